@@ -1,0 +1,126 @@
+"""Every error that tolliver raises, as one tree.
+
+The idea: an error tells who has to act. `LocalProtocolError` is a bug in the calling program and leaves everything
+as it was; `RemoteProtocolError` is the peer's and ends its connection; the rest are states of the world that a
+correct program meets (a lost race, a full disk, a refused certificate).
+"""
+
+from __future__ import annotations
+
+
+class TolliverError(Exception):
+    """The root: `except TolliverError` catches all that this project raises."""
+
+
+class ProtocolError(TolliverError):
+    """A rule of the protocol was broken.
+
+    `code` is a short stable word for programs, `detail` a sentence for people. `frame` names the kind of frame,
+    `offset` is where it begins (bytes since the connection opened), `state` is the connection's state then.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        frame: str | None = None,
+        offset: int | None = None,
+        state: str | None = None,
+    ) -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+        self.frame = frame
+        self.offset = offset
+        self.state = state
+
+    def __str__(self) -> str:
+        context = [
+            f"{name} {value}"
+            for name, value in (("frame", self.frame), ("at byte", self.offset), ("in state", self.state))
+            if value is not None
+        ]
+        return f"{self.detail} [{self.code}{': ' if context else ''}{', '.join(context)}]"
+
+
+class LocalProtocolError(ProtocolError):
+    """You broke the rules. Raised before anything changed: the connection is still usable."""
+
+
+class ReservedChannel(LocalProtocolError):
+    """The channel "tolliver" belongs to the protocol (T-27)."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the rules; its connection is over."""
+
+
+class MalformedFrame(RemoteProtocolError):
+    """Bytes that are no frame of this revision: an unknown type or status, bad text in a handshake (T-05, T-10)."""
+
+
+class UnexpectedFrame(RemoteProtocolError):
+    """A good frame at a time when it is not allowed (T-63, T-65, T-66)."""
+
+
+class LimitExceeded(RemoteProtocolError):
+    """A length or count above the bound, refused at the header (T-06 to T-08)."""
+
+
+class OwnLimitExceeded(LocalProtocolError, LimitExceeded):
+    """What you asked for passes a bound that peers enforce too (T-06, T-07, T-19): make it smaller."""
+
+
+class UnexpectedEOF(RemoteProtocolError):
+    """The stream ended inside a frame or before the handshake was over."""
+
+
+class HandshakeRejected(TolliverError):
+    """The two versions are not compatible (DECISIONS calls it IncompatibleVersion and VersionMismatch).
+
+    `status` is the handshake's status from the responder's point of view, `peer_version` what the peer announced.
+    """
+
+    def __init__(self, status: int, peer_version: int) -> None:
+        super().__init__(status, peer_version)
+        self.status = status
+        self.peer_version = peer_version
+
+    def __str__(self) -> str:
+        return (
+            f"the peer announces protocol version {self.peer_version} and one side cannot speak the other's "
+            f"(status {int(self.status)}): upgrade the older side, or let the newer one's `speaks` accept it"
+        )
+
+
+class IdentityConflict(TolliverError):
+    """Two sources disagree about who an instance or a peer is (D-3, T-72)."""
+
+
+class SelfConnection(TolliverError):
+    """A connection that leads back to the instance that made it (T-71)."""
+
+
+class CertificateError(TolliverError):
+    """A certificate was refused, by us or by the peer. Trying again will not help (T-73, T-74)."""
+
+
+class ConnectionClosing(TolliverError):
+    """The call lost a race with the close. Not a bug: nothing was sent."""
+
+
+class ConnectionLost(TolliverError):
+    """The transport went away or fell silent."""
+
+
+class Blocked(TolliverError):
+    """Sends wait until a connecting peer has answered, or its time limit has passed (T-62)."""
+
+
+class OutboxFull(TolliverError):
+    """A peer's outbox is at its quota, or all message ids are outstanding (D-10, T-41). Nothing was stored."""
+
+
+class StoreError(TolliverError):
+    """The store failed: disk full, locked, corrupt. Nothing is half-written; try again when the cause is gone."""

@@ -1,0 +1,184 @@
+"""The life of a connection, as a table.
+
+The idea: this file knows states, signals and nothing else: no bytes, no role, no time. `TRANSITIONS` says for each
+state which signals move it where and what to do with the frame that caused them; a pair that is missing is an error,
+the peer's where the signal came from the wire, the caller's where it came from the API. A client begins in
+AWAITING_RESPONSE, a server in AWAITING_REQUEST; from there on the table does not ask who is who. The diagrams in the
+docs are drawn from it (`scripts/draw_states.py`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class State(Enum):
+    """Where a connection stands."""
+
+    AWAITING_REQUEST = auto()
+    AWAITING_RESPONSE = auto()
+    DECIDING = auto()  # a request was handed out: accept() or reject()
+    CONFIRMING = auto()  # the peer is OLDER: accept() or reject()
+    AWAITING_FINAL = auto()  # we said OLDER
+    AGREED = auto()  # the handshake is over, Established is the next event
+    ESTABLISHED = auto()
+    RENEWING = auto()  # a request on a live connection was handed out (T-66)
+    RENEWED = auto()  # it was answered with OLDER: a final may follow (T-66)
+    CLOSING = auto()  # close() on a live connection: still reading
+    CLOSED = auto()
+
+
+class Signal(Enum):
+    """What can happen. The first group comes from the wire, the second from the caller, the third from outside both."""
+
+    REQUEST = auto()
+    RESPONSE_AGREED = auto()
+    RESPONSE_REFUSED = auto()
+    RESPONSE_OLDER = auto()
+    FINAL_COMPATIBLE = auto()
+    FINAL_FAILURE = auto()
+    TRAFFIC = auto()  # messages, acks, control messages, and what is ignored but acknowledged
+
+    AGREE = auto()  # accept(), status SAME_VERSION or NEWER_COMPATIBLE
+    REFUSE = auto()  # accept(), status NEWER_INCOMPATIBLE
+    DEFER = auto()  # accept(), status OLDER
+    CONFIRM = auto()  # accept() of an older peer
+    DENY = auto()  # reject() of an older peer, or accept() of one that we cannot speak with
+    REJECT = auto()
+    SEND = auto()
+    CLOSE = auto()
+
+    EOF = auto()
+    FAULT = auto()  # malformed bytes, a limit passed, a flood
+    TIMEOUT = auto()
+
+
+FROM_WIRE = frozenset(signal for signal in Signal if signal.value <= Signal.TRAFFIC.value)
+FROM_CALLER = frozenset(signal for signal in Signal if Signal.AGREE.value <= signal.value <= Signal.CLOSE.value)
+
+
+class Effect(Enum):
+    """What becomes of the frame, besides the change of state."""
+
+    HAND_OUT = auto()
+    IGNORE = auto()  # drop and count it (T-65)
+    END = auto()  # hand it out, then Closed
+    NONE = auto()
+
+
+class Transition(NamedTuple):
+    to: State
+    effect: Effect
+
+
+_S, _E = State, Effect
+
+
+def _live(state: State) -> dict[Signal, Transition]:
+    """What every live connection does."""
+    return {
+        Signal.TRAFFIC: Transition(state, _E.HAND_OUT),
+        Signal.REQUEST: Transition(_S.RENEWING, _E.HAND_OUT),
+        Signal.RESPONSE_AGREED: Transition(state, _E.IGNORE),
+        Signal.RESPONSE_REFUSED: Transition(state, _E.IGNORE),
+        Signal.RESPONSE_OLDER: Transition(state, _E.IGNORE),
+        Signal.FINAL_COMPATIBLE: Transition(state, _E.IGNORE),
+        Signal.FINAL_FAILURE: Transition(state, _E.IGNORE),
+        Signal.SEND: Transition(state, _E.NONE),
+        Signal.CLOSE: Transition(_S.CLOSING, _E.NONE),
+    }
+
+
+_OVER = Transition(_S.CLOSED, _E.END)
+_ENDS = {Signal.EOF: _OVER, Signal.FAULT: _OVER, Signal.TIMEOUT: _OVER}
+_ABANDONED = {**_ENDS, Signal.CLOSE: Transition(_S.CLOSED, _E.NONE)}
+_NOTHING = Transition(_S.CLOSED, _E.NONE)
+
+TRANSITIONS: dict[State, dict[Signal, Transition]] = {
+    _S.AWAITING_REQUEST: {
+        Signal.REQUEST: Transition(_S.DECIDING, _E.HAND_OUT),
+        **_ABANDONED,
+    },
+    _S.AWAITING_RESPONSE: {
+        Signal.RESPONSE_AGREED: Transition(_S.AGREED, _E.HAND_OUT),
+        Signal.RESPONSE_REFUSED: Transition(_S.CLOSED, _E.END),
+        Signal.RESPONSE_OLDER: Transition(_S.CONFIRMING, _E.HAND_OUT),
+        **_ABANDONED,
+    },
+    _S.DECIDING: {
+        Signal.AGREE: Transition(_S.AGREED, _E.NONE),
+        Signal.REFUSE: Transition(_S.CLOSED, _E.END),
+        Signal.DEFER: Transition(_S.AWAITING_FINAL, _E.NONE),
+        Signal.REJECT: Transition(_S.CLOSED, _E.NONE),
+        **_ABANDONED,
+    },
+    _S.CONFIRMING: {
+        Signal.CONFIRM: Transition(_S.AGREED, _E.NONE),
+        Signal.DENY: Transition(_S.CLOSED, _E.END),
+        **_ABANDONED,
+    },
+    _S.AWAITING_FINAL: {
+        Signal.FINAL_COMPATIBLE: Transition(_S.AGREED, _E.HAND_OUT),
+        Signal.FINAL_FAILURE: Transition(_S.CLOSED, _E.END),
+        **_ABANDONED,
+    },
+    _S.AGREED: {
+        Signal.REJECT: Transition(_S.CLOSED, _E.NONE),
+        Signal.SEND: Transition(_S.AGREED, _E.NONE),
+        **_ABANDONED,
+        Signal.CLOSE: Transition(_S.CLOSING, _E.NONE),
+    },
+    _S.ESTABLISHED: {**_live(_S.ESTABLISHED), **_ENDS},
+    _S.RENEWING: {
+        Signal.AGREE: Transition(_S.ESTABLISHED, _E.NONE),
+        Signal.DEFER: Transition(_S.RENEWED, _E.NONE),
+        Signal.REJECT: Transition(_S.CLOSED, _E.NONE),
+        Signal.SEND: Transition(_S.RENEWING, _E.NONE),
+        **_ENDS,
+        Signal.CLOSE: Transition(_S.CLOSING, _E.NONE),
+    },
+    _S.RENEWED: {
+        **_live(_S.RENEWED),
+        Signal.FINAL_COMPATIBLE: Transition(_S.ESTABLISHED, _E.IGNORE),
+        Signal.FINAL_FAILURE: Transition(_S.CLOSED, _E.END),
+        **_ENDS,
+    },
+    _S.CLOSING: {
+        Signal.TRAFFIC: Transition(_S.CLOSING, _E.HAND_OUT),
+        **{
+            signal: Transition(_S.CLOSING, _E.IGNORE)
+            for signal in (
+                Signal.REQUEST,
+                Signal.RESPONSE_AGREED,
+                Signal.RESPONSE_REFUSED,
+                Signal.RESPONSE_OLDER,
+                Signal.FINAL_COMPATIBLE,
+                Signal.FINAL_FAILURE,
+            )
+        },
+        Signal.CLOSE: Transition(_S.CLOSING, _E.NONE),
+        **_ENDS,
+    },
+    # Nothing that arrives late can raise: a caller who lost the race with the close gets ConnectionClosing on send.
+    _S.CLOSED: dict.fromkeys(
+        (*FROM_WIRE, Signal.EOF, Signal.FAULT, Signal.TIMEOUT, Signal.CLOSE, Signal.REJECT), _NOTHING
+    ),
+}
+
+HANDSHAKING = frozenset(
+    {
+        _S.AWAITING_REQUEST,
+        _S.AWAITING_RESPONSE,
+        _S.DECIDING,
+        _S.CONFIRMING,
+        _S.AWAITING_FINAL,
+    }
+)
+"""States with a time limit (T-68)."""
+
+HOLDING = frozenset({_S.DECIDING, _S.CONFIRMING, _S.RENEWING})
+"""States in which input waits, unparsed, for accept() or reject()."""
+
+LIVE = frozenset(state for state, steps in TRANSITIONS.items() if Signal.SEND in steps)
+"""States in which frames may be sent."""
