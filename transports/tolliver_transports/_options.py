@@ -1,0 +1,269 @@
+"""What an instance is made of, checked before anything is opened.
+
+The idea: an option that cannot work is refused where it is written, with a text that says what to write instead, so
+that no adapter checks anything again. Everything here is frozen data: no file, no socket and no event loop.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+import types
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from attrs import Attribute, define, field, validators
+
+from tolliver_proto import Limits, Revision
+
+DEFAULT_PORT = 7011  # T-78
+
+_Validator = Callable[[Any, "Attribute[Any]", Any], None]
+_NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
+
+
+def _check(predicate: Callable[[Any], bool], remedy: str, error: type[Exception] = ValueError) -> _Validator:
+    """A validator that names the option, shows its value and says what to give instead."""
+
+    def validate(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+        if not predicate(value):
+            raise error(f"{type(instance).__name__}.{attribute.name.lstrip('_')} is {value!r}: {remedy}")
+
+    return validate
+
+
+def _is(kind: type[Any] | types.UnionType, remedy: str) -> _Validator:
+    """A value of the type. A bool is no number here."""
+    return _check(
+        lambda value: isinstance(value, kind) and (kind is bool or not isinstance(value, bool)), remedy, TypeError
+    )
+
+
+_flag = _is(bool, "give True or False")
+_uuid = validators.optional(
+    [
+        _is(UUID, 'give a uuid.UUID, such as UUID("01890000-0000-7000-8000-000000000001")'),
+        _check(lambda value: value not in _NO_UUIDS, "nil and max name nobody, give a real one (T-03)"),
+    ]
+)
+
+
+def _path(value: str | os.PathLike[str]) -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"a path must be a str or a PathLike, not {value!r}: give the file's name")
+    if not os.fspath(value):
+        raise ValueError("a path is empty: give the file's name")
+    return Path(value)
+
+
+@define(frozen=True)
+class TLS:
+    """Who we are and whom we trust: paths of three PEM files (D-1).
+
+    `cert` holds our certificate (any intermediate ones after it), `key` its private key without a passphrase, `ca`
+    the private CA that signs every member; the system's own store is never used. `tolliver certs` makes all three.
+
+    `insecure_ca_only=True` dials without a check of the host name: any member of the CA can then pose as any remote
+    (D-2). `tls12=True` admits TLS 1.2 beside 1.3. The files are read when the instance starts, not here.
+    Raises TypeError or ValueError.
+    """
+
+    cert: Path = field(converter=_path)
+    key: Path = field(converter=_path)
+    ca: Path = field(converter=_path)
+    insecure_ca_only: bool = field(default=False, kw_only=True, validator=_flag)
+    tls12: bool = field(default=False, kw_only=True, validator=_flag)
+
+
+def _split_address(text: str) -> tuple[str, int]:
+    """host and port of "host:port", "host", "[v6]:port" or "[v6]"."""
+    if not isinstance(text, str):
+        raise TypeError(f'the address {text!r} is no text: write "host:port", "host" or "[::1]:{DEFAULT_PORT}"')
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        colon, port = rest[:1], rest[1:]
+        if not bracket or colon not in ("", ":"):
+            raise ValueError(f'the address {text!r} is not closed: write "[::1]:{DEFAULT_PORT}"')
+    else:
+        host, colon, port = text.partition(":")
+        if ":" in port:
+            raise ValueError(f'the address {text!r} has several colons: write IPv6 as "[{text}]" or "[...]:port"')
+    if not colon:
+        return host, DEFAULT_PORT
+    if not (port.isascii() and port.isdigit()):
+        raise ValueError(f'the port of {text!r} is no number: write "host:{DEFAULT_PORT}" or leave ":port" out')
+    return host, int(port)
+
+
+def _join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_host(value: str) -> bool:
+    return bool(value) and value.isprintable() and not any(c in value for c in " /[]@")
+
+
+_host = [
+    _is(str, "give a host name or an address"),
+    _check(_is_host, "give a host name or an address, without scheme, brackets or spaces"),
+]
+
+
+@define(frozen=True)
+class Remote:
+    """Where to dial, and whom to expect there. Equal remotes are one remote.
+
+    With `identity` (the UUID in the peer's certificate) or `spki_sha256` (32 bytes: the SHA-256 of its public key) the
+    peer is known by that and its host name is not checked; without either, the name must match (D-2).
+    Raises TypeError or ValueError.
+    """
+
+    host: str = field(validator=_host)
+    port: int = field(
+        default=DEFAULT_PORT,
+        validator=[
+            _is(int, "give a port number"),
+            _check(lambda value: 0 < value < 65536, "a port to dial is between 1 and 65535"),
+        ],
+    )
+    identity: UUID | None = field(default=None, validator=_uuid)
+    spki_sha256: bytes | None = field(
+        default=None,
+        validator=validators.optional(
+            [
+                _is(bytes, "give the digest as bytes: bytes.fromhex(...)"),
+                _check(lambda value: len(value) == 32, "a SHA-256 has 32 bytes"),
+            ]
+        ),
+    )
+
+    @classmethod
+    def parse(cls, address: str | Remote) -> Remote:
+        """From "host:port", "host" (port 7011, T-78), "[::1]:7011" or "[::1]"; a Remote is returned as it is."""
+        return address if isinstance(address, Remote) else cls(*_split_address(address))
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the peer is known by its identity or key instead of its host name."""
+        return self.identity is not None or self.spki_sha256 is not None
+
+    def __str__(self) -> str:
+        return _join_address(self.host, self.port)
+
+
+def _listen(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
+    return value if value is None or isinstance(value, tuple) else _split_address(value)
+
+
+def _is_listen(value: tuple[str, int]) -> bool:
+    return len(value) == 2 and _is_host(value[0]) and 0 <= value[1] < 65536
+
+
+def _remotes(value: Iterable[str | Remote]) -> tuple[Remote, ...]:
+    if isinstance(value, str | Remote) or not isinstance(value, Iterable):
+        raise TypeError(f'remotes is {value!r}: give a list, such as ["host:{DEFAULT_PORT}"]')
+    return tuple(Remote.parse(remote) for remote in value)
+
+
+def _speaks_no_other(_version: int) -> bool:
+    return False
+
+
+def _is_loopback(host: str) -> bool:
+    """Names can be made to lead anywhere: of all names only "localhost" counts (D-15)."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@define(frozen=True, kw_only=True)
+class InstanceOptions:
+    """Everything that `create_instance` needs. Give `tls`, or for a trial on one machine `plaintext=True`.
+
+    - `database`: path of the SQLite file; one process at a time (T-79).
+    - `listen`: "host:port", "[::1]:port" or None not to listen; port 0 lets the system choose. Kept as (host, port).
+    - `tls`: certificates; `plaintext=True` instead needs loopback addresses everywhere (D-15).
+    - `retry_interval`: seconds before the first resend of an unacknowledged message, doubling from there (T-50).
+    - `remotes`: where to dial from the start (T-75); strings as for `Remote.parse`, or Remotes.
+    - `revision`: the wire layout of all connections; `version`: what we announce (T-02); `speaks(version)`: whether
+      we can speak a peer's version that is not ours (A5).
+    - `limits`: bounds; its `resend_first` is always `retry_interval`.
+    - `identity`: our UUID where neither the certificate nor the database says it.
+
+    Raises TypeError or ValueError.
+    """
+
+    database: Path = field(default=Path("node.db"), converter=_path)
+    listen: tuple[str, int] | None = field(
+        default=None,
+        converter=_listen,
+        validator=validators.optional(
+            _check(_is_listen, 'write "host:port" with a port from 0 to 65535; "0.0.0.0:7011" listens everywhere')
+        ),
+    )
+    tls: TLS | None = field(
+        default=None, validator=validators.optional(_is(TLS, "give TLS(cert, key, ca) or leave it out"))
+    )
+    plaintext: bool = field(default=False, validator=_flag)
+    retry_interval: float = field(
+        default=10.0,
+        validator=[
+            _is(int | float, "give seconds as a number"),
+            _check(lambda value: 0 < value < float("inf"), "give a positive number of seconds"),
+        ],
+    )
+    remotes: tuple[Remote, ...] = field(default=(), converter=_remotes)
+    revision: Revision = field(
+        default=Revision.DRAFT_2, validator=_is(Revision, "give Revision.DRAFT_1 or Revision.DRAFT_2")
+    )
+    version: int = field(
+        default=1,
+        validator=[
+            _is(int, "give a whole number"),
+            _check(lambda value: 0 <= value < 2**64, "it is a 64-bit number on the wire, not negative"),
+        ],
+    )
+    speaks: Callable[[int], bool] = field(
+        default=_speaks_no_other, validator=_check(callable, "give a function of a version", TypeError)
+    )
+    _limits: Limits = field(factory=Limits, validator=_is(Limits, "give a Limits(...)"))
+    identity: UUID | None = field(default=None, validator=_uuid)
+
+    def __attrs_post_init__(self) -> None:
+        if (self.tls is None) is not self.plaintext:
+            raise ValueError(
+                f"InstanceOptions has {'neither' if self.tls is None else 'both'} of tls and plaintext=True: give "
+                "tls=TLS(cert, key, ca), or plaintext=True for a trial on one machine (D-15)"
+            )
+        if self._limits.resend_first not in (Limits().resend_first, self.retry_interval):
+            raise ValueError(
+                f"Limits.resend_first is {self._limits.resend_first:g} and retry_interval {self.retry_interval:g}: "
+                "they are the same thing, set retry_interval alone (T-50)"
+            )
+        for remote in self.remotes:
+            self.remote(remote)
+        if self.listen is not None:
+            self._require_loopback(*self.listen)
+
+    def remote(self, address: str | Remote) -> Remote:
+        """A Remote that this instance may dial. Raises ValueError for plaintext beyond this machine (D-15)."""
+        remote = Remote.parse(address)
+        self._require_loopback(remote.host, remote.port)
+        return remote
+
+    def _require_loopback(self, host: str, port: int) -> None:
+        if self.plaintext and not _is_loopback(host):
+            raise ValueError(
+                f"plaintext with {_join_address(host, port)} would leave this machine: use tls=TLS(cert, key, ca), "
+                'or one of "localhost", "127.0.0.1", "[::1]" (D-15)'
+            )
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds, with `retry_interval` in its place."""
+        longest = max(self._limits.resend_max, self.retry_interval)
+        return dataclasses.replace(self._limits, resend_first=self.retry_interval, resend_max=longest)
