@@ -10,7 +10,7 @@ _PART_RUN = 1024
 
 
 class Buffer:
-    """`data[pos:]` is unread and in one piece; `gather(n)` makes at least n bytes so."""
+    """`data[pos:]` is unread and in one piece; `gather(n)` makes at least n bytes so, `move_to` says what was read."""
 
     __slots__ = ("_loose", "_need", "_parts", "_parts_size", "base", "data", "pos")
 
@@ -43,6 +43,14 @@ class Buffer:
         if self._loose == _PART_RUN:  # a peer that sends single bytes must not cost eight bytes of list for each
             self._parts[-_PART_RUN:] = [b"".join(self._parts[-_PART_RUN:])]
             self._loose = 0
+
+    def move_to(self, pos: int) -> None:
+        """Everything before `data[pos]` is read. A chunk that is used up is let go: an idle peer holds nothing."""
+        if pos == len(self.data):
+            self.base += pos
+            self.data = b""
+            pos = 0
+        self.pos = pos
 
     def gather(self, need: int) -> bool:
         """True when at least `need` bytes stand at `data[pos:]`; else remembers to wait for them."""

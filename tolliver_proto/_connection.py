@@ -65,6 +65,14 @@ _PASSING = {
 }
 """Frames that are handed out and change nothing, by state: the hot path."""
 
+_ANSWER = "take events until a HandshakeRequest, or a HandshakeResponse with the status OLDER, comes out"
+_CALLS = {
+    Signal.AGREE: ("accept()", _ANSWER),
+    Signal.REJECT: ("reject()", _ANSWER),
+    Signal.SEND: ("send()", "take events until Established"),
+}
+"""The calls that can come at a wrong time, and what to do first."""
+
 _SENDABLE = frozenset((Message, Ack, Subscribe, Unsubscribe))
 
 
@@ -129,7 +137,8 @@ class Connection:
         self.version = version
         self.revision = revision
         self.limits = limits or Limits()
-        self._go(State.AWAITING_RESPONSE if role is Role.CLIENT else State.AWAITING_REQUEST)
+        self.state = State.AWAITING_RESPONSE if role is Role.CLIENT else State.AWAITING_REQUEST
+        self._passing = _PASSING[self.state]
         self.peer_id: UUID | None = None
         self.peer_version: int | None = None
         self.unexpected_frames = 0
@@ -176,15 +185,16 @@ class Connection:
             return
         if self.state is State.CLOSED:
             self.close_deadline = None
-        elif self.state is State.CLOSING:
-            self._close(ConnectionLost(f"the peer did not close within {self.limits.close_timeout:g} s: abort"))
-        else:
-            self._close(
-                ConnectionLost(
-                    f"no handshake within {self.limits.handshake_timeout:g} s (T-68): is this a tolliver peer, "
-                    "and of the same revision?"
-                )
-            )
+            return
+        lost = ConnectionLost(
+            f"no handshake within {self.limits.handshake_timeout:g} s (T-68): is this a tolliver peer, and of the "
+            "same revision?"
+        )
+        if self.state is State.CLOSING:
+            lost = ConnectionLost(f"the peer did not close within {self.limits.close_timeout:g} s: abort")
+            late = list(self.events())
+            self._queue.extend(late)  # what came in time is handed out before the end
+        self._go(TRANSITIONS[self.state][Signal.TIMEOUT].to, lost)
 
     def next_timeout(self) -> float | None:
         """When to call `handle_timeout`: the handshake's limit, or the close's; None where nothing is due."""
@@ -256,6 +266,7 @@ class Connection:
             self.unexpected_frames += 1
             if not self._unexpected.spend(self._now):
                 return self._fault(self._flood("unexpected handshake frames (T-65)", frame))
+        if step.effect in (Effect.IGNORE, Effect.NONE):
             self._go(step.to)
             return None
         if isinstance(frame, HandshakeRequest | HandshakeResponse):
@@ -263,10 +274,7 @@ class Connection:
             self._peer_subscriptions = frame.subscriptions
             if isinstance(frame, HandshakeResponse):
                 self._status = frame.status
-        if step.effect is Effect.END:
-            self._close(HandshakeRejected(self._status, self.peer_version or 0))
-        else:
-            self._go(step.to)
+        self._go(step.to, self._rejection() if step.effect is Effect.END else None)
         return frame
 
     def _signal_of(self, frame: Decoded) -> Signal:
@@ -319,11 +327,10 @@ class Connection:
         return UnexpectedFrame("flood", f"too many {what}", frame=type(frame).__name__, state=self.state.name)
 
     def _establish(self) -> Event:
-        self._go(State.ESTABLISHED)
+        self._go(TRANSITIONS[self.state][Signal.TAKEN].to)
         self._deadline = None
         assert self.peer_id is not None
-        assert self.peer_version is not None
-        version = min(self.version, self.peer_version)
+        version = min(self.version, self._known_version())
         return Established(version, self.peer_id, self._peer_subscriptions, self._status)
 
     def _end_of_input(self) -> Event | None:
@@ -338,23 +345,27 @@ class Connection:
                 "the peer closed before the handshake was over, without saying why (T-67)",
                 state=self.state.name,
             )
-        return self._fault(error)
+        return self._end(Signal.EOF, error)
 
-    def _fault(self, error: TolliverError | None) -> Event:
-        self._close(error)
+    def _fault(self, error: RemoteProtocolError) -> Event:
+        return self._end(Signal.FAULT, error)
+
+    def _end(self, signal: Signal, error: TolliverError | None) -> Event:
+        self._go(TRANSITIONS[self.state][signal].to, error)
         return self._queue.popleft()
 
-    def _go(self, state: State) -> None:
+    def _rejection(self) -> HandshakeRejected:
+        return HandshakeRejected(self._status, self._known_version())
+
+    def _go(self, state: State, error: TolliverError | None = None) -> None:
+        if state is self.state:
+            return
         self.state = state
         self._passing = _PASSING[state]
-
-    def _close(self, error: TolliverError | None) -> None:
-        self._go(State.CLOSED)
-        self._begin_close()
-        self._queue.append(Closed(error))
-
-    def _begin_close(self) -> None:
-        self.close_deadline = self._now + self.limits.close_timeout
+        if state in (State.CLOSING, State.CLOSED) and self.close_deadline is None:
+            self.close_deadline = self._now + self.limits.close_timeout
+        if state is State.CLOSED:
+            self._queue.append(Closed(error))
 
     # Decisions.
 
@@ -386,8 +397,7 @@ class Connection:
     def close(self, now: float | None = None) -> None:
         """End in order: what is queued goes out, then the write side shuts; reading goes on until the peer's end."""
         self._tick(now)
-        if self.state not in (State.CLOSING, State.CLOSED):
-            self._step(Signal.CLOSE)
+        self._step(Signal.CLOSE)
 
     def _known_version(self) -> int:
         assert self.peer_version is not None
@@ -407,31 +417,18 @@ class Connection:
         step = TRANSITIONS[self.state].get(signal)
         if step is not None:
             return step
-        if self.state is State.CLOSED:
-            raise ConnectionClosing(f"{signal.name.lower()}: the connection is closed, nothing was sent")
-        if self.state is State.CLOSING:
-            raise ConnectionClosing(f"{signal.name.lower()}: the connection is closing, nothing was sent")
-        raise LocalProtocolError(
-            "not_now",
-            f"{signal.name.lower()} is not possible now: take events until the one that it answers",
-            state=self.state.name,
-        )
+        call, remedy = _CALLS[signal]
+        if self.state in (State.CLOSING, State.CLOSED):
+            raise ConnectionClosing(f"{call} came after the close began: nothing was sent")
+        raise LocalProtocolError("not_now", f"{call} is not possible now: {remedy}", state=self.state.name)
 
     def _step(self, signal: Signal, unit: bytes | None = None) -> None:
         step = self._allowed(signal)
-        if unit is None and signal in (Signal.CONFIRM, Signal.DENY):
+        if signal in (Signal.CONFIRM, Signal.DENY):
             unit = self._encoder.final(HandshakeFinal(signal is Signal.CONFIRM))
         if unit is not None:
             self._write_unit(unit)
-        if step.effect is Effect.END:
-            self._close(HandshakeRejected(self._status, self._known_version()))
-        elif step.to is State.CLOSED:
-            if self.state is not State.CLOSED:
-                self._close(None)
-        else:
-            self._go(step.to)
-            if step.to is State.CLOSING:
-                self._begin_close()
+        self._go(step.to, self._rejection() if step.effect is Effect.END else None)
 
     # Output.
 
@@ -463,6 +460,19 @@ class Connection:
             self._allowed(Signal.SEND)
         self._parts.append(data)
         self._unsent += len(data)
+
+    @property
+    def live(self) -> bool:
+        """Whether frames may be sent now."""
+        return self.state in LIVE
+
+    @property
+    def answer(self) -> HandshakeStatus:
+        """While a decision is awaited: what `accept()` will say. For a client that saw OLDER it is OLDER where it
+        speaks that version, and NEWER_INCOMPATIBLE where it will refuse."""
+        if self.state is not State.CONFIRMING:
+            return self._status_for(self._known_version())
+        return HandshakeStatus.OLDER if self._speaks(self._known_version()) else HandshakeStatus.NEWER_INCOMPATIBLE
 
     def can_send(self, kind: type) -> bool:
         """Whether the revision can express such a frame (DRAFT_1 has no Unsubscribe, T-21)."""

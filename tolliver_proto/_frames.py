@@ -8,7 +8,7 @@ frames: a compiled twin could take its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from struct import Struct
@@ -33,7 +33,6 @@ from ._events import (
     HandshakeFinal,
     HandshakeRequest,
     HandshakeResponse,
-    HandshakeStatus,
     Ignored,
     IgnoreReason,
     Message,
@@ -48,6 +47,7 @@ from ._limits import Limits
 _NAMES_CACHED = 1024
 _NAME_CACHED = 256
 _RUN = 64
+_ACK_RUN = 256
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 _FORMAT = Limits.format()
 _RESERVED = RESERVED_CHANNEL.encode()
@@ -121,24 +121,22 @@ class Encoder:
 
     def acks(self, message_ids: Sequence[int]) -> bytes:
         """The acks of a run, packed in one call. Every id must be one that came over the wire."""
+        if len(message_ids) > _ACK_RUN:
+            runs = range(0, len(message_ids), _ACK_RUN)
+            return b"".join([self.acks(message_ids[start : start + _ACK_RUN]) for start in runs])
         pairs: list[int] = [self._ack_code] * (2 * len(message_ids))
         pairs[self._layout.ack.index("message_id") :: 2] = message_ids
         return _ack_run(self._layout.ack, len(message_ids)).pack(*pairs)
 
     def final(self, frame: HandshakeFinal) -> bytes:
-        layout = self._layout
-        return layout.final.pack({"code": layout.codes[HandshakeFinal], "final": layout.finals[frame.compatible]})
+        final = _code(self._layout.finals, frame.compatible, "compatible")
+        return self._layout.final.pack({"code": self._codes[HandshakeFinal], "final": final})
 
     def _message(self, frame: Message) -> bytes:
         if frame.channel == RESERVED_CHANNEL:
             raise ReservedChannel(
                 "reserved_channel",
                 f"the channel {RESERVED_CHANNEL!r} is the protocol's own: choose another name",
-            )
-        if frame.message_id == self._layout.unreliable_id:
-            raise LocalProtocolError(
-                "reserved_id",
-                f"id {frame.message_id} means unreliable on the wire: pass message_id=None for that",
             )
         body = frame.body
         if not isinstance(body, bytes):
@@ -165,6 +163,10 @@ class Encoder:
             )
         if message_id is None:
             message_id = self._layout.unreliable_id
+        elif message_id == self._layout.unreliable_id:
+            raise LocalProtocolError(
+                "reserved_id", f"id {message_id} means unreliable on the wire (T-42): pass message_id=None for that"
+            )
         else:
             _number(message_id, self._max_id, "message_id")
         code = self._codes[Message]
@@ -179,13 +181,14 @@ class Encoder:
         return self._handshake(self._layout.request, frame, {})
 
     def _response(self, frame: HandshakeResponse) -> bytes:
-        return self._handshake(self._layout.response, frame, {"status": self._layout.statuses[frame.status]})
+        status = _code(self._layout.statuses, frame.status, "status")
+        return self._handshake(self._layout.response, frame, {"status": status})
 
     def _handshake(self, head: Fields, frame: HandshakeRequest | HandshakeResponse, more: dict[str, Any]) -> bytes:
         _number(frame.version, head.maximum("version"), "version")
         _number(len(frame.subscriptions), head.maximum("count"), "number of subscriptions")
-        if frame.instance_id in _NO_UUIDS:
-            raise LocalProtocolError("bad_uuid", f"{frame.instance_id} names nobody: give a real UUID (T-03)")
+        if not isinstance(frame.instance_id, UUID) or frame.instance_id in _NO_UUIDS:
+            raise LocalProtocolError("bad_uuid", f"{frame.instance_id!r:.100} names nobody: give a real UUID (T-03)")
         more |= {
             "code": self._codes[type(frame)],
             "version": frame.version,
@@ -195,7 +198,7 @@ class Encoder:
         return head.pack(more) + b"".join(map(self._entry, frame.subscriptions))
 
     def _entry(self, subscription: Subscription) -> bytes:
-        channel, key = _text(subscription.channel, "channel"), _text(subscription.key, "key")
+        channel, key = _text(subscription[0], "channel"), _text(subscription[1], "key")
         entry = self._layout.entry
         if len(channel) > entry.maximum("channel") or len(key) > entry.maximum("key"):
             raise OwnLimitExceeded("too_long", f"channel of {len(channel)}, key of {len(key)} bytes: too long (T-07)")
@@ -203,7 +206,7 @@ class Encoder:
         return entry.pack({"channel": len(channel), "key": len(key)}) + b"".join(raw[name] for name in entry.names)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_ACK_RUN)
 def _ack_run(head: Fields, count: int) -> Struct:
     return Struct(">" + head.struct.format.lstrip(">") * count)
 
@@ -218,11 +221,26 @@ def encoder(revision: Revision) -> Encoder:
     return _compiled(LAYOUTS[revision])
 
 
+def _entry_names(entry: Fields, data: bytes, start: int, sizes: tuple[int, int]) -> Subscription | None:
+    middle = start + sizes[0]
+    raw = (data[start:middle], data[middle : middle + sizes[1]])
+    try:
+        return Subscription(raw[entry.index("channel")].decode(), raw[entry.index("key")].decode())
+    except UnicodeDecodeError:
+        return None
+
+
 def _text(text: str, what: str) -> bytes:
     try:
         return text.encode()
     except (UnicodeEncodeError, AttributeError):
         raise LocalProtocolError("bad_text", f"{what} {text!r:.100} is not text that UTF-8 can carry (T-11)") from None
+
+
+def _code(codes: Mapping[Any, int], value: object, what: str) -> int:
+    if value not in codes:
+        raise LocalProtocolError("no_code", f"{what} {value!r:.100} has no code: give one of {[*codes]} (A5, C1)")
+    return codes[value]
 
 
 def _number(value: int, maximum: int, what: str) -> None:
@@ -262,10 +280,9 @@ class Decoder:
         self._handshake: _Handshake | None = None
         self._names: dict[bytes, str] = {}
         self._run: list[Message | Ack] = []
-        self._forms = layout.control_types()
+        self._forms = layout.control_forms()
         if accept_either:
-            for length, forms in LAYOUTS[Revision.DRAFT_1].control_types().items():
-                self._forms.setdefault(length, forms)
+            self._forms += LAYOUTS[Revision.DRAFT_1].control_forms()
         self._statuses = {code: status for status, code in layout.statuses.items()}
         self._finals = {code: compatible for compatible, code in layout.finals.items()}
         self._kinds: dict[int, tuple[str, Fields, Callable[[], Decoded | None]]] = {
@@ -279,7 +296,7 @@ class Decoder:
             )
         }
         # What the hot path needs, in the order in which the parts stand on the wire.
-        maxima = {"channel": limits.max_name, "key": limits.max_name, "body": limits.max_body}
+        maxima = {"channel": limits.max_name, "key": limits.max_name, "body": min(limits.max_body, layout.max_body)}
         self._message_code = layout.codes[Message]
         self._message_size = layout.message.size
         self._unpack = layout.message.struct.unpack_from
@@ -362,7 +379,7 @@ class Decoder:
             message_id = head[id_at]
             run.append(Message(channel, key, parts[body_at], None if message_id == unreliable else message_id))
             pos = third
-        buffer.pos = pos
+        buffer.move_to(pos)
         run.reverse()
 
     def _next_frame_slowly(self) -> Decoded | None:
@@ -434,27 +451,16 @@ class Decoder:
     def _read_control(self, key: bytes, body: bytes, message_id: int | None) -> Decoded:
         if key:
             return Ignored(message_id, IgnoreReason.CONTROL_KEY)
-        entry = self._layout.entry
-        for length, forms in self._forms.items():
-            for prefix, kind in forms:
-                if body[:length] == prefix and len(body) >= length + entry.size:
-                    sizes = entry.struct.unpack_from(body, length)
-                    start = length + entry.size
-                    if len(body) == start + sum(sizes):
-                        names = self._entry_names(body, start, sizes)
-                        if names is None:
-                            return Ignored(message_id, IgnoreReason.BAD_CONTROL)
-                        return kind(names.channel, names.key, message_id)
+        for form in self._forms:
+            start = len(form.prefix) + form.entry.size
+            if body.startswith(form.prefix) and len(body) >= start:
+                sizes = form.entry.struct.unpack_from(body, len(form.prefix))
+                if len(body) == start + sum(sizes):
+                    names = _entry_names(form.entry, body, start, sizes)
+                    if names is None:
+                        break
+                    return form.kind(names.channel, names.key, message_id)
         return Ignored(message_id, IgnoreReason.BAD_CONTROL)
-
-    def _entry_names(self, data: bytes, start: int, sizes: tuple[int, int]) -> Subscription | None:
-        middle = start + sizes[0]
-        raw = (data[start:middle], data[middle : middle + sizes[1]])
-        order = self._layout.entry
-        try:
-            return Subscription(raw[order.index("channel")].decode(), raw[order.index("key")].decode())
-        except UnicodeDecodeError:
-            return None
 
     def _read_whole(self) -> Decoded | None:
         return self.next_frame()  # gathered now: the hot path takes it
@@ -473,7 +479,7 @@ class Decoder:
     def _begin(self, kind: type, fields: Fields, name: str) -> Decoded | None:
         buffer, limits = self._buffer, self._limits
         head = fields.unpack(buffer.data, buffer.pos)
-        if head.get("status", 0) not in self._statuses:
+        if kind is HandshakeResponse and head["status"] not in self._statuses:
             self._malformed("unknown_status", f"status {head['status']} has no meaning (DECISIONS A5)", name)
         peer = UUID(bytes=head["instance_id"])
         if peer in _NO_UUIDS:
@@ -484,6 +490,8 @@ class Decoder:
                 f"{head['count']} subscriptions: the limit is {limits.max_subscriptions} (T-08)",
                 name,
             )
+        if fields.size + head["count"] * self._layout.entry.size > limits.max_handshake:
+            self._limit("too_long", f"a handshake over {limits.max_handshake} bytes (T-08)", name)
         self._handshake = _Handshake(kind, head, fields.size, buffer.offset)
         buffer.pos += fields.size
         return self._read_entries(self._handshake)
@@ -502,7 +510,7 @@ class Decoder:
                 self._limit("too_long", f"a handshake over {limits.max_handshake} bytes (T-08)", name)
             if not buffer.gather(size):
                 return None
-            names = self._entry_names(buffer.data, buffer.pos + entry.size, sizes)
+            names = _entry_names(entry, buffer.data, buffer.pos + entry.size, sizes)
             if names is None:
                 self._malformed("bad_text", "a subscription that is not UTF-8 (T-10)", name)
             buffer.pos += size
@@ -515,6 +523,3 @@ class Decoder:
         if handshake.kind is HandshakeRequest:
             return HandshakeRequest(version, peer, subscriptions)
         return HandshakeResponse(version, peer, self._statuses[head["status"]], subscriptions)
-
-
-__all__ = ["Decoder", "Encoder", "HandshakeStatus", "decode", "encode", "encoder"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._events import (
     Ack,
@@ -59,6 +59,14 @@ class Fields:
         return self.struct.pack(*[values[name] for name in self.names])
 
 
+class ControlForm(NamedTuple):
+    """A control body: the prefix, the lengths in `entry`, the names."""
+
+    prefix: bytes
+    kind: ControlType
+    entry: Fields
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
     """One revision's bytes. Every head begins with the one-byte frame code (T-01)."""
@@ -85,12 +93,9 @@ class Layout:
     unreliable_id: int
     max_body: int = 2**31 - 1
 
-    def control_types(self) -> dict[int, list[tuple[bytes, ControlType]]]:
-        """Prefix length -> the control messages that begin with a prefix of that length, for the decoder."""
-        forms: dict[int, list[tuple[bytes, ControlType]]] = {}
-        for kind, prefix in self.controls.items():
-            forms.setdefault(len(prefix), []).append((prefix, kind))
-        return forms
+    def control_forms(self) -> list[ControlForm]:
+        """The bodies of control messages, for the decoder."""
+        return [ControlForm(prefix, kind, self.entry) for kind, prefix in self.controls.items()]
 
 
 _DRAFT_1 = Layout(

@@ -1,8 +1,9 @@
 """The life of a connection, as a table.
 
 The idea: this file knows states, signals and nothing else: no bytes, no role, no time. `TRANSITIONS` says for each
-state which signals move it where and what to do with the frame that caused them; a pair that is missing is an error,
-the peer's where the signal came from the wire, the caller's where it came from the API. A client begins in
+state which signals move it where and what to do with the frame that caused them. A pair that is missing is an error:
+the peer's where the signal comes from the wire, the caller's where it comes from the API. Only in the `HOLDING` states
+and in AGREED nothing is read, so what comes from the wire waits there, the end of the stream too. A client begins in
 AWAITING_RESPONSE, a server in AWAITING_REQUEST; from there on the table does not ask who is who. The diagrams in the
 docs are drawn from it (`scripts/draw_states.py`).
 """
@@ -30,7 +31,7 @@ class State(Enum):
 
 
 class Signal(Enum):
-    """What can happen. The first group comes from the wire, the second from the caller, the third from outside both."""
+    """What can happen: on the wire, by a call, and around both."""
 
     REQUEST = auto()
     RESPONSE_AGREED = auto()
@@ -49,6 +50,7 @@ class Signal(Enum):
     SEND = auto()
     CLOSE = auto()
 
+    TAKEN = auto()  # Established was handed out
     EOF = auto()
     FAULT = auto()  # malformed bytes, a limit passed, a flood
     TIMEOUT = auto()
@@ -64,7 +66,7 @@ class Effect(Enum):
     HAND_OUT = auto()
     IGNORE = auto()  # drop and count it (T-65)
     END = auto()  # hand it out, then Closed
-    NONE = auto()
+    NONE = auto()  # drop it
 
 
 class Transition(NamedTuple):
@@ -78,89 +80,86 @@ _S, _E = State, Effect
 def _live(state: State) -> dict[Signal, Transition]:
     """What every live connection does."""
     return {
+        **dict.fromkeys(FROM_WIRE, Transition(state, _E.IGNORE)),
         Signal.TRAFFIC: Transition(state, _E.HAND_OUT),
         Signal.REQUEST: Transition(_S.RENEWING, _E.HAND_OUT),
-        Signal.RESPONSE_AGREED: Transition(state, _E.IGNORE),
-        Signal.RESPONSE_REFUSED: Transition(state, _E.IGNORE),
-        Signal.RESPONSE_OLDER: Transition(state, _E.IGNORE),
-        Signal.FINAL_COMPATIBLE: Transition(state, _E.IGNORE),
-        Signal.FINAL_FAILURE: Transition(state, _E.IGNORE),
         Signal.SEND: Transition(state, _E.NONE),
-        Signal.CLOSE: Transition(_S.CLOSING, _E.NONE),
     }
 
 
 _OVER = Transition(_S.CLOSED, _E.END)
-_ENDS = {Signal.EOF: _OVER, Signal.FAULT: _OVER, Signal.TIMEOUT: _OVER}
-_ABANDONED = {**_ENDS, Signal.CLOSE: Transition(_S.CLOSED, _E.NONE)}
 _NOTHING = Transition(_S.CLOSED, _E.NONE)
+_CLOSE = {Signal.CLOSE: Transition(_S.CLOSING, _E.NONE)}
+_GIVE_UP = {Signal.CLOSE: _NOTHING}
+_READING = {Signal.EOF: _OVER, Signal.FAULT: _OVER}
+_TIMED = {Signal.TIMEOUT: _OVER}
 
 TRANSITIONS: dict[State, dict[Signal, Transition]] = {
     _S.AWAITING_REQUEST: {
         Signal.REQUEST: Transition(_S.DECIDING, _E.HAND_OUT),
-        **_ABANDONED,
+        **_READING,
+        **_TIMED,
+        **_GIVE_UP,
     },
     _S.AWAITING_RESPONSE: {
         Signal.RESPONSE_AGREED: Transition(_S.AGREED, _E.HAND_OUT),
-        Signal.RESPONSE_REFUSED: Transition(_S.CLOSED, _E.END),
+        Signal.RESPONSE_REFUSED: _OVER,
         Signal.RESPONSE_OLDER: Transition(_S.CONFIRMING, _E.HAND_OUT),
-        **_ABANDONED,
+        **_READING,
+        **_TIMED,
+        **_GIVE_UP,
     },
     _S.DECIDING: {
         Signal.AGREE: Transition(_S.AGREED, _E.NONE),
-        Signal.REFUSE: Transition(_S.CLOSED, _E.END),
+        Signal.REFUSE: _OVER,
         Signal.DEFER: Transition(_S.AWAITING_FINAL, _E.NONE),
-        Signal.REJECT: Transition(_S.CLOSED, _E.NONE),
-        **_ABANDONED,
+        Signal.REJECT: _NOTHING,
+        **_TIMED,
+        **_GIVE_UP,
     },
     _S.CONFIRMING: {
         Signal.CONFIRM: Transition(_S.AGREED, _E.NONE),
-        Signal.DENY: Transition(_S.CLOSED, _E.END),
-        **_ABANDONED,
+        Signal.DENY: _OVER,
+        **_TIMED,
+        **_GIVE_UP,
     },
     _S.AWAITING_FINAL: {
         Signal.FINAL_COMPATIBLE: Transition(_S.AGREED, _E.HAND_OUT),
-        Signal.FINAL_FAILURE: Transition(_S.CLOSED, _E.END),
-        **_ABANDONED,
+        Signal.FINAL_FAILURE: _OVER,
+        **_READING,
+        **_TIMED,
+        **_GIVE_UP,
     },
     _S.AGREED: {
-        Signal.REJECT: Transition(_S.CLOSED, _E.NONE),
+        Signal.TAKEN: Transition(_S.ESTABLISHED, _E.NONE),
         Signal.SEND: Transition(_S.AGREED, _E.NONE),
-        **_ABANDONED,
-        Signal.CLOSE: Transition(_S.CLOSING, _E.NONE),
+        Signal.REJECT: _NOTHING,
+        **_CLOSE,
     },
-    _S.ESTABLISHED: {**_live(_S.ESTABLISHED), **_ENDS},
+    _S.ESTABLISHED: {**_live(_S.ESTABLISHED), **_READING, **_CLOSE},
     _S.RENEWING: {
         Signal.AGREE: Transition(_S.ESTABLISHED, _E.NONE),
         Signal.DEFER: Transition(_S.RENEWED, _E.NONE),
-        Signal.REJECT: Transition(_S.CLOSED, _E.NONE),
+        Signal.REJECT: _NOTHING,
         Signal.SEND: Transition(_S.RENEWING, _E.NONE),
-        **_ENDS,
-        Signal.CLOSE: Transition(_S.CLOSING, _E.NONE),
+        **_CLOSE,
     },
     _S.RENEWED: {
         **_live(_S.RENEWED),
-        Signal.FINAL_COMPATIBLE: Transition(_S.ESTABLISHED, _E.IGNORE),
-        Signal.FINAL_FAILURE: Transition(_S.CLOSED, _E.END),
-        **_ENDS,
+        Signal.FINAL_COMPATIBLE: Transition(_S.ESTABLISHED, _E.NONE),
+        Signal.FINAL_FAILURE: _OVER,
+        **_READING,
+        **_CLOSE,
     },
     _S.CLOSING: {
+        **dict.fromkeys(FROM_WIRE, Transition(_S.CLOSING, _E.IGNORE)),
         Signal.TRAFFIC: Transition(_S.CLOSING, _E.HAND_OUT),
-        **{
-            signal: Transition(_S.CLOSING, _E.IGNORE)
-            for signal in (
-                Signal.REQUEST,
-                Signal.RESPONSE_AGREED,
-                Signal.RESPONSE_REFUSED,
-                Signal.RESPONSE_OLDER,
-                Signal.FINAL_COMPATIBLE,
-                Signal.FINAL_FAILURE,
-            )
-        },
-        Signal.CLOSE: Transition(_S.CLOSING, _E.NONE),
-        **_ENDS,
+        Signal.REJECT: Transition(_S.CLOSING, _E.NONE),
+        **_READING,
+        **_TIMED,
+        **_CLOSE,
     },
-    # Nothing that arrives late can raise: a caller who lost the race with the close gets ConnectionClosing on send.
+    # Nothing that comes late can raise, but a send: a caller who lost the race with the close gets ConnectionClosing.
     _S.CLOSED: dict.fromkeys(
         (*FROM_WIRE, Signal.EOF, Signal.FAULT, Signal.TIMEOUT, Signal.CLOSE, Signal.REJECT), _NOTHING
     ),
