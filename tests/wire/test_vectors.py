@@ -1,0 +1,85 @@
+"""V1: the golden vectors, written, read, cut everywhere and put behind one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations, pairwise, product
+
+import pytest
+
+from tolliver_proto import Decoded, Decoder, Revision, UnexpectedEOF, decode, encode
+
+from .vectors import BOTH, D1, D2, VECTORS, Vector
+
+each = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
+
+
+def read(pieces: Iterable[bytes], revision: Revision) -> list[Decoded]:
+    """All frames, taken as soon as they are whole."""
+    decoder = Decoder(revision)
+    frames: list[Decoded] = []
+    for piece in pieces:
+        decoder.feed(piece)
+        frames += iter(decoder.next_frame, None)
+    decoder.finish()
+    assert decoder.buffered == 0
+    return frames
+
+
+def cuts(data: bytes, parts: int) -> Iterator[list[bytes]]:
+    """Every way to cut `data` into that many pieces."""
+    for places in combinations(range(1, len(data)), parts - 1):
+        edges = [0, *places, len(data)]
+        yield [data[start:end] for start, end in pairwise(edges)]
+
+
+def single_bytes(data: bytes) -> list[bytes]:
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+@each
+def test_written_as_the_table_says(vector: Vector) -> None:
+    assert encode(vector.frame, vector.revision) == vector.data
+
+
+@each
+def test_read_whole_and_byte_by_byte(vector: Vector) -> None:
+    assert decode(vector.data, vector.revision) == [vector.frame]
+    assert read(single_bytes(vector.data), vector.revision) == [vector.frame]
+
+
+@each
+def test_every_two_way_and_three_way_cut(vector: Vector) -> None:
+    for parts in (2, 3):
+        for pieces in cuts(vector.data, parts):
+            assert read(pieces, vector.revision) == [vector.frame], pieces
+
+
+@pytest.mark.parametrize("revision", BOTH)
+def test_every_ordered_pair(revision: Revision) -> None:
+    vectors = [vector for vector in VECTORS if vector.revision is revision]
+    for first, second in product(vectors, vectors):
+        data, frames = first.data + second.data, [first.frame, second.frame]
+        assert decode(data, revision) == frames
+        assert read(single_bytes(data), revision) == frames
+        for pieces in cuts(data, 2):
+            assert read(pieces, revision) == frames, (first.name, second.name, pieces)
+
+
+@each
+def test_a_part_of_a_frame_is_no_frame(vector: Vector) -> None:
+    for size in range(1, len(vector.data)):
+        with pytest.raises(UnexpectedEOF):
+            decode(vector.data[:size], vector.revision)
+
+
+def test_the_revisions_agree_on_all_but_finals_and_control_bodies() -> None:
+    """C1, C2: the same two bytes mean opposite things, which is why the revision is configuration (C6)."""
+    by_revision = {
+        revision: {vector.name.split(",")[0]: vector.data for vector in VECTORS if vector.revision is revision}
+        for revision in BOTH
+    }
+    shared = by_revision[D1].keys() & by_revision[D2].keys()
+    different = {name for name in shared if by_revision[D1][name] != by_revision[D2][name]}
+    assert different == {"final compatible", "final failure", "subscribe"}
+    assert by_revision[D1]["final failure"] == by_revision[D2]["final compatible"]
