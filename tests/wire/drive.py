@@ -56,6 +56,11 @@ def feed(conn: Connection, *frames: Frame | bytes) -> list[Event]:
     return list(conn.events())
 
 
+def where(conn: Connection) -> State:
+    """The state, freshly read: to a type checker an attribute that was compared once stays what it was."""
+    return conn.state
+
+
 def sent(conn: Connection) -> bytes:
     return b"".join(conn.data_to_send())
 
