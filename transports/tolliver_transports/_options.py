@@ -103,6 +103,10 @@ def _join_address(host: str, port: int) -> str:
 
 
 def _is_host(value: str) -> bool:
+    try:
+        value.encode("idna")
+    except UnicodeError:  # an empty label, or one that is too long
+        return False
     return bool(value) and value.isprintable() and not any(c in value for c in " /[]@")
 
 

@@ -1,0 +1,393 @@
+"""TLS as policy, and as a pump without I/O that every adapter shares.
+
+The idea: a Pump stands between a socket and a machine, takes ciphertext on one side and plaintext on the other, and
+neither waits nor touches the network. `Pumps` makes one per connection, by the policy of D-1 and D-2: certificates
+both ways, our private CA alone, TLS 1.3, nothing resumed. A PlainPump has the same methods, so that no adapter has a
+branch.
+
+The theory, for OpenSSL 1.1.1 and 3 under `ssl.SSLObject` with two memory BIOs:
+
+- A read of an empty BIO, or of one that holds part of a record, raises SSLWantReadError and loses nothing. A write never
+  wants anything: the outgoing BIO grows, and renegotiation, the one thing that could make a write read, is off.
+- `unwrap()` queues our close_notify and then, because it calls SSL_shutdown twice, looks for the peer's. An incoming
+  BIO without a whole record makes that second step raise SSLWantReadError, which we ignore: our half is closed, and
+  SSL_read still works, in TLS 1.3 and 1.2. But with application data waiting there the second step fails with
+  "application data after close notify" and ruins the object. So everything is read before `unwrap()`, and kept.
+- After a fatal error SSL_read answers as if the peer had sent close_notify. So a failure is remembered here and raised
+  again, and OpenSSL is not asked again.
+- By default CPython lets OpenSSL 3 take an abrupt end of the transport for a close_notify
+  (OP_IGNORE_UNEXPECTED_EOF). Without that option it raises SSLEOFError: the two ends stay apart, as T-09 needs.
+- In TLS 1.3 a client's handshake is over before the server has looked at its certificate. The refusal is an alert that
+  the client's first reads bring, perhaps after its first writes have failed (T-74).
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import NoReturn
+
+from tolliver_proto import (
+    CertificateError,
+    ConnectionClosing,
+    ConnectionLost,
+    PeerIdentity,
+    TolliverError,
+)
+
+from ._options import TLS, Remote
+from ._x509 import MISUNDERSTANDINGS, NEW_CERTIFICATE, REFUSALS, SAME_CA, check_pin, read_identity, verdict, words
+
+ALPN = "tolliver/1"  # R-35: offered, not required
+_RECORD = 16384  # plaintext bytes in the largest TLS record
+# Policy.
+
+
+def client_context(tls: TLS, *, check_hostname: bool = True) -> ssl.SSLContext:
+    """The context for dialling (D-1).
+
+    `check_hostname=False` is for remotes that are pinned; `Pumps` chooses. Raises CertificateError, naming the file.
+    """
+    context = _context(tls, ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = check_hostname and not tls.insecure_ca_only
+    return context
+
+
+def server_context(tls: TLS) -> ssl.SSLContext:
+    """The context for listening (D-1). Raises CertificateError, naming the file."""
+    context = _context(tls, ssl.PROTOCOL_TLS_SERVER)
+    context.num_tickets = 0
+    return context
+
+
+def _context(tls: TLS, protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.hostname_checks_common_name = False
+    context.minimum_version = ssl.TLSVersion.TLSv1_2 if tls.tls12 else ssl.TLSVersion.TLSv1_3
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+    context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
+    context.set_alpn_protocols([ALPN])
+    _load(context, tls)
+    return context
+
+
+def _load(context: ssl.SSLContext, tls: TLS) -> None:
+    _trust(context, tls.ca)
+    _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), tls.cert)
+    _read(tls.key)
+    try:
+        context.load_cert_chain(tls.cert, tls.key, password=lambda: _passphrase(tls.key))
+    except ssl.SSLError as error:
+        reason = error.reason or ""
+        if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
+            text = f"{tls.key} is not the key of {tls.cert}: give the pair that was made together"
+        elif reason:
+            text = f"{tls.cert} cannot be used ({words(error)}): {NEW_CERTIFICATE}"
+        else:
+            text = f"{tls.key} holds no private key in PEM form: give the key of {tls.cert}"
+        raise CertificateError(text) from error
+
+
+def _trust(context: ssl.SSLContext, path: Path) -> None:
+    try:
+        context.load_verify_locations(cadata=_read(path))
+    except (ssl.SSLError, ValueError) as error:
+        raise CertificateError(f"{path} holds no certificate in PEM form: {NEW_CERTIFICATE}") from error
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("ascii", "ignore")
+    except OSError as error:
+        raise CertificateError(
+            f"{path} cannot be read ({error.strerror}): correct the path or its permissions, or make the file with "
+            "`tolliver certs`"
+        ) from error
+
+
+def _passphrase(path: Path) -> NoReturn:
+    raise CertificateError(f"{path} is locked with a passphrase: give the key without one, in a file of mode 0600")
+
+
+# The pump.
+
+
+class Pump:
+    """TLS for one connection. Plaintext comes out of `read`, ciphertext out of `outgoing`.
+
+    Call `receive` with what arrives, then `handshake` until it is True, then `read` until it is None; after each of
+    these send what `outgoing` holds, also after an error, as it may be the alert that tells the peer why. When a
+    send fails, do not report that yet: go on receiving to the end, so that `read` can raise what the peer said (T-74).
+
+    Raises CertificateError where either side refused the other's certificate, IdentityConflict where a pinned remote is
+    somebody else, and ConnectionLost for every other failure of TLS, plaintext and foreign versions among them: like
+    the network's, such a one may pass, so it is tried again (T-73). Once raised, an error is raised again by each call.
+    Not safe for several threads at once.
+    """
+
+    def __init__(self, context: ssl.SSLContext, remote: Remote | None, *, server: bool) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        # OpenSSL knows no scope in an address ("fe80::1%eth0").
+        host = None if remote is None else remote.host.partition("%")[0]
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server, server_hostname=host)
+        self._server = server
+        self._remote = remote
+        self._peer = "the peer that dialled us" if remote is None else f"the peer at {remote}"
+        self._identity: PeerIdentity | None = None  # set when the handshake is over
+        self._failure: TolliverError | None = None
+        self._read_ahead: list[bytes] = []
+        self._heard = False  # an application byte has come
+        self._no_more = False  # the transport has ended
+        self._write_closed = False
+        self._closed_by_peer = False
+        self._cut_off = False
+
+    @classmethod
+    def client(cls, context: ssl.SSLContext, remote: Remote) -> Pump:
+        """A pump that dials; what the remote pins is checked when the handshake is over."""
+        return cls(context, remote, server=False)
+
+    @classmethod
+    def server(cls, context: ssl.SSLContext) -> Pump:
+        """A pump that was dialled."""
+        return cls(context, None, server=True)
+
+    @property
+    def peer_closed(self) -> bool:
+        """The peer sent close_notify, and all before it has been read: an orderly end (T-09)."""
+        return self._closed_by_peer and not self._read_ahead
+
+    @property
+    def truncated(self) -> bool:
+        """The transport ended without close_notify, and all has been read: the peer crashed, or the line was cut."""
+        return self._cut_off and not self._read_ahead
+
+    def receive(self, ciphertext: bytes) -> None:
+        """Bytes from the network, cut anywhere."""
+        if not self._no_more:
+            self._incoming.write(ciphertext)
+
+    def receive_eof(self) -> None:
+        """The network will bring nothing more."""
+        self._no_more = True
+        self._incoming.write_eof()
+
+    def outgoing(self) -> bytes:
+        """Takes the ciphertext to send; b"" where there is none."""
+        return self._outgoing.read()
+
+    def handshake(self) -> bool:
+        """Goes on with the handshake. True when it is over, False until more is received."""
+        self._raise_failure()
+        if self._identity is not None:
+            return True
+        try:
+            self._tls.do_handshake()
+            self._identity = self._check_peer()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            self._fail(error)
+        except TolliverError as error:
+            self._failure = error
+            self._outgoing.read()  # an impostor need not see our certificate
+        self._raise_failure()
+        return True
+
+    def read(self) -> bytes | None:
+        """All plaintext that has come, never b"". None: nothing now, and nothing ever if `peer_closed` or `truncated`.
+
+        What came before an error is returned before it is raised.
+        """
+        self._pull()
+        if self._read_ahead:
+            plaintext = b"".join(self._read_ahead)
+            self._read_ahead.clear()
+            return plaintext
+        self._raise_failure()
+        return None
+
+    def write(self, unit: bytes) -> None:
+        """Encrypts a unit as records of its own (T-69): one, up to 16 KiB of unit.
+
+        Raises ConnectionClosing after `close_notify`, and ConnectionLost once `truncated`.
+        """
+        self._raise_failure()
+        self._require_handshake()
+        if self._write_closed:
+            raise ConnectionClosing("close_notify has been sent: nothing can follow it")
+        if self._cut_off:
+            raise ConnectionLost(f"{self._peer} has gone: nothing can be sent to it")
+        if not unit:
+            return
+        try:
+            self._tls.write(unit)
+        except ssl.SSLError as error:
+            self._fail(error)
+            self._raise_failure()
+
+    def close_notify(self) -> None:
+        """Ends our half, once; reading goes on. Never raises: what `read` holds, an error too, is kept for it."""
+        self._pull()
+        if self._identity is None or self._write_closed or self._failure is not None or self._cut_off:
+            return
+        self._write_closed = True
+        try:
+            self._tls.unwrap()
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self._fail(error)
+
+    def identity(self, address: str) -> PeerIdentity:
+        """What the peer's certificate proves; `address` is where the transport sees it. After the handshake only."""
+        proved = self._require_handshake()
+        return PeerIdentity(proved.uuids, proved.spki_sha256, address)
+
+    def _require_handshake(self) -> PeerIdentity:
+        if self._identity is None:
+            raise RuntimeError("the TLS handshake is not over: call handshake() until it is True")
+        return self._identity
+
+    def _pull(self) -> None:
+        if self._identity is None or self._failure is not None or self._closed_by_peer or self._cut_off:
+            return
+        try:
+            while plaintext := self._tls.read(_RECORD):
+                self._read_ahead.append(plaintext)
+                self._heard = True
+            self._closed_by_peer = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self._closed_by_peer = True
+        except ssl.SSLEOFError:
+            self._cut_off = True
+        except ssl.SSLError as error:
+            self._fail(error)
+
+    def _check_peer(self) -> PeerIdentity:
+        if self._server and self._tls.session_reused:
+            # Only TLS 1.2 comes here: it can resume by a session id, and `ssl` cannot switch that off.
+            raise ConnectionLost(f"{self._peer} resumed a TLS session: each connection shows its certificate (D-1)")
+        identity = read_identity(self._tls, self._peer)
+        if self._remote is not None:
+            check_pin(self._remote, identity)
+        return identity
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, error: ssl.SSLError) -> None:
+        self._failure = self._explain(error)
+        self._failure.__cause__ = error
+
+    def _explain(self, error: ssl.SSLError) -> TolliverError:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return CertificateError(f"we refuse the certificate of {self._peer}: {verdict(error)}")
+        reason = error.reason or ""
+        refusal = REFUSALS.get(reason.partition("_ALERT_")[2])
+        if refusal is not None and not self._heard:
+            return CertificateError(f"{self._peer} refuses our certificate: {refusal}")
+        if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+            return CertificateError(f"we refuse {self._peer}, as it shows no certificate: {SAME_CA} (D-1)")
+        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return ConnectionLost(f"{self._peer} closed during the TLS handshake: its own log may say why")
+        return ConnectionLost(f"TLS with {self._peer} failed: {MISUNDERSTANDINGS.get(reason, words(error))}")
+
+
+class PlainPump:
+    """What Pump is, without TLS: for loopback (D-15). Its peer is nobody in particular."""
+
+    def __init__(self) -> None:
+        self._incoming: list[bytes] = []
+        self._units: list[bytes] = []
+        self._no_more = False
+        self._write_closed = False
+        self.truncated = False
+        """Always False: plain TCP cannot tell."""
+
+    @property
+    def peer_closed(self) -> bool:
+        return self._no_more
+
+    def receive(self, ciphertext: bytes) -> None:
+        if ciphertext:
+            self._incoming.append(ciphertext)
+
+    def receive_eof(self) -> None:
+        self._no_more = True
+
+    def outgoing(self) -> bytes:
+        data = b"".join(self._units)
+        self._units.clear()
+        return data
+
+    def handshake(self) -> bool:
+        return True
+
+    def read(self) -> bytes | None:
+        data = b"".join(self._incoming)
+        self._incoming.clear()
+        return data or None
+
+    def write(self, unit: bytes) -> None:
+        if self._write_closed:
+            raise ConnectionClosing("our half is closed: nothing can follow")
+        self._units.append(unit)
+
+    def close_notify(self) -> None:
+        self._write_closed = True
+
+    def identity(self, address: str) -> PeerIdentity:
+        return PeerIdentity(address=address)
+
+
+AnyPump = Pump | PlainPump
+
+
+class Pumps:
+    """Makes the pumps of one instance; None for plaintext. `identity` is what our own certificate proves.
+
+    Reads the files, and raises CertificateError where one is missing, does not fit or would be refused by a peer.
+    """
+
+    def __init__(self, tls: TLS | None) -> None:
+        self.identity = PeerIdentity() if tls is None else own_identity(tls)
+        self._server = None if tls is None else server_context(tls)
+        self._by_name = None if tls is None else client_context(tls)
+        self._by_pin = None if tls is None else client_context(tls, check_hostname=False)
+
+    def client(self, remote: Remote) -> AnyPump:
+        """A pump that dials: checks the host name, or what the remote pins instead (D-2)."""
+        context = self._by_pin if remote.pinned else self._by_name
+        return PlainPump() if context is None else Pump.client(context, remote)
+
+    def server(self) -> AnyPump:
+        """A pump that was dialled."""
+        return PlainPump() if self._server is None else Pump.server(self._server)
+
+
+def own_identity(tls: TLS) -> PeerIdentity:
+    """What our own certificate proves to others, found by a handshake with ourselves.
+
+    It shows that the key fits, that the CA signed the certificate, that it is valid now and that it serves in both
+    roles. Raises CertificateError where a peer would refuse it.
+    """
+    client = Pump(client_context(tls, check_hostname=False), None, server=False)
+    server = Pump.server(server_context(tls))
+    try:
+        for _ in range(4):  # two flights each are enough for TLS 1.2 too
+            client.handshake()
+            server.receive(client.outgoing())
+            server.handshake()
+            client.receive(server.outgoing())
+        return client.identity("")
+    except TolliverError as error:
+        cause = error.__cause__
+        text = verdict(cause) if isinstance(cause, ssl.SSLError) else str(error)
+        raise CertificateError(f"our own certificate {tls.cert} would be refused: {text} (CA: {tls.ca})") from cause
