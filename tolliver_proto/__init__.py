@@ -72,6 +72,7 @@ from ._events import (
 )
 from ._frames import Decoder, decode, encode
 from ._limits import Limits
+from ._node import Node, PeerInfo
 from ._state import State
 from ._store import (
     AddDeliveries,
@@ -136,6 +137,7 @@ __all__ = [
     "LocalProtocolError",
     "MalformedFrame",
     "Message",
+    "Node",
     "Notice",
     "NoticeKind",
     "Operation",
@@ -145,6 +147,7 @@ __all__ = [
     "PauseReading",
     "PeerDown",
     "PeerIdentity",
+    "PeerInfo",
     "PeerUp",
     "PinPeer",
     "ProtocolError",

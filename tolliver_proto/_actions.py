@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar, dataclass_transform
 from uuid import UUID
 
 from ._errors import TolliverError
 from ._events import Message, record
 from ._store import Operation
+
+_T = TypeVar("_T")
 
 Remote = Hashable
 """Where to dial: the adapter's business. Equal remotes are one remote."""
@@ -32,9 +35,15 @@ class PeerIdentity:
     address: str = ""
 
 
-@record
+@dataclass_transform(frozen_default=True)
+def _one_of_a_kind(cls: type[_T]) -> type[_T]:
+    """As `record`, but equal only to itself: two deliveries of one message are settled separately."""
+    return dataclass(slots=True, eq=False)(cls)
+
+
+@_one_of_a_kind
 class Delivery:
-    """A message on its way to the handlers. `attempt` counts from 1: how often this peer sent it to us in this run."""
+    """A message on its way to the handlers. `attempt` counts from 1: how often it was tried here since the start."""
 
     cid: int
     peer_id: UUID

@@ -115,6 +115,16 @@ class Encoder:
             )
         return write(frame)
 
+    @property
+    def overhead(self) -> int:
+        """Bytes of a message beside its names and its body."""
+        return self._layout.message.size
+
+    @property
+    def entry_overhead(self) -> int:
+        """Bytes of a handshake's subscription beside its names."""
+        return self._layout.entry.size
+
     def can_express(self, kind: type) -> bool:
         """Whether the revision has such a frame or control message (T-21)."""
         return kind in self._codes or kind in self._layout.controls
@@ -141,7 +151,7 @@ class Encoder:
         body = frame.body
         if not isinstance(body, bytes):
             raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
-        return self._regular(frame.channel, frame.key, body, frame.message_id)
+        return self.message(frame.channel, frame.key, body, frame.message_id)
 
     def _control(self, frame: Subscribe | Unsubscribe) -> bytes:
         prefix = self._layout.controls.get(type(frame))
@@ -151,9 +161,10 @@ class Encoder:
                 f"this revision has no {type(frame).__name__}: the peer learns of it at the next handshake (T-21)",
             )
         body = prefix + self._entry(Subscription(frame.channel, frame.key))
-        return self._regular(RESERVED_CHANNEL, "", body, frame.message_id)
+        return self.message(RESERVED_CHANNEL, "", body, frame.message_id)
 
-    def _regular(self, channel: str, key: str, body: bytes, message_id: int | None) -> bytes:
+    def message(self, channel: str, key: str, body: bytes, message_id: int | None) -> bytes:
+        """A regular message's bytes, for whoever has checked the names and the id already."""
         raw_channel, raw_key = _text(channel, "channel"), _text(key, "key")
         if len(body) > self._max_body or len(raw_channel) > self._max_channel or len(raw_key) > self._max_key:
             raise OwnLimitExceeded(

@@ -1,0 +1,74 @@
+"""What the next commit holds, and what to do when it is through or has failed.
+
+The idea: while one commit runs, everything that changes gathers in one batch; when the commit is reported, the batch
+says what became durable. That is group commit for free (rule 3 of the rooms). A batch that failed says what to take
+back; acknowledged rows are never taken back, their removal just waits for the next commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ._actions import Receipt
+from ._events import Subscription
+from ._store import Operation, RemoveDeliveries, RemoveMessages, Span, StoredMessage, StoreMessages
+
+if TYPE_CHECKING:
+    from ._link import Link, Peer, Recipients
+
+
+class Batch:
+    """One commit in the making."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.removals: list[RemoveDeliveries] = []
+        self.gone: list[Span] = []  # messages that nobody is owed any more
+        self.tokens: list[Receipt] = []
+        self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
+        self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
+        self.handshakes: list[Link] = []  # links that wait for their list to be stored
+        self.control_acks: list[tuple[Link, int]] = []
+        self.peer_lists: list[tuple[Peer, frozenset[Subscription]]] = []  # as they were before
+        self.own: list[tuple[Subscription, bool]] = []  # whether it was there before
+        self.pins: list[Peer] = []
+
+    @property
+    def urgent(self) -> bool:
+        """Whether anything in it is waited for; removals alone ride with what comes next."""
+        return bool(self.operations or self.tokens or self.handshakes or self.control_acks)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.urgent or self.removals or self.gone)
+
+    def store(self, message: StoredMessage, recipients: Recipients) -> None:
+        operations = self.operations
+        last = operations[-1] if operations else None
+        if type(last) is not StoreMessages:
+            last = StoreMessages([], [])
+            operations.append(last)
+        last.messages.append(message)  # type: ignore[attr-defined]  # ours until it is handed out
+        last.recipients.append(recipients.ids)  # type: ignore[attr-defined]
+        if self.runs and self.runs[-1][0] is recipients:
+            self.runs[-1][1].append(message)
+        elif recipients.peers:
+            self.runs.append((recipients, [message]))
+
+    def messages(self) -> Iterator[StoredMessage]:
+        """All that it stores."""
+        for operation in self.operations:
+            if isinstance(operation, StoreMessages):
+                yield from operation.messages
+
+    def all_operations(self) -> Sequence[Operation]:
+        operations = [*self.operations, *self.removals]
+        if self.gone:
+            operations.append(RemoveMessages(self.gone))
+        return operations
+
+    def carry_over(self, failed: Batch) -> None:
+        """Removals of a failed commit: what was acknowledged stays acknowledged."""
+        self.removals[:0] = failed.removals
+        self.gone[:0] = failed.gone

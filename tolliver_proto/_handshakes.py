@@ -1,0 +1,260 @@
+"""Who is there: from a handshake to the peer's one live link, and its end.
+
+The idea: the wire's machine knows when a handshake may go on, this module knows what must be true before it does: the
+claimed UUID fits the certificate (D-3), and the peer's list is in the routes and in the store before the answer goes
+out (T-61) or the connection is reported (T-34). Of two connections to one peer one survives, and both sides pick the
+same (T-70).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ._actions import Abort, Dial, DialEnded, NoticeKind, PeerDown, PeerUp, Remote
+from ._connection import Connection
+from ._dialing import Dialer, Dialled
+from ._errors import IdentityConflict, RemoteProtocolError, SelfConnection, TolliverError
+from ._events import (
+    RESERVED_CHANNEL,
+    Closed,
+    Established,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    Role,
+    Subscription,
+)
+from ._link import Link, Peer
+from ._outbox import Window
+from ._receiving import Receiving
+from ._state import HOLDING, State
+from ._store import AddDeliveries, LoadedPeer, PinPeer, ReplacePeerSubscriptions
+
+
+class Handshakes(Receiving):
+    """The life of links: made, identified, established, retired, forgotten."""
+
+    _dialer: Dialer
+    _last_cid = 0
+
+    def _new_link(self, role: Role, remote: Remote | None) -> Link:
+        self._last_cid += 1
+        link = self._links[self._last_cid] = Link(self._last_cid, role, remote)
+        self._timers.set(("open", link.cid), self._now + self.limits.handshake_timeout)
+        return link
+
+    def _dial(self, dialled: Dialled) -> None:
+        link = self._new_link(Role.CLIENT, dialled.remote)
+        dialled.cid = link.cid
+        self._actions.append(Dial(link.cid, dialled.remote))
+
+    def _redial_in(self, remote: Remote, seconds: float) -> None:
+        self._timers.set(("redial", remote), self._now + seconds)
+
+    def _is_live(self, uuid: UUID) -> bool:
+        peer = self._peers.get(uuid)
+        return peer is not None and peer.link is not None
+
+    # The handshake's frames.
+
+    def _on_request(self, link: Link, frame: HandshakeRequest) -> None:
+        connection = _connection(link)
+        if not link.up and not self._admit(link, frame.instance_id):
+            return
+        answer = connection.answer
+        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
+            self._accept(link)  # says so and closes; the list is discarded (T-61)
+        elif answer is HandshakeStatus.OLDER and not link.up:
+            link.held_list = frame.subscriptions
+            self._keep(link)
+            self._accept(link)
+        else:
+            self._store_list(link, frame.subscriptions)
+
+    def _on_response(self, link: Link, frame: HandshakeResponse) -> None:
+        connection = _connection(link)
+        if connection.state is State.CLOSED or not self._admit(link, frame.instance_id):
+            return
+        if link.remote is not None:
+            self._dialer.answered(link.remote, frame.instance_id)
+        if connection.state is State.CONFIRMING and connection.answer is HandshakeStatus.NEWER_INCOMPATIBLE:
+            self._accept(link)
+        else:
+            self._store_list(link, frame.subscriptions)
+
+    def _on_final(self, link: Link, frame: HandshakeFinal) -> None:
+        if frame.compatible:
+            self._store_list(link, link.held_list)
+
+    def _admit(self, link: Link, claimed: UUID) -> bool:
+        """Whether whoever is there may be who it says (D-3, T-71, T-72)."""
+        if claimed == self.instance_id:
+            if link.role is Role.SERVER:
+                self._accept(link)  # so that the other end, which is us, learns whom it has reached
+            self._refuse(link, SelfConnection(f"{link.identity.address} is this instance itself (T-71)"))
+            return False
+        known = self._peers.get(claimed)
+        proved = link.identity
+        if proved.uuids and claimed not in proved.uuids:
+            detail = f"its certificate names {', '.join(map(str, sorted(proved.uuids)))}"
+        elif not proved.uuids and known is not None and known.spki_sha256 not in (None, proved.spki_sha256):
+            detail = "its key is not the one that this UUID was first seen with (repin it if that was on purpose)"
+        else:
+            link.peer = known or self._peers.setdefault(claimed, Peer(claimed, LoadedPeer()))
+            return True
+        error = IdentityConflict(f"{link.identity.address} claims to be {claimed}, but {detail} (D-3, T-72)")
+        self._notice(NoticeKind.IDENTITY_MISMATCH, claimed, str(error))
+        self._refuse(link, error)
+        return False
+
+    def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
+        """Routes change now; the handshake goes on when the list is stored (T-30, T-61)."""
+        peer, batch = _peer(link), self._batch
+        wanted = dict.fromkeys(one for one in subscriptions if one.channel != RESERVED_CHANNEL)  # T-27
+        batch.peer_lists.append((peer, peer.subscriptions))
+        self._set_peer_list(peer, frozenset(wanted))
+        batch.operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(wanted)))
+        if peer.spki_sha256 is None and not link.identity.uuids and link.identity.spki_sha256 is not None:
+            peer.spki_sha256 = link.identity.spki_sha256
+            batch.operations.append(PinPeer(peer.uuid, link.identity.spki_sha256))
+            batch.pins.append(peer)
+        kept = self._stop_keeping(link)
+        if kept:
+            peer.outbox.add(len(kept), sum(message.size for message in kept))
+            batch.linked.append((peer, kept))
+            deliveries = [(message.seq, message.wire_id, message.size) for message in kept]
+            batch.operations.append(AddDeliveries(peer.uuid, deliveries))
+        link.storing = True
+        batch.handshakes.append(link)
+
+    def _list_stored(self, link: Link) -> None:
+        link.storing = False
+        connection = _connection(link)
+        if connection.state in HOLDING and not link.gone:
+            self._accept(link)
+        self._go_on(link)
+
+    def _accept(self, link: Link) -> None:
+        """Answer the handshake, with the list that is true now (T-29)."""
+        connection = _connection(link)
+        own = tuple(self._own)
+        if link.control is not None and connection.state is not State.CONFIRMING:
+            link.control.announced(own)
+        connection.accept(own, self._now)
+        self._readable[link] = None
+        self._writable[link] = None
+
+    # Established, and which of two.
+
+    def _on_established(self, link: Link, event: Established) -> None:
+        peer = _peer(link)
+        if link.remote is not None:
+            self._dialer.established(link.remote, peer.uuid, self._now)
+        old = peer.link
+        if old is not None:
+            loser = link if self._keeps(old, link) else old
+            self._notice(
+                NoticeKind.DUPLICATE_CLOSED,
+                peer.uuid,
+                f"two connections to one peer: closed the {loser.role} one at {loser.identity.address or 'unknown'}",
+            )
+            self._take_down(loser, None)
+            self._end(loser)
+            if loser is link:
+                if link.remote is not None:
+                    self._announce_up(old, link.remote)
+                return
+        link.up = True
+        link.up_since = self._now
+        link.version = event.version
+        peer.link = link
+        self._up[link.cid] = link
+        link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
+        self._sendable[link] = None
+        self._announce_up(link, link.remote)
+        if link.control is not None:
+            for subscription in sorted(link.control.differing(self._own)):
+                self._sync_control(link, subscription)
+
+    def _keeps(self, old: Link, new: Link) -> bool:
+        """T-70: newest wins, but of crossing dials the one by the lower UUID, so that both ends keep the same."""
+        if old.role is new.role or self._now - old.up_since > self.limits.duel_window:
+            return False
+        return self._dialled_by(old) < self._dialled_by(new)
+
+    def _dialled_by(self, link: Link) -> UUID:
+        return self.instance_id if link.role is Role.CLIENT else _peer(link).uuid
+
+    def _announce_up(self, link: Link, remote: Remote | None) -> None:
+        self._actions.append(PeerUp(link.cid, _peer(link).uuid, link.version, remote))
+
+    # The end.
+
+    def _on_closed(self, link: Link, event: Closed) -> None:
+        link.closed = True
+        link.error = link.error or event.error
+        if isinstance(event.error, RemoteProtocolError) and not link.gone:
+            uuid = link.peer.uuid if link.peer else None
+            self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
+        self._take_down(link, link.error)
+        self._writable[link] = None
+        if link.gone:
+            self._forget(link)
+
+    def _refuse(self, link: Link, error: TolliverError) -> None:
+        """End it without a frame (T-67): `error` is what whoever asked for the connection will see."""
+        link.error = error
+        self._end(link)
+
+    def _end(self, link: Link) -> None:
+        """Close in order. Where there is no connection yet there is nothing to say."""
+        if link.connection is None:
+            self._actions.append(Abort(link.cid))
+            self._forget(link)
+            return
+        link.connection.close(self._now)
+        self._readable[link] = None
+        self._writable[link] = None
+
+    def _take_down(self, link: Link, error: TolliverError | None) -> None:
+        """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
+        link.unsettled.clear()
+        link.unsettled_bytes = 0
+        link.window = None
+        if link.control is not None:
+            link.control.drop()
+        if not link.up:
+            return
+        link.up = False
+        del self._up[link.cid]
+        peer = _peer(link)
+        peer.link = None
+        self._actions.append(PeerDown(link.cid, peer.uuid, error))
+        self._dialer.peer_left(peer.uuid)
+
+    def _forget(self, link: Link) -> None:
+        """The transport is gone, or as good as: nothing comes of this cid any more."""
+        del self._links[link.cid]
+        for ready in (self._readable, self._sendable, self._writable):
+            ready.pop(link, None)
+        for name in ("open", "link", "resend", "fetch"):
+            self._timers.cancel((name, link.cid))
+        self._take_down(link, link.error)
+        self._stop_keeping(link)
+        if link.remote is None:
+            return
+        error = link.error
+        if self._dialer.ended(link.remote, link.cid, error, self._now):
+            self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {error}")
+            self._actions.append(DialEnded(link.remote, error))
+
+
+def _connection(link: Link) -> Connection:
+    assert link.connection is not None
+    return link.connection
+
+
+def _peer(link: Link) -> Peer:
+    assert link.peer is not None
+    return link.peer

@@ -1,0 +1,160 @@
+"""One connection as the node sees it, and the peer behind it.
+
+The idea: a `Peer` is who, a `Link` is how. A peer outlives its connections and has at most one live link; what may only
+live as long as a connection (the window, acknowledgements owed, control messages under way) hangs on the link and is
+gone with it (T-49).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from ._actions import Delivery, PeerIdentity, Remote
+from ._connection import Connection
+from ._errors import TolliverError
+from ._events import Role, Subscribe, Subscription, Unsubscribe
+from ._ids import IdAllocator
+from ._outbox import Outbox, Window
+from ._store import LoadedPeer, StoredMessage
+
+
+class Peer:
+    """Another instance, by UUID."""
+
+    __slots__ = ("attempts", "link", "outbox", "spki_sha256", "subscriptions", "uuid")
+
+    def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
+        self.uuid = uuid
+        self.subscriptions = loaded.subscriptions
+        self.spki_sha256 = loaded.spki_sha256
+        self.outbox = Outbox(loaded)
+        self.link: Link | None = None
+        self.attempts: dict[int, int] = {}  # failed deliveries from this peer, by message id (T-47)
+
+
+class Recipients:
+    """The peers that a message is for, each once (T-25), and their UUIDs."""
+
+    __slots__ = ("ids", "peers")
+
+    def __init__(self, peers: tuple[Peer, ...]) -> None:
+        self.peers = peers
+        self.ids = tuple(peer.uuid for peer in peers)
+
+
+class Kept:
+    """Messages that were sent while a connection was being made: the peer may turn out to want them (T-62)."""
+
+    __slots__ = ("messages", "size")
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[StoredMessage, Recipients]] = []
+        self.size = 0
+
+    def add(self, message: StoredMessage, recipients: Recipients) -> None:
+        self.messages.append((message, recipients))
+        self.size += message.size
+
+
+class ControlSync:
+    """Brings the peer's view of our subscriptions in line, one message per subscription at a time (T-29).
+
+    What the peer was told is the list of the last handshake and, on top, the changes sent since. A change that comes
+    while another of the same subscription is under way waits for its acknowledgement; the latest wins.
+    """
+
+    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way")
+
+    def __init__(self, connection: Connection, ids: IdAllocator) -> None:
+        self._connection = connection
+        self._ids = ids
+        self._announced: frozenset[Subscription] = frozenset()
+        self._changed: dict[Subscription, bool] = {}
+        self._under_way: set[Subscription] = set()
+        self._frames: dict[int, Subscribe | Unsubscribe] = {}
+
+    def announced(self, subscriptions: Iterable[Subscription]) -> None:
+        """This list was just sent in a handshake: it says all that was under way, and more."""
+        self.drop()
+        self._announced = frozenset(subscriptions)
+        self._changed.clear()
+
+    def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
+        """What the peer does not know yet."""
+        told = set(self._announced)
+        for subscription, wanted in self._changed.items():
+            (told.add if wanted else told.discard)(subscription)
+        return told ^ set(own)
+
+    def sync(self, subscription: Subscription, wanted: bool) -> int | None:
+        """Send a control message if one is needed and none is under way; returns its id."""
+        told = self._changed.get(subscription, subscription in self._announced)
+        kind = Subscribe if wanted else Unsubscribe
+        if told == wanted or subscription in self._under_way or not self._connection.can_send(kind):
+            return None  # what DRAFT_1 cannot say the next handshake does (T-21)
+        wire_id = self._ids.take()
+        frame = kind(subscription.channel, subscription.key, wire_id)
+        self._connection.send(frame)
+        self._changed[subscription] = wanted
+        self._under_way.add(subscription)
+        self._frames[wire_id] = frame
+        return wire_id
+
+    def frame(self, wire_id: int) -> Subscribe | Unsubscribe | None:
+        """The control message of that id, if it is still unacknowledged."""
+        return self._frames.get(wire_id)
+
+    def acked(self, wire_id: int) -> Subscription | None:
+        """The subscription whose change this acknowledges, or None."""
+        frame = self._frames.pop(wire_id, None)
+        if frame is None:
+            return None
+        self._ids.give_back([(wire_id, wire_id)])
+        subscription = Subscription(frame.channel, frame.key)
+        self._under_way.discard(subscription)
+        return subscription
+
+    def drop(self) -> None:
+        """Nothing of this is under way any more."""
+        self._ids.give_back((wire_id, wire_id) for wire_id in self._frames)
+        self._frames.clear()
+        self._under_way.clear()
+
+
+class Link:
+    """One connection of the node, from its cid on."""
+
+    def __init__(self, cid: int, role: Role, remote: Remote | None) -> None:
+        self.cid = cid
+        self.role = role
+        self.remote = remote  # None where the peer dialled us
+        self.identity = PeerIdentity()
+        self.connection: Connection | None = None
+        self.peer: Peer | None = None
+        self.window: Window | None = None
+        self.control: ControlSync | None = None
+        self.kept: Kept | None = None
+        self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
+        self.up = False  # established and the peer's live link
+        self.up_since = 0.0
+        self.version = 0  # what both speak, once established
+        self.closed = False  # the connection has said its last
+        self.spent = False  # its credit is handed out: no events until some is settled
+        self.storing = False  # its list is being committed: no events until then
+        self.paused = False
+        self.gone = False  # the transport is; what it brought is still being handed out
+        self.error: TolliverError | None = None  # why we end it, where the connection does not know
+        self.shut = False
+        self.choked = False  # above high water, not yet below low
+        self.in_transit: int | None = None  # bytes of the Transmit that is outstanding
+        self.riding: list[int] = []  # message ids in that Transmit
+        self.gathered: list[int] = []  # message ids behind it
+        self.unsettled: dict[Delivery, None] = {}
+        self.unsettled_bytes = 0
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that we hold for the peer, in our buffer and in the socket's hands."""
+        queued = self.connection.unsent_bytes if self.connection else 0
+        return queued + (self.in_transit or 0)

@@ -1,0 +1,219 @@
+"""What one peer is owed, and what is under way to it.
+
+The idea: `Outbox` lives as long as the peer and holds numbers only, never a body. `Window` lives as long as one
+connection: it takes rows in order, from the commit that stored them or from a fetch, keeps those that were sent until
+they are acknowledged, and says when which must be sent again. Bodies in memory are those of the window and of one
+commit (T-52); a message whose first resend has fallen due leaves the window, and its body is read back when it is
+sent next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+
+from ._limits import Limits
+from ._spans import Spans, spans_of
+from ._store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
+
+
+class Outbox:
+    """A peer's share of the store, in numbers. `last_seq` is its newest committed delivery."""
+
+    __slots__ = ("last_seq", "leaving", "parked", "pending", "pending_bytes")
+
+    def __init__(self, loaded: LoadedPeer) -> None:
+        self.pending = loaded.pending
+        self.pending_bytes = loaded.pending_bytes
+        self.last_seq = loaded.last_seq
+        self.parked = loaded.parked
+        self.leaving = Spans()  # seqs whose removal is not yet committed: a fetch may still bring them
+
+    def has_room(self, count: int, size: int, limits: Limits) -> bool:
+        """Whether that many more messages and bytes stay within the quota (D-10)."""
+        return self.pending + count <= limits.outbox_messages and self.pending_bytes + size <= limits.outbox_bytes
+
+    def add(self, count: int, size: int) -> None:
+        self.pending += count
+        self.pending_bytes += size
+
+    def removed(self, spans: Iterable[Span]) -> None:
+        """That commit is through."""
+        for first, last in spans:
+            self.leaving.discard(first, last)
+
+
+class _Resend:
+    """A message that left the window: acknowledged late, if ever. Its body is on disk."""
+
+    __slots__ = ("attempts", "message_size", "queued", "seq")
+
+    def __init__(self, seq: int, size: int) -> None:
+        self.seq = seq
+        self.message_size = size
+        self.attempts = 1
+        self.queued = True  # due, waiting for its body or for room
+
+
+class Window:
+    """What is under way to a peer over one connection."""
+
+    def __init__(self, outbox: Outbox, limits: Limits, resend_first: float, jitter: Callable[[], float]) -> None:
+        self._outbox = outbox
+        self._limits = limits
+        self._resend_first = resend_first
+        self._jitter = jitter
+        self._fresh: deque[StoredMessage] = deque()
+        self._fresh_bytes = 0
+        # Everything up to this seq was in `_fresh` once. On a new connection all that is pending comes again, in order.
+        self._loaded_to = 0 if outbox.pending else outbox.last_seq
+        self._unacked: dict[int, StoredMessage] = {}
+        self._unacked_bytes = 0
+        self._backoff: dict[int, _Resend] = {}
+        self._again: deque[StoredMessage] = deque()  # due and with a body
+        self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
+        self._asked = 0  # the last seq that the running fetch for `_wanted` covers
+        self._due: list[tuple[float, list[int]]] = []
+        self.full = False  # the backoff set is at its bound (T-52)
+
+    # What comes in.
+
+    def committed(self, messages: Sequence[StoredMessage]) -> None:
+        """These were just stored for the peer. Kept if nothing older is waiting on disk and memory allows."""
+        outbox = self._outbox
+        if self._loaded_to >= outbox.last_seq and self._fresh_bytes <= self._limits.window_bytes:
+            self._fresh.extend(messages)
+            self._fresh_bytes += sum(message.size for message in messages)
+            self._loaded_to = messages[-1].seq
+        outbox.last_seq = messages[-1].seq
+
+    def next_fetch(self) -> tuple[int, int, int] | None:
+        """What to read next: (after_seq, max_count, max_bytes), or None."""
+        limits = self._limits
+        if self._wanted:
+            first, last = spans_of(self._wanted)[0]
+            self._asked = last = min(last, first + limits.window_messages - 1)
+            return first - 1, last - first + 1, limits.window_bytes
+        behind = self._loaded_to < self._outbox.last_seq and self._outbox.pending > 0
+        if behind and len(self._fresh) * 2 < limits.window_messages and not self.full:
+            return self._loaded_to, limits.window_messages, limits.window_bytes
+        return None
+
+    def fetched(self, rows: Sequence[Row], after_seq: int) -> list[CorruptMessage]:
+        """What the fetch that began after `after_seq` brought. Returns the rows that cannot be read (V9)."""
+        if after_seq < self._loaded_to:
+            return self._fetched_again(rows, after_seq)
+        outbox, corrupt = self._outbox, []
+        for row in rows:
+            if isinstance(row, CorruptMessage):
+                corrupt.append(row)
+            elif row.seq not in outbox.leaving:
+                self._fresh.append(row)
+                self._fresh_bytes += row.size
+        self._loaded_to = rows[-1].seq if rows else outbox.last_seq
+        return corrupt
+
+    def _fetched_again(self, rows: Sequence[Row], after_seq: int) -> list[CorruptMessage]:
+        corrupt = []
+        for row in rows:
+            if row.seq in self._wanted:
+                if isinstance(row, CorruptMessage):
+                    del self._backoff[row.wire_id]
+                    corrupt.append(row)
+                else:
+                    self._again.append(row)
+        covered = rows[-1].seq if rows else self._asked
+        for seq in range(after_seq + 1, min(covered, self._asked) + 1):
+            self._wanted.pop(seq, None)
+        return corrupt
+
+    def acked(self, wire_id: int) -> tuple[int, int] | None:
+        """(seq, size) of what this acknowledges, or None if it is nothing of ours (T-44)."""
+        message = self._unacked.pop(wire_id, None)
+        if message is not None:
+            self._unacked_bytes -= message.size
+            return message.seq, message.size
+        resend = self._backoff.pop(wire_id, None)
+        if resend is None:
+            return None
+        self._wanted.pop(resend.seq, None)
+        self.full = False
+        return resend.seq, resend.message_size
+
+    # What goes out.
+
+    def next_to_send(self) -> StoredMessage | None:
+        """The next message that may go now: one that is due again, else the next new one if the window has room."""
+        while self._again:
+            message = self._again.popleft()
+            resend = self._backoff.get(message.wire_id)
+            if resend is not None:
+                resend.queued = False
+                return message
+        if not self._fresh or self.full:
+            return None
+        message = self._fresh[0]
+        limits = self._limits
+        if self._unacked and (
+            len(self._unacked) >= limits.window_messages or self._unacked_bytes + message.size > limits.window_bytes
+        ):
+            return None
+        self._fresh.popleft()
+        self._fresh_bytes -= message.size
+        self._unacked[message.wire_id] = message
+        self._unacked_bytes += message.size
+        return message
+
+    def transmitted(self, wire_ids: Iterable[int], now: float) -> None:
+        """The socket has taken these: from now on the time to their resend runs (T-50)."""
+        by_attempts: dict[int, list[int]] = {}
+        for wire_id in wire_ids:
+            resend = self._backoff.get(wire_id)
+            by_attempts.setdefault(resend.attempts if resend else 0, []).append(wire_id)
+        for attempts, ids in by_attempts.items():
+            heappush(self._due, (now + self.interval(attempts), ids))
+
+    def interval(self, attempts: int) -> float:
+        """Seconds until a message goes out again that was sent again `attempts` times: doubling, jittered (T-50)."""
+        doubled = self._resend_first * 2.0 ** min(attempts, 30)
+        return min(doubled, max(self._limits.resend_max, self._resend_first)) * (1.0 + 0.2 * self._jitter())
+
+    def next_due(self) -> float | None:
+        return self._due[0][0] if self._due else None
+
+    def fall_due(self, now: float) -> list[int]:
+        """Queue again what is due; returns ids that are none of the outbox's: control messages, for their owner."""
+        others: list[int] = []
+        while self._due and self._due[0][0] <= now:
+            for wire_id in heappop(self._due)[1]:
+                if wire_id in self._unacked:
+                    self._leave_window(wire_id, now)
+                elif wire_id in self._backoff:
+                    self._ask_again(wire_id)
+                else:
+                    others.append(wire_id)
+        return others
+
+    def _leave_window(self, wire_id: int, now: float) -> None:
+        """Its first resend is due: from now on it blocks nobody (T-52)."""
+        if len(self._backoff) >= self._limits.backoff_messages:
+            self.full = True
+            heappush(self._due, (now + self.interval(0), [wire_id]))
+            return
+        message = self._unacked.pop(wire_id)
+        self._unacked_bytes -= message.size
+        self._backoff[wire_id] = _Resend(message.seq, message.size)
+        self._again.append(message)
+
+    def _ask_again(self, wire_id: int) -> None:
+        resend = self._backoff[wire_id]
+        if not resend.queued:
+            resend.queued = True
+            resend.attempts += 1
+            self._wanted[resend.seq] = wire_id
+
+    @property
+    def under_way(self) -> int:
+        """Messages that were sent and not acknowledged."""
+        return len(self._unacked) + len(self._backoff)

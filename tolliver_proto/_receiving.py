@@ -1,0 +1,255 @@
+"""The inbound half of the node: from a frame to the handlers and back to its acknowledgement.
+
+The idea: what becomes of a message depends on its names alone, so the verdict is remembered by name: the handlers
+that match, or that it is wanted and nobody is there yet (no ack: it comes again, T-46), or that nobody wants it (ack
+and drop). Deliveries leave in runs, one for as long as the handlers stay the same. What is handed out and not settled
+is the connection's credit; when it is spent, reading waits (D-9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ._actions import Deliver, Delivery, Handler, PauseReading, Receipt, ResumeReading
+from ._errors import OwnLimitExceeded
+from ._events import RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
+from ._link import Link, Peer
+from ._sending import Sending
+from ._store import (
+    AddOwnSubscription,
+    AddPeerSubscription,
+    RemoveOwnSubscription,
+    RemovePeerSubscription,
+)
+from ._subscriptions import matching
+
+_VERDICTS = 4096
+_WANTED, _UNWANTED = True, False
+
+
+class Receiving(Sending):
+    """Messages from the peers to the application, and subscriptions in both directions."""
+
+    # Handlers.
+
+    def register(self, channel: str, key: str, handler: Handler) -> None:
+        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel."""
+        self._handlers.add(self._checked(channel, key), handler)
+        self._verdicts.clear()
+
+    def unregister(self, channel: str, key: str, handler: Handler) -> None:
+        """No longer. What it was given already must still be settled."""
+        self._handlers.discard(self._checked(channel, key), handler)
+        self._verdicts.clear()
+
+    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | bool:
+        """The handlers, or whether we want it at all (T-46, T-21)."""
+        if len(self._verdicts) >= _VERDICTS:
+            self._verdicts.clear()
+        wanted = any(pair in self._own for pair in matching(channel, key))
+        verdict = (self._handlers.match(channel, key) or _WANTED) if wanted else _UNWANTED
+        self._verdicts[channel, key] = verdict
+        return verdict
+
+    # Messages.
+
+    def _on_message(self, link: Link, message: Message) -> None:
+        if not link.up:
+            return  # a connection that lost against another (T-70): reliable ones come again there
+        verdict = self._verdicts.get((message.channel, message.key))
+        if verdict is None:
+            verdict = self._judge(message.channel, message.key)
+        peer = link.peer
+        if isinstance(verdict, bool) or peer is None:
+            self._counts["withheld" if verdict else "unwanted"] += 1
+            if not verdict and message.message_id is not None:
+                self._ack(link, [message.message_id])
+            return
+        attempt = 1
+        if peer.attempts and message.message_id is not None:
+            attempt += peer.attempts.get(message.message_id, 0)
+        delivery = Delivery(link.cid, peer.uuid, message, attempt)
+        link.unsettled[delivery] = None
+        link.unsettled_bytes += len(message.body)
+        run = self._run
+        if run is None or run.handlers is not verdict:
+            self._run = run = Deliver([], verdict)
+            self._actions.append(run)
+        if self._is_spent(link):
+            link.spent = True
+        run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
+
+    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """All matching handlers succeeded (T-45). What is settled or whose connection is gone is passed over."""
+        self._tick(now)
+        acks: dict[int, list[int]] = {}
+        for delivery in deliveries:
+            link = self._take_unsettled(delivery)
+            message_id = delivery.message.message_id
+            if link is None:
+                continue
+            self._counts["handled"] += 1
+            if message_id is not None:
+                acks.setdefault(link.cid, []).append(message_id)
+                if link.peer is not None and link.peer.attempts:
+                    link.peer.attempts.pop(message_id, None)
+        for cid, message_ids in acks.items():
+            self._ack(self._links[cid], message_ids)
+
+    def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """A handler failed: no ack, so the peer sends it again (T-45)."""
+        self._tick(now)
+        for delivery in deliveries:
+            link = self._take_unsettled(delivery)
+            message_id = delivery.message.message_id
+            if link is None:
+                continue
+            self._counts["failed"] += 1
+            if message_id is not None and link.peer is not None:
+                attempts = link.peer.attempts
+                if len(attempts) >= self.limits.attempts_remembered:
+                    attempts.pop(next(iter(attempts)))
+                attempts[message_id] = delivery.attempt
+
+    def _take_unsettled(self, delivery: Delivery) -> Link | None:
+        link = self._links.get(delivery.cid)
+        if link is None or delivery not in link.unsettled:
+            return None
+        del link.unsettled[delivery]
+        link.unsettled_bytes -= len(delivery.message.body)
+        if link.spent and not self._is_spent(link, 2):
+            link.spent = False
+            self._go_on(link)
+        return link
+
+    def _is_spent(self, link: Link, share: int = 1) -> bool:
+        """Whether as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
+        return (
+            len(link.unsettled) * share >= self.limits.inbox_messages
+            or link.unsettled_bytes * share >= self.limits.inbox_bytes
+        )
+
+    def _go_on(self, link: Link) -> None:
+        """What made it wait is over."""
+        self._readable[link] = None
+        if link.paused and not (link.spent or link.storing):
+            link.paused = False
+            self._actions.append(ResumeReading(link.cid))
+
+    def _pause(self, link: Link) -> None:
+        """Stop reading once more has come in than a waiting connection should hold."""
+        if not link.paused and not link.gone:
+            link.paused = True
+            self._actions.append(PauseReading(link.cid))
+
+    def _ack(self, link: Link, message_ids: Sequence[int]) -> None:
+        connection = link.connection
+        if connection is not None and connection.live:
+            connection.send_acks(message_ids)
+            self._writable[link] = None
+
+    # Control messages and what is like them.
+
+    def _on_ignored(self, link: Link, frame: Ignored) -> None:
+        self._counts[f"ignored_{frame.reason}"] += 1
+        if frame.message_id is not None:
+            self._ack(link, [frame.message_id])
+
+    def _on_control(self, link: Link, frame: Subscribe | Unsubscribe) -> None:
+        """The peer changed its mind: routes change now, the ack goes out when that is stored (T-28)."""
+        subscription = Subscription(frame.channel, frame.key)
+        peer = link.peer
+        if peer is None or not link.up:
+            return
+        wanted = isinstance(frame, Subscribe)
+        if subscription.channel == RESERVED_CHANNEL or (wanted and self._has_too_many(peer, subscription)):
+            self._counts["refused_subscriptions"] += 1  # T-27, D-6: acknowledged, or it would come again
+            if frame.message_id is not None:
+                self._ack(link, [frame.message_id])
+            return
+        self._batch.peer_lists.append((peer, peer.subscriptions))
+        if wanted:
+            self._set_peer_list(peer, peer.subscriptions | {subscription})
+            self._batch.operations.append(AddPeerSubscription(peer.uuid, subscription))
+        else:
+            self._set_peer_list(peer, peer.subscriptions - {subscription})
+            self._batch.operations.append(RemovePeerSubscription(peer.uuid, subscription))
+        if frame.message_id is not None:
+            self._batch.control_acks.append((link, frame.message_id))
+
+    def _has_too_many(self, peer: Peer, subscription: Subscription) -> bool:
+        return len(peer.subscriptions) >= self.limits.max_subscriptions and subscription not in peer.subscriptions
+
+    def _set_peer_list(self, peer: Peer, subscriptions: frozenset[Subscription]) -> None:
+        for subscription in peer.subscriptions - subscriptions:
+            self._routes.discard(subscription, peer)
+        for subscription in subscriptions - peer.subscriptions:
+            self._routes.add(subscription, peer)
+        peer.subscriptions = subscriptions
+
+    def _on_ack(self, link: Link, ack: Ack, acked: dict[int, tuple[int, int]]) -> None:
+        found = link.window.acked(ack.message_id) if link.window is not None else None
+        if found is not None:
+            acked[ack.message_id] = found
+            return
+        subscription = link.control.acked(ack.message_id) if link.control is not None else None
+        if subscription is None:
+            self._counts["stray_acks"] += 1  # T-44
+        else:
+            self._sync_control(link, subscription)
+
+    # Own subscriptions.
+
+    def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt.
+
+        Raises ReservedChannel (T-27), or OwnLimitExceeded where no peer would take so long a list (T-19).
+        """
+        self._tick(now)
+        subscription = self._checked(channel, key)
+        if subscription not in self._own:
+            size = self._entry_size(subscription)
+            if len(self._own) >= self.limits.max_subscriptions or self._own_bytes + size > self.limits.max_handshake:
+                raise OwnLimitExceeded(
+                    "too_many",
+                    f"{len(self._own) + 1} subscriptions of {self._own_bytes + size} bytes: peers refuse a list over "
+                    f"{self.limits.max_subscriptions} or {self.limits.max_handshake} bytes (T-19). Use wildcards",
+                )
+            self._change_own(subscription, True)
+        return self._store_own(AddOwnSubscription(subscription))
+
+    def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+        """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
+        self._tick(now)
+        subscription = self._checked(channel, key)
+        if subscription in self._own:
+            self._change_own(subscription, False)
+        return self._store_own(RemoveOwnSubscription(subscription))
+
+    def _change_own(self, subscription: Subscription, wanted: bool, undo: bool = False) -> None:
+        if not undo:
+            self._batch.own.append((subscription, not wanted))
+        if wanted:
+            self._own[subscription] = None
+        else:
+            del self._own[subscription]
+        self._own_bytes += self._entry_size(subscription) * (1 if wanted else -1)
+        self._verdicts.clear()
+
+    def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription) -> Receipt:
+        receipt = Receipt(0, -1, [])
+        self._batch.operations.append(operation)
+        self._batch.tokens.append(receipt)
+        return receipt
+
+    def _sync_own(self, subscription: Subscription) -> None:
+        for link in self._up.values():
+            self._sync_control(link, subscription)
+
+    def _sync_control(self, link: Link, subscription: Subscription) -> None:
+        if link.control is None or link.connection is None or not link.connection.live:
+            return
+        wire_id = link.control.sync(subscription, subscription in self._own)
+        if wire_id is not None:
+            link.gathered.append(wire_id)
+            self._writable[link] = None

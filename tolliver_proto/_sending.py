@@ -1,0 +1,289 @@
+"""The outbound half of the node: from `send` to the bytes on their way.
+
+The idea: a message is routed once, when it is sent; from then on it is a row, an id, and for each recipient a number
+in its outbox. What a peer is sent, and when, is its window's business (`_outbox`); what is still owed to whom is
+counted in runs (`_spans`), so that a million waiting messages cost no more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ._actions import Acked, Fetch, Receipt, Stored, Transmit
+from ._base import Item, NodeState
+from ._batch import Batch
+from ._errors import ConnectionClosing, LocalProtocolError, OutboxFull, OwnLimitExceeded, ReservedChannel, TolliverError
+from ._events import RESERVED_CHANNEL
+from ._link import Kept, Link, Peer, Recipients
+from ._spans import spans_of
+from ._store import RemoveDeliveries, StoredMessage
+
+
+class Sending(NodeState):
+    """Messages from the application to the peers."""
+
+    def send(self, channel: str, key: str, body: bytes, now: float | None = None) -> Receipt:
+        """Store a message for every peer that subscribes to it. As `send_many` with one item."""
+        return self.send_many(((channel, key, body),), now)
+
+    def send_many(self, items: Iterable[Item], now: float | None = None) -> Receipt:
+        """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
+
+        Raises, before anything changes, ReservedChannel (T-27), LocalProtocolError, OwnLimitExceeded (T-06, T-07),
+        OutboxFull (D-10). While a connecting peer's share of kept messages is full, the send waits inside (T-62).
+        """
+        self._tick(now)
+        if self.closing:
+            raise ConnectionClosing("the instance is closing: nothing was stored")
+        items = list(items)
+        sizes = [self._size(*item) for item in items]
+        receipt = Receipt(0, -1, [])
+        if self._blocked or self._must_wait():
+            self._blocked.append((items, receipt))
+        else:
+            self._store(items, sizes, receipt)
+        return receipt
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None) -> int:
+        """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55)."""
+        self._tick(now)
+        self._size(channel, key, body)
+        recipients = self._routes.match(channel, key)
+        frame = b""
+        sent = 0
+        high_water = self.limits.high_water
+        for peer in recipients.peers:
+            link = peer.link
+            if link is None or link.connection is None:
+                continue
+            if link.unsent >= high_water or not link.connection.live:
+                self._counts["unreliable_dropped"] += 1
+                continue
+            frame = frame or self._encoder.message(channel, key, body, None)
+            link.connection.send_encoded(frame)
+            self._writable[link] = None
+            sent += 1
+        self._counts["unreliable_sent"] += sent
+        return sent
+
+    def watch(self, receipt: Receipt) -> None:
+        """`Acked` will name this receipt when every recipient has acknowledged all of it."""
+        for seq in range(receipt.first_seq, receipt.last_seq + 1):
+            if seq in self._owed:
+                self._watched[seq] = receipt
+                receipt.unacked += 1
+        if not receipt.unacked:
+            self._actions.append(Acked([receipt]))
+
+    def unwatch(self, receipt: Receipt) -> None:
+        """Nobody waits for it any more."""
+        for seq in range(receipt.first_seq, receipt.last_seq + 1):
+            self._watched.pop(seq, None)
+        receipt.unacked = 0
+
+    def _size(self, channel: str, key: str, body: bytes) -> int:
+        """The encoded size of a message that may be sent, or the error that says why not."""
+        if channel == RESERVED_CHANNEL:
+            raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27)")
+        if not isinstance(body, bytes):
+            raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
+        if len(body) > self.limits.max_body:
+            raise OwnLimitExceeded(
+                "too_long",
+                f"a body of {len(body)} bytes for {channel!r:.100}: the limit is {self.limits.max_body} (T-06). "
+                "Split it, or raise Limits.max_body here and at the peers",
+            )
+        return self._encoder.overhead + self._name_size(channel) + self._name_size(key) + len(body)
+
+    def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt) -> None:
+        routed = [self._routes.match(channel, key) for channel, key, _ in items]
+        self._check_quota(routed, sizes)
+        batch, kept, owed = self._batch, list(self._keeping.values()), self._owed
+        stored = [bool(recipients.peers or kept) for recipients in routed]
+        to_store = sum(stored)
+        wire_ids = iter(self._ids.take_many(to_store))
+        receipt.first_seq = self._next_seq
+        for (channel, key, body), size, recipients, is_stored in zip(items, sizes, routed, stored, strict=True):
+            receipt.counts.append(len(recipients.peers))
+            if not is_stored:
+                continue  # T-53
+            message = StoredMessage(self._next_seq, next(wire_ids), channel, key, body, size)
+            self._next_seq += 1
+            batch.store(message, recipients)
+            owed.add(message.seq, len(recipients.peers) + len(kept))
+            for peer in recipients.peers:
+                peer.outbox.add(1, size)
+            for one in kept:
+                one.add(message, recipients)
+        receipt.last_seq = self._next_seq - 1
+        if to_store:
+            batch.tokens.append(receipt)
+        else:
+            self._actions.append(Stored([receipt]))
+
+    def _check_quota(self, routed: Sequence[Recipients], sizes: Sequence[int]) -> None:
+        wanted: dict[Recipients, tuple[int, int]] = {}
+        for recipients, size in zip(routed, sizes, strict=True):
+            count, total = wanted.get(recipients, (0, 0))
+            wanted[recipients] = count + 1, total + size
+        shares: dict[Peer, tuple[int, int]] = {}
+        for recipients, (count, total) in wanted.items():
+            for peer in recipients.peers:
+                so_far = shares.get(peer, (0, 0))
+                shares[peer] = so_far[0] + count, so_far[1] + total
+        for peer, (count, total) in shares.items():
+            if not peer.outbox.has_room(count, total, self.limits):
+                raise OutboxFull(
+                    f"peer {peer.uuid} has {peer.outbox.pending} messages ({peer.outbox.pending_bytes} bytes) waiting, "
+                    f"and {count} more would pass the quota (D-10): nothing was stored. Wait until it has caught up, "
+                    "or forget the peer"
+                )
+
+    # Keeping what is sent while a connection is made (T-62).
+
+    def _keep(self, link: Link) -> None:
+        link.kept = self._keeping[link] = Kept()
+
+    def _must_wait(self) -> bool:
+        return any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())
+
+    def _stop_keeping(self, link: Link) -> list[StoredMessage]:
+        """The end of the window; returns what the peer's list, now in the routes, makes its own."""
+        kept = self._keeping.pop(link, None)
+        link.kept = None
+        if kept is None:
+            return []
+        taken: list[StoredMessage] = []
+        left: list[int] = []
+        for message, recipients in kept.messages:
+            peer = link.peer
+            if (
+                peer is None
+                or peer in recipients.peers
+                or peer not in self._routes.match(message.channel, message.key).peers
+            ):
+                left.append(message.seq)
+            else:
+                taken.append(message)
+        ids = {message.seq: message.wire_id for message, _ in kept.messages}
+        self._release(spans_of(left), ids)
+        return taken
+
+    def _unblock(self) -> None:
+        while self._blocked and not self._must_wait():
+            items, receipt = self._blocked.popleft()
+            try:
+                self._store(items, [self._size(*item) for item in items], receipt)
+            except TolliverError as error:
+                self._actions.append(Stored([receipt], error))
+
+    def _release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
+        """One owner less for these messages; those without any leave the store with the next commit."""
+        for first, last in spans:
+            for gone_first, gone_last in self._owed.take(first, last):
+                self._batch.gone.append((gone_first, gone_last))
+                seqs = range(gone_first, gone_last + 1)
+                self._ids.give_back(spans_of(ids[seq] for seq in seqs))
+                if self._watched:
+                    self._tell_watchers(seqs)
+        self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _tell_watchers(self, seqs: Iterable[int]) -> None:
+        for seq in seqs:
+            receipt = self._watched.pop(seq, None)
+            if receipt is not None:
+                receipt.unacked -= 1
+                if not receipt.unacked:
+                    self._actions.append(Acked([receipt]))
+
+    # From the store to the wire.
+
+    def _committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
+        link = peer.link
+        if link is not None and link.window is not None:
+            link.window.committed(messages)
+            self._sendable[link] = None
+        else:
+            peer.outbox.last_seq = messages[-1].seq
+
+    def _pump(self, link: Link) -> None:
+        """Give the connection what its peer may be sent now."""
+        window, connection, peer = link.window, link.connection, link.peer
+        if window is None or connection is None or peer is None or not connection.live:
+            return
+        room = (self.limits.low_water if link.choked else self.limits.high_water) - link.unsent
+        link.choked = room <= 0
+        if room > 0:
+            room = self.limits.high_water - link.unsent
+        while room > 0:
+            message = window.next_to_send()
+            if message is None:
+                break
+            frame = self._encoder.message(message.channel, message.key, message.body, message.wire_id)
+            connection.send_encoded(frame)
+            link.gathered.append(message.wire_id)
+            room -= len(frame)
+        else:
+            link.choked = True
+        self._writable[link] = None
+        self._fetch(link, peer)
+        due = window.next_due()
+        if due is not None:
+            self._timers.set(("resend", link.cid), due)
+
+    def _fetch(self, link: Link, peer: Peer) -> None:
+        wanted = link.window.next_fetch() if link.window and peer.uuid not in self._fetching else None
+        if wanted is not None:
+            self._fetching[peer.uuid] = (link, wanted[0])
+            self._actions.append(Fetch(peer.uuid, *wanted))
+
+    def _transmit(self, link: Link) -> None:
+        """Hand all that has gathered to the socket."""
+        assert link.connection is not None
+        units = link.connection.data_to_send()
+        link.in_transit = sum(map(len, units))
+        link.riding, link.gathered = link.gathered, []
+        self._counts["bytes_sent"] += link.in_transit
+        self._actions.append(Transmit(link.cid, units))
+
+    def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
+        """Control messages whose acknowledgement is overdue go out again as they were."""
+        assert link.connection is not None
+        for wire_id in wire_ids:
+            frame = link.control.frame(wire_id) if link.control else None
+            if frame is not None and link.connection.live:
+                link.connection.send(frame)
+                link.gathered.append(wire_id)
+        self._writable[link] = None
+
+    # From the wire back to the store.
+
+    def _settle(self, link: Link, acked: Mapping[int, tuple[int, int]]) -> None:
+        """A run of acknowledgements: wire id -> (seq, size)."""
+        peer = link.peer
+        assert peer is not None
+        ids = {}
+        for wire_id, (seq, size) in acked.items():
+            peer.outbox.add(-1, -size)
+            ids[seq] = wire_id
+        spans = spans_of(ids)
+        for first, last in spans:
+            peer.outbox.leaving.add(first, last)
+        self._counts["acked"] += len(ids)
+        self._batch.removals.append(RemoveDeliveries(peer.uuid, spans))
+        self._release(spans, ids)
+        self._sendable[link] = None
+
+    def _take_back(self, batch: Batch) -> None:
+        """Messages that were not stored: no id, no owner, no place in a window that keeps for somebody."""
+        for recipients, messages in batch.runs:
+            size = sum(message.size for message in messages)
+            for peer in recipients.peers:
+                peer.outbox.add(-len(messages), -size)
+        ids = {message.seq: message.wire_id for message in batch.messages()}
+        for kept in self._keeping.values():
+            kept.messages = [pair for pair in kept.messages if pair[0].seq not in ids]
+            kept.size = sum(message.size for message, _ in kept.messages)
+        for first, last in spans_of(ids):
+            self._owed.drop(first, last)
+        self._ids.give_back(spans_of(ids.values()))

@@ -1,0 +1,153 @@
+"""Sets of numbers that come in runs, at a cost per run and not per number.
+
+The idea: ids and sequence numbers are handed out in order and given back nearly so. A million queued messages are one
+span; memory grows with the gaps, and those are bounded by the windows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+from ._store import Span
+
+
+def spans_of(numbers: Iterable[int]) -> list[Span]:
+    """The numbers, in any order, as ascending spans."""
+    spans: list[Span] = []
+    first = last = None
+    for number in sorted(numbers):
+        if last is not None and number <= last + 1:
+            last = number
+            continue
+        if first is not None and last is not None:
+            spans.append((first, last))
+        first = last = number
+    if first is not None and last is not None:
+        spans.append((first, last))
+    return spans
+
+
+class Spans:
+    """A set of whole numbers."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self, spans: Iterable[Span] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in spans:
+            self.add(first, last)
+
+    def __iter__(self) -> Iterator[Span]:
+        return zip(self._firsts, self._lasts, strict=True)
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self._firsts, number) - 1
+        return at >= 0 and number <= self._lasts[at]
+
+    def add(self, first: int, last: int) -> None:
+        firsts, lasts = self._firsts, self._lasts
+        if lasts and first == lasts[-1] + 1:  # the usual case: in order
+            lasts[-1] = last
+            return
+        start = bisect_left(lasts, first - 1)
+        stop = bisect_right(firsts, last + 1)
+        if start < stop:
+            first, last = min(first, firsts[start]), max(last, lasts[stop - 1])
+        firsts[start:stop] = [first]
+        lasts[start:stop] = [last]
+
+    def discard(self, first: int, last: int) -> None:
+        firsts, lasts = self._firsts, self._lasts
+        start = bisect_left(lasts, first)
+        stop = bisect_right(firsts, last)
+        if start >= stop:
+            return
+        keep = []
+        if firsts[start] < first:
+            keep.append((firsts[start], first - 1))
+        if lasts[stop - 1] > last:
+            keep.append((last + 1, lasts[stop - 1]))
+        firsts[start:stop] = [one for one, _ in keep]
+        lasts[start:stop] = [one for _, one in keep]
+
+    def next_free(self, number: int) -> int:
+        """The first number from there on that is not in the set."""
+        at = bisect_right(self._firsts, number) - 1
+        return self._lasts[at] + 1 if at >= 0 and number <= self._lasts[at] else number
+
+    def next_taken(self, number: int) -> int | None:
+        """The first number from there on that is in the set."""
+        at = bisect_left(self._lasts, number)
+        return max(number, self._firsts[at]) if at < len(self._firsts) else None
+
+
+class Owed:
+    """How many peers each message is still owed to, as runs of (first, last, count) (T-43)."""
+
+    __slots__ = ("_counts", "_firsts", "_lasts")
+
+    def __init__(self, runs: Iterable[tuple[int, int, int]] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._counts: list[int] = []
+        for first, last, count in runs:
+            self._append(first, last, count)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        return zip(self._firsts, self._lasts, self._counts, strict=True)
+
+    def __contains__(self, seq: int) -> bool:
+        at = bisect_right(self._firsts, seq) - 1
+        return at >= 0 and seq <= self._lasts[at]
+
+    def add(self, seq: int, count: int) -> None:
+        """A new message, higher than all before."""
+        self._append(seq, seq, count)
+
+    def _append(self, first: int, last: int, count: int) -> None:
+        if self._lasts and self._lasts[-1] + 1 == first and self._counts[-1] == count:
+            self._lasts[-1] = last
+            return
+        self._firsts.append(first)
+        self._lasts.append(last)
+        self._counts.append(count)
+
+    def take(self, first: int, last: int) -> list[Span]:
+        """One peer less for each of these; returns those that nobody is owed any more."""
+        start = bisect_left(self._lasts, first)
+        stop = bisect_right(self._firsts, last)
+        runs: list[tuple[int, int, int]] = []
+        gone: list[Span] = []
+        for at in range(start, stop):
+            one, other, count = self._firsts[at], self._lasts[at], self._counts[at]
+            low, high = max(one, first), min(other, last)
+            if one < low:
+                runs.append((one, low - 1, count))
+            if count > 1:
+                runs.append((low, high, count - 1))
+            else:
+                gone.append((low, high))
+            if high < other:
+                runs.append((high + 1, other, count))
+        # Neighbours that count the same again become one run, so that acks in order leave no trail of fragments.
+        low_at, high_at = max(start - 1, 0), min(stop + 1, len(self._firsts))
+        around = [
+            *zip(self._firsts[low_at:start], self._lasts[low_at:start], self._counts[low_at:start], strict=True),
+            *runs,
+            *zip(self._firsts[stop:high_at], self._lasts[stop:high_at], self._counts[stop:high_at], strict=True),
+        ]
+        merged = Owed(around)
+        self._firsts[low_at:high_at] = merged._firsts
+        self._lasts[low_at:high_at] = merged._lasts
+        self._counts[low_at:high_at] = merged._counts
+        return gone
+
+    def drop(self, first: int, last: int) -> None:
+        """Nobody is owed these: they were never stored."""
+        while bisect_left(self._lasts, first) < bisect_right(self._firsts, last):
+            self.take(first, last)

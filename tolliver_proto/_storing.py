@@ -1,0 +1,123 @@
+"""What the store answers, and what follows from it.
+
+The idea: storage is an output and its completion an input (rule 3 of the rooms). A commit that is through makes its
+batch true: rows may be sent, answers may go out, callers are told. One that failed makes it never have been, but for
+what peers have acknowledged: that stays, and its rows are removed by a later commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from ._actions import Commit, NoticeKind, Stored
+from ._batch import Batch
+from ._errors import TolliverError
+from ._handshakes import Handshakes
+from ._spans import spans_of
+from ._store import ParkDelivery, ReserveIds, Row
+
+_STORE_RETRY = 1.0  # seconds until what a store failure left over is tried again
+
+
+class Storing(Handshakes):
+    """Commits and fetches."""
+
+    _last_batch = 0
+
+    def _begin_commit(self) -> None:
+        self._removals_due = False
+        batch, self._batch = self._batch, Batch()
+        if batch.empty:
+            return
+        if self._ids.needs_reserve:
+            batch.operations.append(ReserveIds(self._ids.reserve()))
+        self._last_batch += 1
+        self._running = (self._last_batch, batch)
+        self._actions.append(Commit(self._last_batch, batch.all_operations()))
+
+    def committed(self, batch_id: int, now: float | None = None) -> None:
+        """The Commit is durable."""
+        batch = self._finish(batch_id, now)
+        if batch is None:
+            return
+        for recipients, messages in batch.runs:
+            for peer in recipients.peers:
+                self._committed_for(peer, messages)
+        for peer, messages in batch.linked:
+            peer.outbox.last_seq = max(peer.outbox.last_seq, messages[-1].seq)
+        for removal in batch.removals:
+            self._peers[removal.peer].outbox.removed(removal.spans)
+        if batch.tokens:
+            self._actions.append(Stored(batch.tokens))
+        for link, message_id in batch.control_acks:
+            self._ack(link, [message_id])
+        for link in batch.handshakes:
+            self._list_stored(link)
+        for subscription, _ in batch.own:
+            self._sync_own(subscription)
+
+    def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
+        """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later."""
+        batch = self._finish(batch_id, now)
+        if batch is None:
+            return
+        self._notice(NoticeKind.STORE_ERROR, None, f"a commit failed, nothing of it was stored: {error}")
+        for peer, messages in batch.linked:
+            peer.outbox.add(-len(messages), -sum(message.size for message in messages))
+            self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
+        self._take_back(batch)
+        for subscription, was_there in reversed(batch.own):
+            if (subscription in self._own) is not was_there:
+                self._change_own(subscription, was_there, undo=True)
+        for peer, before in reversed(batch.peer_lists):
+            self._set_peer_list(peer, before)
+        for peer in batch.pins:
+            peer.spki_sha256 = None
+        self._batch.carry_over(batch)
+        if self._batch.removals or self._batch.gone:
+            self._timers.set("removals", self._now + _STORE_RETRY)
+        if batch.tokens:
+            self._actions.append(Stored(batch.tokens, error))
+        for link in batch.handshakes:
+            link.storing = False
+            self._refuse(link, error)
+        for subscription, _ in batch.own:
+            self._sync_own(subscription)
+
+    def _finish(self, batch_id: int, now: float | None) -> Batch | None:
+        self._tick(now)
+        if self._running is None or self._running[0] != batch_id:
+            return None
+        batch = self._running[1]
+        self._running = None
+        return batch
+
+    def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
+        """What a Fetch brought, in order."""
+        self._tick(now)
+        link, after_seq = self._fetching.pop(peer, (None, 0))
+        live = self._peers[peer].link if peer in self._peers else None
+        if live is not None:
+            self._sendable[live] = None
+        if link is None or link is not live or link.window is None:
+            return
+        for row in link.window.fetched(rows, after_seq):
+            outbox = self._peers[peer].outbox
+            outbox.parked += 1
+            outbox.add(-1, 0)
+            self._batch.operations.append(ParkDelivery(peer, row.seq))
+            self._notice(
+                NoticeKind.CORRUPT_MESSAGE,
+                peer,
+                f"message {row.seq} (id {row.wire_id}) failed its checksum and was set aside; the rest goes on",
+            )
+
+    def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
+        """The Fetch brought nothing; it is tried again in a second."""
+        self._tick(now)
+        self._fetching.pop(peer, None)
+        self._notice(NoticeKind.STORE_ERROR, peer, f"reading the outbox failed, it is tried again: {error}")
+        link = self._peers[peer].link if peer in self._peers else None
+        if link is not None:
+            self._timers.set(("fetch", link.cid), self._now + _STORE_RETRY)
