@@ -8,6 +8,8 @@ from __future__ import annotations
 
 _PART_RUN = 1024
 
+_join = b"".join  # every copy goes through here, and the tests count it
+
 
 class Buffer:
     """`data[pos:]` is unread and in one piece; `gather(n)` makes at least n bytes so, `move_to` says what was read."""
@@ -41,7 +43,7 @@ class Buffer:
         self._parts_size += len(data)
         self._loose += 1
         if self._loose == _PART_RUN:  # a peer that sends single bytes must not cost eight bytes of list for each
-            self._parts[-_PART_RUN:] = [b"".join(self._parts[-_PART_RUN:])]
+            self._parts[-_PART_RUN:] = [_join(self._parts[-_PART_RUN:])]
             self._loose = 0
 
     def move_to(self, pos: int) -> None:
@@ -61,7 +63,7 @@ class Buffer:
             self._need = need
             return False
         self.base += self.pos
-        self.data = b"".join([self.data[self.pos :], *self._parts])
+        self.data = _join([self.data[self.pos :], *self._parts])
         self.pos = 0
         self._parts.clear()
         self._parts_size = self._loose = self._need = 0

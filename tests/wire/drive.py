@@ -61,6 +61,11 @@ def where(conn: Connection) -> State:
     return conn.state
 
 
+def shutting(conn: Connection) -> bool:
+    """`wants_write_shutdown`, freshly read."""
+    return conn.wants_write_shutdown
+
+
 def sent(conn: Connection) -> bytes:
     return b"".join(conn.data_to_send())
 

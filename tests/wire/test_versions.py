@@ -25,7 +25,7 @@ from tolliver_proto import (
     encode,
 )
 
-from .drive import ME, OURS, PEER, REVISIONS, connection, feed, request, response, sent, talk, where
+from .drive import ME, OURS, PEER, REVISIONS, connection, feed, request, response, sent, shutting, talk, where
 
 revisions = pytest.mark.parametrize("revision", REVISIONS, ids=["draft1", "draft2"])
 LOW, HIGH = 3, 8
@@ -115,8 +115,8 @@ def test_the_table(row: Row, revision: Revision) -> None:
             assert isinstance(end, Closed)
             assert isinstance(end.error, HandshakeRejected)
             assert (end.error.status, end.error.peer_version) == (row.status, peer_version)
-        assert one.conn.wants_write_shutdown
-        assert two.conn.wants_write_shutdown
+        assert shutting(one.conn)
+        assert shutting(two.conn)
         assert one.events == [answer]
         assert two.events == [asking, *finals]
     else:
@@ -139,9 +139,9 @@ def test_a_refusing_server_closes_first_and_only_after_its_answer_is_written(rev
     feed(server, request(OURS - 1))
     server.accept()
     assert where(server) is State.CLOSED
-    assert not server.wants_write_shutdown  # the answer is not out yet
+    assert not shutting(server)  # the answer is not out yet
     units = server.data_to_send()
-    assert server.wants_write_shutdown
+    assert shutting(server)
     client = connection(Role.CLIENT, revision, version=OURS - 1)
     assert where(client) is State.AWAITING_RESPONSE
     [answer, closed] = feed(client, *units)
@@ -164,9 +164,9 @@ def test_a_refusing_client_closes_first_and_only_after_its_final_is_written(
     assert client.next_event() is None
     say_no(client)
     assert where(client) is State.CLOSED
-    assert not client.wants_write_shutdown
+    assert not shutting(client)
     assert client.data_to_send() == [FINAL[revision, False]]
-    assert client.wants_write_shutdown
+    assert shutting(client)
 
 
 @revisions
@@ -177,7 +177,7 @@ def test_reject_closes_without_a_frame(revision: Revision) -> None:
     server.reject()
     assert list(server.events()) == [Closed()]
     assert server.data_to_send() == []
-    assert server.wants_write_shutdown
+    assert shutting(server)
 
     client = connection(Role.CLIENT, revision)
     client.data_to_send()
@@ -211,7 +211,7 @@ def test_a_status_that_contradicts_the_versions(revision: Revision, status: Hand
     assert closed.error.code == "status_contradicts_versions"
     expected = FINAL[revision, False] if status is HandshakeStatus.OLDER else b""
     assert sent(client) == expected
-    assert client.wants_write_shutdown
+    assert shutting(client)
 
 
 @pytest.mark.parametrize("code", [4, 5, 127, 128, 255])
@@ -244,7 +244,7 @@ def test_every_final_but_one_is_a_failure(revision: Revision) -> None:
         else:
             assert isinstance(last, Closed)
             assert isinstance(last.error, HandshakeRejected)
-            assert server.wants_write_shutdown
+            assert shutting(server)
         assert sent(server) == b""
 
 

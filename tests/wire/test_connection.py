@@ -1,0 +1,665 @@
+"""The life of one connection: T-60 to T-69 as far as they are the wire's, and what a driver relies on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tolliver_proto import (
+    Ack,
+    Closed,
+    Connection,
+    ConnectionClosing,
+    ConnectionLost,
+    Established,
+    Frame,
+    HandshakeFinal,
+    HandshakeRejected,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    Ignored,
+    IgnoreReason,
+    LimitExceeded,
+    Limits,
+    LocalProtocolError,
+    MalformedFrame,
+    Message,
+    OwnLimitExceeded,
+    ReservedChannel,
+    Revision,
+    Role,
+    State,
+    Subscribe,
+    Subscription,
+    UnexpectedEOF,
+    UnexpectedFrame,
+    Unsubscribe,
+    encode,
+)
+
+from .drive import (
+    HELLO,
+    LISTED,
+    ME,
+    NEWER,
+    OLDER,
+    OURS,
+    PEER,
+    REVISIONS,
+    connection,
+    feed,
+    reach,
+    request,
+    response,
+    sent,
+    shutting,
+    where,
+)
+from .vectors import ONE
+
+revisions = pytest.mark.parametrize("revision", REVISIONS, ids=["draft1", "draft2"])
+roles = pytest.mark.parametrize("role", [*Role])
+OWN = (Subscription("mine", ""),)
+OTHER = (Subscription("other", "x"), Subscription("other", "y"))
+
+
+def live(role: Role = Role.SERVER, version: int = OURS, **options: Any) -> Connection:
+    return reach(State.ESTABLISHED, role, version, **options)
+
+
+def error_of(event: object) -> BaseException | None:
+    assert isinstance(event, Closed)
+    return event.error
+
+
+# The handshake.
+
+
+@revisions
+def test_nothing_is_answered_before_the_subscriptions_are_processed(revision: Revision) -> None:
+    """T-61: the request is handed out, then silence in both directions until accept()."""
+    server = connection(Role.SERVER, revision, subscriptions=OWN)
+    early = encode(HELLO, revision)
+    assert feed(server, request(), early) == [request()]
+    assert server.data_to_send() == []
+    assert server.buffered_bytes == len(early)  # not even looked at
+    server.accept()
+    answer = HandshakeResponse(OURS, ME, HandshakeStatus.SAME_VERSION, OWN)
+    assert server.data_to_send() == [encode(answer, revision)]
+    established = Established(OURS, PEER, LISTED, HandshakeStatus.SAME_VERSION)
+    assert list(server.events()) == [established, HELLO]
+
+
+@revisions
+def test_accept_sends_the_list_given_or_the_one_from_the_constructor(revision: Revision) -> None:
+    for given, expected in ((None, OWN), ((), ()), (OTHER, OTHER)):
+        server = connection(Role.SERVER, revision, subscriptions=iter(OWN))
+        feed(server, request())
+        server.accept(given)
+        answer = HandshakeResponse(OURS, ME, HandshakeStatus.SAME_VERSION, expected)
+        assert sent(server) == encode(answer, revision)
+
+
+@revisions
+def test_a_client_hands_out_the_response_before_established(revision: Revision) -> None:
+    """T-34: who takes the server's list has it before anything can be sent or received."""
+    client = connection(Role.CLIENT, revision, subscriptions=OWN)
+    assert client.data_to_send() == [encode(HandshakeRequest(OURS, ME, OWN), revision)]
+    answer = response(HandshakeStatus.SAME_VERSION, OURS)
+    client.receive_data(encode(answer, revision) + encode(HELLO, revision))
+    assert client.next_event() == answer
+    assert (client.peer_id, client.peer_version) == (PEER, OURS)
+    assert client.next_event() == Established(OURS, PEER, LISTED, HandshakeStatus.SAME_VERSION)
+    assert client.next_event() == HELLO
+
+
+@revisions
+def test_a_server_says_nothing_between_its_response_and_the_final(revision: Revision) -> None:
+    """T-64."""
+    server = reach(State.AWAITING_FINAL, Role.SERVER, NEWER, revision)
+    with pytest.raises(LocalProtocolError, match="take events until Established"):
+        server.send(HELLO)
+    with pytest.raises(LocalProtocolError):
+        server.send_acks([1])
+    with pytest.raises(LocalProtocolError):
+        server.send_encoded(b"")
+    assert server.data_to_send() == []
+    assert feed(server, HandshakeFinal(True))[1] == Established(OURS, PEER, LISTED, HandshakeStatus.OLDER)
+    server.send(HELLO)
+    assert sent(server) == encode(HELLO, revision)
+
+
+def test_the_first_frame_of_a_server_must_be_a_request() -> None:
+    """T-63, T-05: a stray byte too."""
+    for frame, error in (
+        (HELLO, UnexpectedFrame),
+        (Ack(1), UnexpectedFrame),
+        (HandshakeFinal(True), UnexpectedFrame),
+        (response(HandshakeStatus.SAME_VERSION, OURS), UnexpectedFrame),
+        (b"\x16\x03\x01", MalformedFrame),  # TLS spoken to a plain listener
+        (b"GET / HTTP/1.1\r\n", MalformedFrame),
+    ):
+        server = connection(Role.SERVER)
+        [closed] = feed(server, frame)
+        assert isinstance(error_of(closed), error)
+        assert server.data_to_send() == []
+
+
+@roles
+def test_strict_uuid7(role: Role) -> None:
+    """T-03: any id but nil and max is taken, unless the option asks for a UUIDv7."""
+    v4 = PEER.__class__("6fa459ea-ee8a-4ca4-894e-db77e160355e")
+    first: Frame = HandshakeRequest(OURS, v4)
+    if role is Role.CLIENT:
+        first = HandshakeResponse(OURS, v4, HandshakeStatus.SAME_VERSION)
+    assert feed(connection(role), first)[0] == first
+    [closed] = feed(connection(role, strict_uuid7=True), first)
+    error = error_of(closed)
+    assert isinstance(error, UnexpectedFrame)
+    assert error.code == "bad_uuid"
+    v7 = request() if role is Role.SERVER else response(HandshakeStatus.SAME_VERSION, OURS)
+    assert feed(connection(role, strict_uuid7=True), v7)[0] == v7
+
+
+# The units (T-69).
+
+
+@revisions
+def test_handshake_frames_are_units_of_their_own(revision: Revision) -> None:
+    server = reach(State.DECIDING, Role.SERVER, OURS, revision)
+    server.accept(OWN)
+    server.next_event()
+    server.send(HELLO)
+    server.send_acks([1, 2])
+    answer = encode(HandshakeResponse(OURS, ME, HandshakeStatus.SAME_VERSION, OWN), revision)
+    traffic = encode(HELLO, revision) + encode(Ack(1), revision) + encode(Ack(2), revision)
+    assert server.unsent_bytes == len(answer) + len(traffic)
+    assert server.data_to_send() == [answer, traffic]
+    assert server.unsent_bytes == 0
+    assert server.data_to_send() == []
+
+    client = reach(State.CONFIRMING, Role.CLIENT, OLDER, revision)
+    client.accept()
+    client.send(HELLO)
+    assert client.data_to_send() == [encode(HandshakeFinal(True), revision), encode(HELLO, revision)]
+
+
+@roles
+def test_a_repeated_response_does_not_join_what_stands_around_it(role: Role) -> None:
+    conn = live(role)
+    conn.send(HELLO)
+    conn.send(Ack(3))
+    feed(conn, request())
+    conn.send(Ack(4))  # sending goes on while the request is processed
+    conn.accept(OWN)
+    conn.send(Ack(5))
+    assert conn.data_to_send() == [
+        encode(HELLO) + encode(Ack(3)) + encode(Ack(4)),
+        encode(HandshakeResponse(OURS, ME, HandshakeStatus.SAME_VERSION, OWN)),
+        encode(Ack(5)),
+    ]
+
+
+# A handshake request on a live connection (T-66).
+
+
+@pytest.mark.parametrize("version", [OLDER, OURS, NEWER])
+@roles
+@revisions
+def test_a_repeated_request_is_answered_as_normal(role: Role, version: int, revision: Revision) -> None:
+    """Either role answers with the status that its version gives; the list is handed out to replace the old one."""
+    conn = reach(State.ESTABLISHED, role, version, revision, subscriptions=OWN)
+    again = request(version, OTHER)
+    behind = encode(HELLO, revision)
+    assert feed(conn, again, behind) == [again]
+    assert conn.buffered_bytes == len(behind)  # waits for the decision, as in the first handshake
+    conn.accept()
+    status = {
+        OLDER: HandshakeStatus.NEWER_COMPATIBLE,
+        OURS: HandshakeStatus.SAME_VERSION,
+        NEWER: HandshakeStatus.OLDER,
+    }[version]
+    assert conn.data_to_send() == [encode(HandshakeResponse(OURS, ME, status, OWN), revision)]
+    assert list(conn.events()) == [HELLO]  # and no second Established
+    assert conn.state is (State.RENEWED if version == NEWER else State.ESTABLISHED)
+
+
+@roles
+def test_a_repeated_request_can_be_rejected(role: Role) -> None:
+    conn = live(role)
+    feed(conn, request())
+    conn.reject()
+    assert list(conn.events()) == [Closed()]
+    assert conn.data_to_send() == []
+
+
+@roles
+def test_the_final_after_a_repeated_older(role: Role) -> None:
+    """A success is ignored, and is no unexpected frame; a failure closes."""
+    conn = reach(State.RENEWED, role, NEWER)
+    assert feed(conn, HandshakeFinal(True), HELLO) == [HELLO]
+    assert conn.unexpected_frames == 0
+    assert conn.state is State.ESTABLISHED
+
+    conn = reach(State.RENEWED, role, NEWER)
+    first, last = feed(conn, HELLO, HandshakeFinal(False))[1:]
+    assert first == HandshakeFinal(False)
+    error = error_of(last)
+    assert isinstance(error, HandshakeRejected)
+    assert (error.status, error.peer_version) == (HandshakeStatus.OLDER, NEWER)
+
+
+@roles
+def test_a_peer_may_repeat_its_handshake_each_second_for_ever(role: Role) -> None:
+    conn = live(role, NEWER)
+    for second in range(1, 100):
+        conn.receive_data(encode(request(NEWER)), now=float(second))
+        assert list(conn.events()) == [request(NEWER)]
+        conn.accept()
+        assert feed(conn, HandshakeFinal(True)) == []
+    assert conn.unexpected_frames == 0
+    assert conn.state is State.ESTABLISHED
+
+
+@roles
+def test_more_than_a_burst_of_repeated_requests_closes(role: Role) -> None:
+    """Three at once, then one a second; an idle hour saves up no more than the three."""
+    for start in (0.0, 3600.0):
+        conn = live(role)
+        for _ in range(3):
+            conn.receive_data(encode(request()), now=start)
+            assert list(conn.events()) == [request()]
+            conn.accept()
+        conn.receive_data(encode(request()), now=start + 1.0)
+        assert list(conn.events()) == [request()]
+        conn.accept()
+        conn.receive_data(encode(HELLO) + encode(request()), now=start + 1.5)
+        hello, closed = conn.events()
+        assert hello == HELLO
+        error = error_of(closed)
+        assert isinstance(error, UnexpectedFrame)
+        assert error.code == "flood"
+
+
+@pytest.mark.parametrize(
+    "changed", [request(OURS, peer=ONE), request(NEWER), request(OLDER)], ids=["id", "newer", "older"]
+)
+@roles
+def test_a_repeated_request_must_be_of_the_same_peer(role: Role, changed: Frame) -> None:
+    conn = live(role)
+    conn.send(HELLO)
+    hello, closed = feed(conn, HELLO, changed)
+    assert hello == HELLO
+    error = error_of(closed)
+    assert isinstance(error, UnexpectedFrame)
+    assert error.code == "changed_identity"
+    assert sent(conn) == encode(HELLO)
+
+
+# Unexpected responses and finals (T-65).
+
+STRAY: list[Frame] = [
+    response(HandshakeStatus.SAME_VERSION, 99),
+    response(HandshakeStatus.NEWER_COMPATIBLE, OLDER),
+    response(HandshakeStatus.NEWER_INCOMPATIBLE, OURS, ()),
+    response(HandshakeStatus.OLDER, NEWER),
+    HandshakeFinal(True),
+    HandshakeFinal(False),
+]
+
+
+@pytest.mark.parametrize("stray", STRAY, ids=str)
+@roles
+@revisions
+def test_unexpected_responses_and_finals_are_ignored_and_counted(role: Role, revision: Revision, stray: Frame) -> None:
+    conn = reach(State.ESTABLISHED, role, OURS, revision)
+    assert feed(conn, HELLO, stray, HELLO) == [HELLO, HELLO]
+    assert conn.unexpected_frames == 1
+    assert conn.state is State.ESTABLISHED
+    assert (conn.peer_id, conn.peer_version) == (PEER, OURS)
+    assert conn.data_to_send() == []
+
+
+@roles
+def test_more_than_sixteen_unexpected_frames_a_minute_close(role: Role) -> None:
+    conn = live(role)
+    stray = encode(HandshakeFinal(True))
+    conn.receive_data(stray * 16, now=100.0)
+    assert list(conn.events()) == []
+    conn.receive_data(stray * 16, now=160.0)
+    assert list(conn.events()) == []
+    assert conn.unexpected_frames == 32
+    conn.receive_data(encode(HELLO) + stray, now=161.0)
+    hello, closed = conn.events()
+    assert hello == HELLO
+    error = error_of(closed)
+    assert isinstance(error, UnexpectedFrame)
+    assert error.code == "flood"
+
+
+# Time (T-68).
+
+
+@roles
+def test_the_handshake_has_ten_seconds_from_the_start(role: Role) -> None:
+    conn = connection(role, now=100.0)
+    assert conn.next_timeout() == 110.0
+    conn.receive_data(b"\x00" if role is Role.SERVER else b"\x01", now=109.0)  # a byte now and then buys no time
+    assert conn.next_timeout() == 110.0
+    conn.handle_timeout(109.9)
+    assert conn.next_event() is None
+    conn.handle_timeout(110.0)
+    [closed] = conn.events()
+    error = error_of(closed)
+    assert isinstance(error, ConnectionLost)
+    assert "no handshake within 10 s (T-68)" in str(error)
+    assert conn.next_timeout() == conn.close_deadline == 115.0
+    conn.handle_timeout(115.0)
+    assert conn.next_timeout() is None
+
+
+@pytest.mark.parametrize("state", [State.DECIDING, State.AWAITING_FINAL])
+def test_deciding_and_waiting_for_the_final_count_too(state: State) -> None:
+    server = reach(state, Role.SERVER, NEWER)
+    assert server.next_timeout() == 10.0
+    server.handle_timeout(10.0)
+    assert [type(error_of(event)) for event in server.events()] == [ConnectionLost]
+
+
+def test_the_limit_counts_from_the_first_time_that_is_known() -> None:
+    server = Connection(Role.SERVER, instance_id=ME)
+    assert server.next_timeout() is None
+    server.handle_timeout()
+    server.receive_data(b"\x00", now=50.0)
+    assert server.next_timeout() == 60.0
+
+
+@roles
+def test_an_established_connection_waits_for_nothing(role: Role) -> None:
+    conn = live(role)
+    assert conn.next_timeout() is None
+    conn.handle_timeout(1e9)
+    assert conn.next_event() is None
+    assert conn.state is State.ESTABLISHED
+
+
+def test_time_never_runs_backwards() -> None:
+    server = connection(Role.SERVER, now=100.0)
+    for now in (50.0, -1.0, float("nan"), float("-inf")):
+        server.handle_timeout(now)
+        assert server.next_timeout() == 110.0
+    server.receive_data(encode(request()), now=105.0)
+    server.receive_eof(now=1.0)
+    server.next_event()
+    server.reject(now=2.0)
+    assert server.close_deadline == 110.0  # 105 and the five seconds of a close
+
+
+# The end.
+
+
+@roles
+def test_close_in_order(role: Role) -> None:
+    """What is queued goes out, the write side shuts, and reading goes on to the peer's end."""
+    conn = live(role)
+    conn.send(HELLO)
+    conn.close(now=20.0)
+    assert conn.close_deadline == conn.next_timeout() == 25.0
+    assert not shutting(conn)
+    assert conn.data_to_send() == [encode(HELLO)]
+    assert shutting(conn)
+    with pytest.raises(ConnectionClosing):
+        conn.send(HELLO)
+    with pytest.raises(ConnectionClosing):
+        conn.send_encoded(encode(HELLO))
+    with pytest.raises(ConnectionClosing):
+        conn.accept()
+    conn.close(now=24.0)
+    assert conn.close_deadline == 25.0  # closing twice buys no time
+    assert feed(conn, Ack(7), HELLO) == [Ack(7), HELLO]
+    conn.receive_eof()
+    assert list(conn.events()) == [Closed()]
+    assert conn.data_to_send() == []
+    conn.close()
+    conn.reject()
+    assert list(conn.events()) == []
+
+
+def test_a_peer_that_does_not_close() -> None:
+    """At the deadline what had come in is handed out, and then it is over; a close is not waited for twice."""
+    conn = live()
+    conn.close(now=20.0)
+    conn.receive_data(encode(HELLO) + encode(Ack(1)) + encode(HELLO)[:5])
+    conn.handle_timeout(25.0)
+    *events, closed = conn.events()
+    assert events == [HELLO, Ack(1)]
+    error = error_of(closed)
+    assert isinstance(error, ConnectionLost)
+    assert "did not close within 5 s" in str(error)
+    assert conn.next_timeout() == 25.0
+    conn.handle_timeout(25.0)
+    assert conn.next_timeout() is None
+
+
+def test_a_fault_that_lay_unread_at_the_deadline_is_the_reason() -> None:
+    conn = live()
+    conn.close(now=20.0)
+    conn.receive_data(encode(HELLO) + b"\xff")
+    conn.handle_timeout(25.0)
+    hello, closed = conn.events()
+    assert hello == HELLO
+    assert isinstance(error_of(closed), MalformedFrame)
+    assert conn.next_event() is None
+
+
+@revisions
+@roles
+def test_the_error_is_the_last_event_and_eats_none(role: Role, revision: Revision) -> None:
+    """However the bytes are cut."""
+    frames: list[Frame] = [HELLO, Ack(1), Subscribe("a", "b", 3), Message("a", "b", b"", None), Ack(2)]
+    data = b"".join(encode(frame, revision) for frame in frames) + b"\xff" + encode(HELLO, revision)
+    for size in (1, 2, 3, 7, len(data)):
+        conn = reach(State.ESTABLISHED, role, OURS, revision)
+        events = []
+        for at in range(0, len(data), size):
+            conn.receive_data(data[at : at + size])
+            events += list(conn.events())
+        *good, closed = events
+        assert good == frames
+        error = error_of(closed)
+        assert isinstance(error, MalformedFrame)
+        assert error.code == "unknown_type"
+        conn.receive_data(encode(HELLO, revision))
+        conn.receive_eof()
+        assert list(conn.events()) == []
+        assert shutting(conn)
+
+
+def test_the_offset_of_a_fault_counts_from_the_opening_of_the_connection() -> None:
+    conn = connection(Role.SERVER)
+    feed(conn, request())
+    conn.accept()
+    list(conn.events())
+    before = len(encode(request())) + len(encode(HELLO))
+    *_, closed = feed(conn, HELLO, b"\x09")
+    error = error_of(closed)
+    assert isinstance(error, MalformedFrame)
+    assert error.offset == before
+
+
+@pytest.mark.parametrize(
+    ("state", "role"),
+    [
+        (State.AWAITING_REQUEST, Role.SERVER),
+        (State.AWAITING_RESPONSE, Role.CLIENT),
+        (State.AWAITING_FINAL, Role.SERVER),
+    ],
+)
+def test_the_end_of_the_stream_in_a_handshake_is_an_error(state: State, role: Role) -> None:
+    conn = reach(state, role, NEWER)
+    conn.receive_eof()
+    [closed] = conn.events()
+    error = error_of(closed)
+    assert isinstance(error, UnexpectedEOF)
+    assert error.code == "eof_in_handshake"
+
+
+def test_the_end_of_the_stream_inside_a_frame_is_an_error_after_the_whole_ones() -> None:
+    for part in (encode(HELLO)[:1], encode(HELLO)[:-1], encode(Ack(1))[:3], encode(request())[:-1]):
+        conn = live()
+        conn.receive_data(encode(HELLO) + part)
+        conn.receive_eof()
+        hello, closed = conn.events()
+        assert hello == HELLO
+        error = error_of(closed)
+        assert isinstance(error, UnexpectedEOF)
+        assert error.code == "eof_in_frame"
+
+
+def test_the_end_of_the_stream_waits_for_the_decision() -> None:
+    """A peer may say hello, send and shut its side at once: it still gets its answer."""
+    server = connection(Role.SERVER)
+    server.receive_data(encode(request()) + encode(HELLO))
+    server.receive_eof()
+    assert list(server.events()) == [request()]
+    server.accept()
+    _, hello, closed = server.events()
+    assert (hello, closed) == (HELLO, Closed())
+    assert len(server.data_to_send()) == 1
+
+    client = connection(Role.CLIENT)
+    client.receive_data(encode(response(HandshakeStatus.OLDER, OLDER)))
+    client.receive_eof()
+    assert len(list(client.events())) == 1
+    client.accept()
+    established, closed = client.events()
+    assert isinstance(established, Established)
+    assert closed == Closed()
+
+
+@pytest.mark.parametrize(
+    ("state", "role"),
+    [
+        (State.AWAITING_REQUEST, Role.SERVER),
+        (State.AWAITING_RESPONSE, Role.CLIENT),
+        (State.DECIDING, Role.SERVER),
+        (State.CONFIRMING, Role.CLIENT),
+    ],
+)
+def test_giving_up_a_handshake(state: State, role: Role) -> None:
+    conn = reach(state, role, OLDER)
+    conn.close()
+    assert list(conn.events()) == [Closed()]
+    assert conn.data_to_send() == []
+    with pytest.raises(ConnectionClosing, match="nothing was sent"):
+        conn.send(HELLO)
+
+
+# Sending.
+
+
+@revisions
+def test_what_is_sent_is_what_encode_gives(revision: Revision) -> None:
+    frames: list[Message | Ack | Subscribe | Unsubscribe] = [
+        HELLO,
+        Message("", "", b"", None),
+        Ack(2**32 - 1),
+        Subscribe("a", "b", 9),
+    ]
+    if revision is Revision.DRAFT_2:
+        frames.append(Unsubscribe("a", "b", 10))
+    conn = reach(State.ESTABLISHED, Role.CLIENT, OURS, revision)
+    for frame in frames:
+        assert conn.can_send(type(frame))
+        conn.send(frame)
+    conn.send_acks([1, 2, 3])
+    conn.send_acks([])
+    conn.send_encoded(encode(HELLO, revision))
+    expected = [*frames, Ack(1), Ack(2), Ack(3), HELLO]
+    assert sent(conn) == b"".join(encode(frame, revision) for frame in expected)
+
+
+def test_draft_1_cannot_unsubscribe() -> None:
+    """T-21."""
+    conn = reach(State.ESTABLISHED, Role.CLIENT, OURS, Revision.DRAFT_1)
+    assert not conn.can_send(Unsubscribe)
+    assert conn.can_send(Subscribe)
+    assert conn.can_send(Message)
+    with pytest.raises(LocalProtocolError, match="T-21"):
+        conn.send(Unsubscribe("a", "b", 1))
+
+
+BAD: list[tuple[object, type[LocalProtocolError]]] = [
+    (Message("tolliver", "", b"", 1), ReservedChannel),
+    (Message("tolliver", "key", b"", None), ReservedChannel),
+    (Message("a", "b", b"x" * 101, 1), OwnLimitExceeded),
+    (Message("a" * 11, "b", b"", 1), OwnLimitExceeded),
+    (Message("a", "é" * 6, b"", 1), OwnLimitExceeded),
+    (Subscribe("a", "b" * 11, 1), OwnLimitExceeded),
+    (Unsubscribe("a" * 11, "b", 1), OwnLimitExceeded),
+    (Message("a", "b", "text", 1), LocalProtocolError),  # type: ignore[arg-type]  # what the test is about
+    (Message("a", "\ud800", b"", 1), LocalProtocolError),
+    (Message(None, "b", b"", 1), LocalProtocolError),  # type: ignore[arg-type]  # what the test is about
+    (Message("a", "b", b"", 2**31 - 1), LocalProtocolError),
+    (Message("a", "b", b"", 2**32), LocalProtocolError),
+    (Message("a", "b", b"", -1), LocalProtocolError),
+    (Ack(2**32), LocalProtocolError),
+    (HandshakeFinal(True), LocalProtocolError),
+    (request(), LocalProtocolError),
+    (Ignored(1, IgnoreReason.BAD_TEXT), LocalProtocolError),
+    (b"bytes", LocalProtocolError),
+]
+
+
+@pytest.mark.parametrize(("bad", "error"), BAD, ids=repr)
+def test_a_frame_that_cannot_be_sent_changes_nothing(bad: Message, error: type[LocalProtocolError]) -> None:
+    conn = live(limits=Limits(max_name=10, max_body=100))
+    conn.send(Ack(1))
+    with pytest.raises(error):
+        conn.send(bad)
+    assert conn.unsent_bytes == len(encode(Ack(1)))
+    conn.send(Message("a" * 10, "é" * 5, b"x" * 100, 1))
+    assert feed(conn, HELLO) == [HELLO]
+    assert sent(conn) == encode(Ack(1)) + encode(Message("a" * 10, "é" * 5, b"x" * 100, 1))
+
+
+def test_a_list_that_no_peer_would_take_is_refused_at_once() -> None:
+    """T-19: for a client where it is made, for a server before its response; the error is local and a limit."""
+    many = [Subscription("a", str(number)) for number in range(4)]
+    limits = Limits(max_subscriptions=3)
+    with pytest.raises(OwnLimitExceeded) as raised:
+        connection(Role.CLIENT, subscriptions=many, limits=limits)
+    assert isinstance(raised.value, LimitExceeded)
+    with pytest.raises(OwnLimitExceeded):
+        connection(Role.CLIENT, subscriptions=many, limits=Limits(max_handshake=64))
+    with pytest.raises(OwnLimitExceeded):
+        connection(Role.CLIENT, subscriptions=[("a", "b" * 5000)])
+    server = connection(Role.SERVER, limits=limits)
+    feed(server, request())
+    with pytest.raises(OwnLimitExceeded):
+        server.accept(many)
+    assert where(server) is State.DECIDING
+    server.accept(many[:3])
+    assert where(server) is State.AGREED
+
+
+def test_a_speaks_that_raises_leaves_the_decision_open() -> None:
+    def speaks(version: int) -> bool:
+        raise ZeroDivisionError
+
+    for state, role in ((State.DECIDING, Role.SERVER), (State.CONFIRMING, Role.CLIENT)):
+        conn = reach(state, role, OLDER, speaks=speaks)
+        with pytest.raises(ZeroDivisionError):
+            conn.accept()
+        assert conn.state is state
+        conn.reject()
+        assert conn.state is State.CLOSED
+
+
+def test_control_bodies_of_draft_1_are_read_on_request() -> None:
+    """T-22."""
+    body = encode(Subscribe("a", "b", 5), Revision.DRAFT_1)
+    assert feed(live(), body) == [Ignored(5, IgnoreReason.BAD_CONTROL)]
+    assert feed(live(accept_either=True), body) == [Subscribe("a", "b", 5)]

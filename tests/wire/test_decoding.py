@@ -1,0 +1,375 @@
+"""What the bytes of single frames mean, and what is refused or ignored: T-03 to T-12, T-20 to T-28, T-42."""
+
+from __future__ import annotations
+
+import struct
+from uuid import UUID
+
+import pytest
+
+from tolliver_proto import (
+    Ack,
+    Decoder,
+    Frame,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    Ignored,
+    IgnoreReason,
+    LocalProtocolError,
+    MalformedFrame,
+    Message,
+    OwnLimitExceeded,
+    ReservedChannel,
+    Revision,
+    Subscribe,
+    Subscription,
+    UnexpectedEOF,
+    Unsubscribe,
+    decode,
+    encode,
+)
+
+from .drive import REVISIONS
+from .vectors import D1, D2, ONE
+
+revisions = pytest.mark.parametrize("revision", REVISIONS, ids=["draft1", "draft2"])
+UNRELIABLE = 2**31 - 1
+BAD_UTF8 = [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"caf\xe9", b"\xe2\x82"]
+"""Stray byte, overlong NUL, surrogate, beyond U+10FFFF, Latin-1, cut short."""
+
+
+def regular(channel: bytes, key: bytes, body: bytes, message_id: int = 7) -> bytes:
+    return struct.pack(">BIIII", 3, len(channel), len(key), len(body), message_id) + channel + key + body
+
+
+def control(body: bytes, message_id: int = 7, key: bytes = b"") -> bytes:
+    return regular(b"tolliver", key, body, message_id)
+
+
+def names(channel: bytes, key: bytes) -> bytes:
+    return struct.pack(">II", len(channel), len(key)) + channel + key
+
+
+def request(entry: bytes = b"", count: int = 1, peer: UUID = ONE) -> bytes:
+    return struct.pack(">BQ16sI", 0, 1, peer.bytes, count) + entry
+
+
+# T-05.
+
+
+def test_every_unknown_type_is_fatal_at_its_first_byte() -> None:
+    for first in range(5, 256):
+        decoder = Decoder()
+        decoder.feed(encode(Ack(1)) + bytes([first]))
+        assert decoder.next_frame() == Ack(1)
+        for _ in range(2):  # and it stays so
+            with pytest.raises(MalformedFrame) as raised:
+                decoder.next_frame()
+            assert raised.value.code == "unknown_type"
+            assert raised.value.offset == 5
+            decoder.feed(encode(Ack(2)))
+        decoder.finish()  # one error is enough
+
+
+# T-10, T-11: text.
+
+
+@pytest.mark.parametrize("bad", BAD_UTF8)
+@revisions
+def test_text_that_is_not_utf8_in_a_message_is_ignored_with_its_id(bad: bytes, revision: Revision) -> None:
+    for data in (regular(bad, b"key", b"x"), regular(b"channel", bad, b"x")):
+        assert decode(data + encode(Ack(1)), revision) == [Ignored(7, IgnoreReason.BAD_TEXT), Ack(1)]
+    assert decode(regular(bad, b"", b"", UNRELIABLE), revision) == [Ignored(None, IgnoreReason.BAD_TEXT)]
+
+
+@pytest.mark.parametrize("bad", BAD_UTF8)
+@revisions
+def test_text_that_is_not_utf8_in_a_handshake_is_fatal(bad: bytes, revision: Revision) -> None:
+    for entry in (names(bad, b""), names(b"", bad)):
+        with pytest.raises(MalformedFrame) as raised:
+            decode(request(entry), revision)
+        assert raised.value.code == "bad_text"
+        assert raised.value.frame == "handshake_request"
+
+
+@pytest.mark.parametrize(
+    "name", ["é", "e\u0301", "TOLLIVER", "Tolliver", "tolliver ", "a\0b", "\ufeff", "𝄞" * 64, "x" * 300]
+)
+@revisions
+def test_names_are_compared_byte_for_byte(name: str, revision: Revision) -> None:
+    """No normalisation, no folding of case, NUL is a character; often or seldom, short or long."""
+    frames: list[Frame] = [Message(name, name, b"", number) for number in range(3)]
+    assert decode(b"".join(encode(frame, revision) for frame in frames), revision) == frames
+
+
+@pytest.mark.parametrize("bad", ["\ud800", "a\udfff", None, b"bytes", 7])
+def test_text_that_utf8_cannot_carry_is_not_encoded(bad: str) -> None:
+    for frame in (
+        Message(bad, "", b"", 1),
+        Message("", bad, b"", 1),
+        Subscribe(bad, "", 1),
+        Unsubscribe("", bad, 1),
+        HandshakeRequest(1, ONE, (Subscription(bad, ""),)),
+    ):
+        with pytest.raises(LocalProtocolError) as raised:
+            encode(frame)
+        assert raised.value.code == "bad_text"
+
+
+# T-03: ids of instances.
+
+
+@pytest.mark.parametrize("nobody", [UUID(int=0), UUID(int=2**128 - 1)])
+@revisions
+def test_nil_and_max_name_nobody(nobody: UUID, revision: Revision) -> None:
+    with pytest.raises(MalformedFrame) as raised:
+        decode(request(count=0, peer=nobody), revision)
+    assert raised.value.code == "bad_uuid"
+    for frame in (HandshakeRequest(1, nobody), HandshakeResponse(1, nobody, HandshakeStatus.SAME_VERSION)):
+        with pytest.raises(LocalProtocolError) as local:
+            encode(frame, revision)
+        assert local.value.code == "bad_uuid"
+    with pytest.raises(LocalProtocolError):
+        encode(HandshakeRequest(1, str(ONE)), revision)  # type: ignore[arg-type]  # what the test is about
+
+
+def test_any_other_id_stands_in_network_order() -> None:
+    odd = UUID(bytes=bytes(range(1, 17)))
+    data = encode(HandshakeRequest(1, odd))
+    assert data[9:25] == bytes(range(1, 17))
+    assert decode(data) == [HandshakeRequest(1, odd)]
+
+
+# T-12, T-20 to T-22, T-27, T-28: control messages.
+
+BAD_BODIES_D2 = [
+    b"",
+    b"\x00",
+    b"\x00" + b"\x00" * 7,
+    b"\x02" + names(b"test", b"key"),  # unknown code
+    b"\xff" + names(b"test", b"key"),
+    b"\x00" + names(b"test", b"key") + b"!",  # trailing byte (T-12)
+    b"\x01" + names(b"test", b"key")[:-1],
+    b"\x00" + struct.pack(">II", 2**32 - 1, 4) + b"key",  # a u32 sum would wrap to 3
+    b"\x00" + struct.pack(">II", 2**31, 2**31) + b"",
+    b"\x00" + names(b"\xff", b""),
+    b"\x01" + names(b"", b"\xed\xa0\x80"),
+    names(b"test", b"key"),  # the body of draft 1
+]
+
+
+@pytest.mark.parametrize("body", BAD_BODIES_D2)
+def test_a_control_body_that_makes_no_sense_is_ignored_with_its_id(body: bytes) -> None:
+    """T-20: closing would make the peer reconnect, resend and loop."""
+    assert decode(control(body) + encode(Ack(1))) == [Ignored(7, IgnoreReason.BAD_CONTROL), Ack(1)]
+    assert decode(control(body, UNRELIABLE)) == [Ignored(None, IgnoreReason.BAD_CONTROL)]
+
+
+def test_every_code_but_two_is_ignored() -> None:
+    for code in range(256):
+        [frame] = decode(control(bytes([code]) + names(b"test", b"key")))
+        expected = {0: Subscribe("test", "key", 7), 1: Unsubscribe("test", "key", 7)}
+        assert frame == expected.get(code, Ignored(7, IgnoreReason.BAD_CONTROL))
+
+
+def test_every_control_message_of_draft_1_is_a_subscription() -> None:
+    """T-21: there is no code, so a repeated one must not toggle."""
+    data = control(names(b"test", b"key"))
+    assert decode(data * 2, D1) == [Subscribe("test", "key", 7)] * 2
+    for body in (b"", b"\x00" + names(b"test", b"key"), b"\x01" + names(b"", b""), names(b"a", b"b") + b"!"):
+        assert decode(control(body), D1) == [Ignored(7, IgnoreReason.BAD_CONTROL)]
+    with pytest.raises(LocalProtocolError) as raised:
+        encode(Unsubscribe("test", "key", 1), D1)
+    assert raised.value.code == "not_expressible"
+
+
+def test_a_tolerant_reader_takes_the_body_of_draft_1() -> None:
+    """T-22: under exact lengths no body reads both ways."""
+    bodies = {
+        names(b"test", b"key"): Subscribe("test", "key", 7),
+        names(b"", b""): Subscribe("", "", 7),
+        b"\x00" + names(b"test", b"key"): Subscribe("test", "key", 7),
+        b"\x01" + names(b"", b""): Unsubscribe("", "", 7),
+        b"\x02" + names(b"a", b"b"): Ignored(7, IgnoreReason.BAD_CONTROL),
+        names(b"\xff", b""): Ignored(7, IgnoreReason.BAD_CONTROL),
+    }
+    for body, expected in bodies.items():
+        decoder = Decoder(D2, accept_either=True)
+        decoder.feed(control(body))
+        assert decoder.next_frame() == expected
+    decoder = Decoder(D1, accept_either=True)
+    decoder.feed(control(names(b"a", b"b")) + control(b"\x00" + names(b"a", b"b")))
+    assert list(iter(decoder.next_frame, None)) == [Subscribe("a", "b", 7), Ignored(7, IgnoreReason.BAD_CONTROL)]
+
+
+@revisions
+def test_a_control_message_with_a_key_is_not_interpreted(revision: Revision) -> None:
+    """T-27: room for extensions."""
+    body = encode(Subscribe("a", "b", 7), revision)[17 + 8 :]
+    for key in (b"k", b"tolliver", b"\xff"):
+        assert decode(control(body, key=key), revision) == [Ignored(7, IgnoreReason.CONTROL_KEY)]
+        assert decode(control(b"anything", key=key), revision) == [Ignored(7, IgnoreReason.CONTROL_KEY)]
+
+
+@revisions
+def test_the_reserved_channel_is_exact_and_forbidden_to_messages(revision: Revision) -> None:
+    for message in (Message("tolliver", "", b"", 1), Message("tolliver", "key", b"", None)):
+        with pytest.raises(ReservedChannel):
+            encode(message, revision)
+    near: list[Frame] = [Message(name, "tolliver", b"x", 1) for name in ("Tolliver", "tolliver2", "tollive", "")]
+    data = b"".join(encode(message, revision) for message in near)
+    # A key of that name must not teach the reader that the channel is an ordinary one.
+    control_frame = encode(Subscribe("a", "b", 2), revision)
+    assert decode(data + control_frame + data, revision) == [*near, Subscribe("a", "b", 2), *near]
+
+
+@revisions
+def test_an_unreliable_subscription_is_processed(revision: Revision) -> None:
+    """T-28."""
+    frame = Subscribe("a", "b", None)
+    assert decode(encode(frame, revision), revision) == [frame]
+    assert encode(frame, revision)[13:17] == b"\x7f\xff\xff\xff"
+
+
+# T-40, T-42: ids of messages.
+
+
+@pytest.mark.parametrize("message_id", [0, 1, UNRELIABLE - 1, UNRELIABLE + 1, 2**32 - 1])
+@revisions
+def test_every_id_but_one_is_reliable(message_id: int, revision: Revision) -> None:
+    message = Message("a", "b", b"", message_id)
+    assert message.reliable
+    for frame in (message, Ack(message_id), Subscribe("a", "b", message_id)):
+        assert decode(encode(frame, revision), revision) == [frame]
+
+
+@revisions
+def test_the_id_that_means_unreliable(revision: Revision) -> None:
+    message = Message("a", "b", b"x", None)
+    assert not message.reliable
+    assert decode(encode(message, revision), revision) == [message]
+    assert decode(regular(b"a", b"b", b"x", UNRELIABLE), revision) == [message]
+    for frame in (Message("a", "b", b"", UNRELIABLE), Subscribe("a", "b", UNRELIABLE)):
+        with pytest.raises(LocalProtocolError) as raised:
+            encode(frame, revision)
+        assert raised.value.code == "reserved_id"
+    assert decode(encode(Ack(UNRELIABLE), revision), revision) == [Ack(UNRELIABLE)]  # the probe of T-80
+
+
+# What cannot be encoded.
+
+
+@pytest.mark.parametrize("number", [-1, 2**64, 1.5, None, "1"])
+def test_numbers_that_do_not_fit_their_field(number: int) -> None:
+    frames: list[Frame] = [
+        HandshakeRequest(number, ONE),
+        HandshakeResponse(number, ONE, HandshakeStatus.OLDER),
+        Ack(number),
+    ]
+    if number is not None:
+        frames.append(Message("a", "b", b"", number))
+    for frame in frames:
+        with pytest.raises(LocalProtocolError) as raised:
+            encode(frame)
+        assert raised.value.code == "bad_number"
+
+
+def test_values_without_a_code() -> None:
+    for frame in (
+        HandshakeResponse(1, ONE, 4),  # type: ignore[arg-type]  # what the test is about
+        HandshakeFinal(2),  # type: ignore[arg-type]  # what the test is about
+    ):
+        with pytest.raises(LocalProtocolError) as raised:
+            encode(frame)
+        assert raised.value.code == "no_code"
+    with pytest.raises(LocalProtocolError) as raised:
+        encode("hello")  # type: ignore[arg-type]  # what the test is about
+    assert raised.value.code == "not_a_frame"
+    with pytest.raises(LocalProtocolError) as raised:
+        encode(Message("a", "b", bytearray(), 1))  # type: ignore[arg-type]  # what the test is about
+    assert raised.value.code == "not_bytes"
+
+
+def test_a_body_above_the_formats_limit() -> None:
+    class Endless(bytes):
+        """As long as it says, without being there."""
+
+        def __len__(self) -> int:
+            return 2**31
+
+    with pytest.raises(OwnLimitExceeded, match="T-06"):
+        encode(Message("a", "b", Endless(), 1))
+
+
+# The decoder as a tool of its own.
+
+
+@pytest.mark.parametrize("convert", [bytes, bytearray, memoryview])
+def test_all_kinds_of_buffers_are_read_and_bodies_are_bytes(convert: type) -> None:
+    data = encode(Message("a", "b", b"body", 1))
+    decoder = Decoder()
+    for piece in (data, data[:5], data[5:]):
+        decoder.feed(convert(piece))
+    for _ in range(2):
+        message = decoder.next_frame()
+        assert isinstance(message, Message)
+        assert type(message.body) is bytes
+
+
+def test_what_was_fed_may_change_afterwards() -> None:
+    data = bytearray(encode(Message("a", "b", b"body", 1)))
+    decoder = Decoder()
+    decoder.feed(data)
+    data[:] = bytes(len(data))
+    assert decoder.next_frame() == Message("a", "b", b"body", 1)
+
+
+def test_feeding_nothing_changes_nothing() -> None:
+    decoder = Decoder()
+    decoder.feed(b"")
+    assert decoder.next_frame() is None
+    decoder.finish()
+
+
+def test_the_end_inside_a_frame_says_where_the_frame_began() -> None:
+    data = encode(Ack(1)) + encode(Message("a", "b", b"body", 1))
+    for size in range(6, len(data)):
+        with pytest.raises(UnexpectedEOF) as raised:
+            decode(data[:size])
+        assert raised.value.offset == 5
+    whole = request(names(b"a", b"b") * 2, count=2)
+    for size in range(1, len(whole)):
+        with pytest.raises(UnexpectedEOF) as raised:
+            decode(encode(Ack(1)) + whole[:size])
+        assert raised.value.offset == 5
+
+
+def test_the_end_is_remembered_as_the_error() -> None:
+    decoder = Decoder()
+    decoder.feed(b"\x04")
+    assert decoder.next_frame() is None
+    with pytest.raises(UnexpectedEOF):
+        decoder.finish()
+    with pytest.raises(UnexpectedEOF):
+        decoder.next_frame()
+
+
+def test_more_names_than_are_remembered() -> None:
+    """The memory for names is bounded, and forgetting costs no frame."""
+    frames: list[Frame] = [Message(f"channel {number}", f"key {number % 7}", b"", number) for number in range(3000)]
+    data = b"".join(map(encode, frames))
+    decoder = Decoder()
+    decoder.feed(data * 2)
+    assert list(iter(decoder.next_frame, None)) == frames * 2
+    assert len(decoder._names) <= 1024
+
+
+def test_acks_of_a_run_are_packed_as_they_are_one_by_one() -> None:
+    from tolliver_proto._frames import encoder
+
+    for revision in REVISIONS:
+        for count in (0, 1, 2, 255, 256, 257, 1000):
+            ids = range(2**32 - 1, 2**32 - 1 - count, -1)
+            assert encoder(revision).acks(ids) == b"".join(encode(Ack(number), revision) for number in ids)
