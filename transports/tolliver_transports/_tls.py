@@ -2,8 +2,8 @@
 
 The idea: a Pump stands between a socket and a machine, takes ciphertext on one side and plaintext on the other, and
 neither waits nor touches the network. `Pumps` makes one per connection, by the policy of D-1 and D-2: certificates
-both ways, our private CA alone, TLS 1.3, nothing resumed. A PlainPump has the same methods, so that no adapter has a
-branch.
+both ways, our private CA alone, TLS 1.3, nothing resumed. A PlainPump has the same methods, so that no adapter has
+a branch.
 
 The theory, for OpenSSL 1.1.1 and 3 under `ssl.SSLObject` with two memory BIOs:
 
@@ -17,6 +17,8 @@ The theory, for OpenSSL 1.1.1 and 3 under `ssl.SSLObject` with two memory BIOs:
   again, and OpenSSL is not asked again.
 - By default CPython lets OpenSSL 3 take an abrupt end of the transport for a close_notify
   (OP_IGNORE_UNEXPECTED_EOF). Without that option it raises SSLEOFError: the two ends stay apart, as T-09 needs.
+- A memory BIO keeps the size that it once had, for as long as the connection lives. So large units go through in slices
+  of whole records, which gives the records that one write would have given.
 - In TLS 1.3 a client's handshake is over before the server has looked at its certificate. The refusal is an alert that
   the client's first reads bring, perhaps after its first writes have failed (T-74).
 """
@@ -40,6 +42,7 @@ from ._x509 import MISUNDERSTANDINGS, NEW_CERTIFICATE, REFUSALS, SAME_CA, check_
 
 ALPN = "tolliver/1"  # R-35: offered, not required
 _RECORD = 16384  # plaintext bytes in the largest TLS record
+_SLICE = 4 * _RECORD  # a memory BIO never shrinks: this is what each may grow to
 # Policy.
 
 
@@ -139,6 +142,7 @@ class Pump:
         self._identity: PeerIdentity | None = None  # set when the handshake is over
         self._failure: TolliverError | None = None
         self._read_ahead: list[bytes] = []
+        self._ciphertext: list[bytes] = []
         self._heard = False  # an application byte has come
         self._no_more = False  # the transport has ended
         self._write_closed = False
@@ -177,7 +181,10 @@ class Pump:
 
     def outgoing(self) -> bytes:
         """Takes the ciphertext to send; b"" where there is none."""
-        return self._outgoing.read()
+        self._ciphertext.append(self._outgoing.read())
+        ciphertext = b"".join(self._ciphertext)
+        self._ciphertext.clear()
+        return ciphertext
 
     def handshake(self) -> bool:
         """Goes on with the handshake. True when it is over, False until more is received."""
@@ -221,10 +228,10 @@ class Pump:
             raise ConnectionClosing("close_notify has been sent: nothing can follow it")
         if self._cut_off:
             raise ConnectionLost(f"{self._peer} has gone: nothing can be sent to it")
-        if not unit:
-            return
         try:
-            self._tls.write(unit)
+            for at in range(0, len(unit), _SLICE):
+                self._tls.write(unit[at : at + _SLICE])
+                self._ciphertext.append(self._outgoing.read())
         except ssl.SSLError as error:
             self._fail(error)
             self._raise_failure()
@@ -313,7 +320,7 @@ class PlainPump:
 
     @property
     def peer_closed(self) -> bool:
-        return self._no_more
+        return self._no_more and not self._incoming
 
     def receive(self, ciphertext: bytes) -> None:
         if ciphertext:
@@ -389,5 +396,5 @@ def own_identity(tls: TLS) -> PeerIdentity:
         return client.identity("")
     except TolliverError as error:
         cause = error.__cause__
-        text = verdict(cause) if isinstance(cause, ssl.SSLError) else str(error)
+        text = verdict(cause) if isinstance(cause, ssl.SSLError) else str(cause or error)
         raise CertificateError(f"our own certificate {tls.cert} would be refused: {text} (CA: {tls.ca})") from cause
