@@ -1,0 +1,351 @@
+"""The durable store: what a node must not forget, in one SQLite file.
+
+The idea: one commit is one transaction of few statements. Each statement gives up the interpreter's lock, and beside a
+busy event loop getting it back can take 5 ms, so rows go many to a statement; sizes are fixed, so that prepared
+statements are used again, and padding fills what is missing. Every message has a checksum. A delivery repeats the wire
+id and the size of its message: opening counts deliveries and never looks at a body.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from itertools import accumulate, chain, groupby
+from struct import Struct
+from struct import error as struct_error
+from typing import Any, ClassVar, TypeVar
+from uuid import UUID
+from zlib import crc32
+
+from tolliver_proto import (
+    AddDeliveries,
+    AddOwnSubscription,
+    AddPeerSubscription,
+    CorruptMessage,
+    Loaded,
+    LoadedPeer,
+    Operation,
+    ParkDelivery,
+    PinPeer,
+    RemoveDeliveries,
+    RemoveMessages,
+    RemoveOwnSubscription,
+    RemovePeerSubscription,
+    ReplacePeerSubscriptions,
+    ReserveIds,
+    StoredMessage,
+    StoreMessages,
+    Subscription,
+)
+
+from ._sqlite_file import MALFORMED, DatabaseFile, primary_code
+
+Row = StoredMessage | CorruptMessage
+Span = tuple[int, int]
+_Values = tuple[Any, ...]
+_T = TypeVar("_T")
+
+_SIZES = (1, 4, 16, 64, 256, 1024)  # rows in one statement: benchmarks/store.py
+_STATEMENT_BYTES = 2**20  # of bodies in one statement: a prepared one keeps a copy of what it was last given
+_SHORT_SPAN = 8  # rows: shorter spans are removed row by row, many to a statement
+
+_COUNTS = """
+    SELECT peer, SUM(1 - parked), SUM(size * (1 - parked)), MAX(seq * (1 - parked)), SUM(parked)
+    FROM delivery GROUP BY peer"""
+_OWED = "SELECT seq, wire_id, COUNT(*) FROM delivery GROUP BY seq"
+_DELIVERIES = """
+    SELECT seq, wire_id, size FROM delivery WHERE peer = ? AND seq > ? AND parked = 0 ORDER BY seq LIMIT ?"""
+_MESSAGE = "SELECT message.seq, message.wire_id, crc, channel, key, body FROM"
+_MESSAGES = f"""
+    {_MESSAGE} delivery CROSS JOIN message USING (seq) WHERE peer = ? AND seq BETWEEN ? AND ? AND parked = 0"""
+
+_CHECKED = Struct(">qqII")
+
+
+def _checksum(seq: int, wire_id: int, channel: bytes, key: bytes, body: bytes) -> int:
+    return crc32(body, crc32(_CHECKED.pack(seq, wire_id, len(channel), len(key)) + channel + key))
+
+
+def _verified(seq: int, wire_id: int, size: int, stored: Sequence[Any] | None) -> Row:
+    """The message of a delivery, or CorruptMessage where its row is missing or not what was written (V9)."""
+    with suppress(*MALFORMED, struct_error):
+        if stored is not None:
+            _, stored_id, crc, channel, key, body = stored
+            if stored_id == wire_id and crc == _checksum(seq, wire_id, channel, key, body):
+                return StoredMessage(seq, wire_id, channel.decode(), key.decode(), body, size)
+    return CorruptMessage(seq, wire_id)
+
+
+@lru_cache
+def _insert_sql(into: str, width: int, size: int) -> str:
+    row = f"({', '.join('?' * width)})"
+    return f"{into} SELECT * FROM (VALUES {', '.join([row] * size)}) LIMIT ?"
+
+
+@lru_cache
+def _delete_sql(head: str, size: int) -> str:
+    return f"{head} IN ({', '.join('?' * size)})"
+
+
+def _chunks(items: Sequence[_T]) -> Iterator[tuple[int, Sequence[_T]]]:
+    """The items in pieces of at most the largest of _SIZES, each with the smallest that it fits in."""
+    for start in range(0, len(items), _SIZES[-1]):
+        chunk = items[start : start + _SIZES[-1]]
+        yield next(size for size in _SIZES if size >= len(chunk)), chunk
+
+
+def _by_bytes(rows: Sequence[_Values]) -> Iterator[Sequence[_Values]]:
+    """Message rows in pieces whose bodies, the last column, take at most _STATEMENT_BYTES; at least one row each."""
+    start = total = 0
+    for at, row in enumerate(rows):
+        total += len(row[-1])
+        if total > _STATEMENT_BYTES and at > start:
+            yield rows[start:at]
+            start, total = at, len(row[-1])
+    yield rows[start:]
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """The same numbers in as few spans as can be, ascending."""
+    joined: list[Span] = []
+    for first, last in sorted(spans):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return joined
+
+
+def _runs(rows: Iterable[tuple[int, int, int]]) -> tuple[list[Span], list[tuple[int, int, int]]]:
+    """From (seq, wire id, peers) in the order of seq: the spans of wire ids, and the runs owed to equally many."""
+    ids: list[Span] = []
+    owed: list[tuple[int, int, int]] = []
+    first_seq = next_seq = first_id = next_id = count = 0
+    for seq, wire_id, peers in rows:
+        if wire_id != next_id:
+            ids.append((first_id, next_id - 1))
+            first_id = wire_id
+        if seq != next_seq or peers != count:
+            owed.append((first_seq, next_seq - 1, count))
+            first_seq, count = seq, peers
+        next_seq, next_id = seq + 1, wire_id + 1
+    ids.append((first_id, next_id - 1))
+    owed.append((first_seq, next_seq - 1, count))
+    return _joined(ids[1:]), owed[1:]  # without what ended where the first row began
+
+
+class SQLiteStore:
+    """A node's durable storage in the SQLite file `path`: the contract is `tolliver_proto.Store`.
+
+    A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID and `first_id`
+    as the wire id at which messages begin: choose it at random (T-40). A file that is there keeps both; `instance_id`
+    may then be None, and it is for the caller to compare.
+
+    One instance at a time uses a database; the lock on `<path>.lock` ends with the process (T-79). Use the store from
+    one thread at a time, whichever; `check` from any other meanwhile; not at all in a forked child.
+
+    Every method but `close` raises StoreError with the file, the cause and what to do. Nothing is half-written then,
+    and the next call works if the cause is gone.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, instance_id: UUID | None, first_id: int) -> None:
+        self._file = DatabaseFile(path, instance_id, first_id)
+        self.instance_id: UUID = self._file.instance_id
+        self.unclean: bool = self._file.unclean
+        """The last use did not end with `close`: call `check` when there is time (D-13)."""
+        self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
+        self._new_peers: list[UUID] = []
+        self._may_hold = False  # nobody connecting, nothing held: then nothing is to be removed from `held`
+        try:
+            with self._file.failing("open", *MALFORMED):
+                peers = self._file.connection.execute("SELECT uuid, id FROM peer")
+                self._peers = {UUID(bytes=uuid): int(number) for uuid, number in peers}
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        """End the use in order and let the lock go. A second call does nothing. Never raises."""
+        self._file.close()
+
+    def check(self) -> list[str]:
+        """What is wrong with the structure of the file, [] if nothing. Slow: reads all of it, beside commits."""
+        return self._file.check()
+
+    # Reading.
+
+    def load(self) -> Loaded:
+        """As `Store.load`. `pending`, `pending_bytes` and `last_seq` are of unparked deliveries, the runs of all."""
+        connection = self._file.connection
+        with self._file.failing("load", *MALFORMED):
+            counts = {peer: [int(number) for number in numbers] for peer, *numbers in connection.execute(_COUNTS)}
+            lists: dict[int, list[Subscription]] = {}
+            for peer, channel, key in connection.execute("SELECT peer, channel, key FROM peer_subscription"):
+                lists.setdefault(peer, []).append(Subscription(channel.decode(), key.decode()))
+            peers = {
+                UUID(bytes=uuid): LoadedPeer(frozenset(lists.get(number, ())), pin, *counts.get(number, ()))
+                for number, uuid, pin in connection.execute("SELECT id, uuid, spki_sha256 FROM peer")
+            }
+            own = connection.execute("SELECT channel, key FROM own_subscription")
+            own_subscriptions = frozenset(Subscription(channel.decode(), key.decode()) for channel, key in own)
+            [(next_id,)] = connection.execute("SELECT next_id FROM instance").fetchall()
+            [(newest,)] = connection.execute("SELECT IFNULL(MAX(seq), 0) FROM message").fetchall()
+            live_ids, owed = _runs(connection.execute(_OWED))
+            next_seq = max(newest, owed[-1][1] if owed else 0) + 1
+        return Loaded(own_subscriptions, peers, next_seq, int(next_id), live_ids, owed)
+
+    def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
+        """As `Store.fetch`: all rows together stay within `max_bytes`, or there is only one."""
+        connection = self._file.connection
+        number = self._peers.get(peer, 0)
+        with self._file.failing("read", *MALFORMED):
+            deliveries = connection.execute(_DELIVERIES, (number, after_seq, max_count)).fetchall()
+            within = sum(total <= max_bytes for total in accumulate(int(size) for _, _, size in deliveries))
+            deliveries = deliveries[: max(1, within)]
+            if not deliveries:
+                return []
+            try:
+                span = (number, deliveries[0][0], deliveries[-1][0])
+                stored = {row[0]: row for row in connection.execute(_MESSAGES, span)}
+            except sqlite3.DatabaseError as error:
+                if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+                    raise
+                stored = dict(self._salvaged(seq for seq, _, _ in deliveries))
+            return [_verified(int(seq), int(wire_id), size, stored.get(seq)) for seq, wire_id, size in deliveries]
+
+    def _salvaged(self, seqs: Iterable[int]) -> Iterator[tuple[int, _Values]]:
+        """One by one, the message rows that can be read: one damaged page must not hold up a peer (V9)."""
+        for seq in seqs:
+            with suppress(sqlite3.DatabaseError):
+                for row in self._file.connection.execute(f"{_MESSAGE} message WHERE seq = ?", (seq,)).fetchall():
+                    yield seq, row
+
+    # Writing.
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """As `Store.commit`: when it returns, all is on the disk (T-54)."""
+        self._new_peers.clear()
+        try:
+            with self._file.failing("commit to"), self._file.transaction():
+                for kind, run in groupby(operations, type):
+                    self._APPLY[kind](self, list(run))
+        except BaseException:
+            for peer in self._new_peers:
+                del self._peers[peer]
+            raise
+
+    def _insert(self, into: str, rows: Sequence[_Values]) -> None:
+        for size, chunk in _chunks(rows):
+            padding = [0] * ((size - len(chunk)) * len(chunk[0]))
+            self._execute(_insert_sql(into, len(chunk[0]), size), [*chain.from_iterable(chunk), *padding, len(chunk)])
+
+    def _delete(self, head: str, spans: Iterable[Span], *fixed: int) -> None:
+        short: list[int] = []
+        for first, last in _joined(spans):
+            if last - first < _SHORT_SPAN:
+                short += range(first, last + 1)
+            else:
+                self._execute(f"{head} BETWEEN ? AND ?", (*fixed, first, last))
+        for size, chunk in _chunks(short):
+            self._execute(_delete_sql(head, size), [*fixed, *chunk, *[chunk[-1]] * (size - len(chunk))])
+
+    def _number(self, peer: UUID) -> int:
+        """The small number that stands for the peer in all other tables. 0 is nobody's."""
+        number = self._peers.get(peer)
+        if number is None:
+            number = max(self._peers.values(), default=0) + 1
+            self._execute("INSERT INTO peer(id, uuid) VALUES (?, ?)", (number, peer.bytes))
+            self._peers[peer] = number
+            self._new_peers.append(peer)
+        return number
+
+    def _store_messages(self, run: list[StoreMessages]) -> None:
+        now = int(time.time())
+        messages, deliveries, held = [], [], []
+        for message, peers in chain.from_iterable(zip(op.messages, op.recipients, strict=True) for op in run):
+            seq, wire_id, channel, key, body = message.seq, message.wire_id, message.channel, message.key, message.body
+            crc = _checksum(seq, wire_id, channel.encode(), key.encode(), body)
+            messages.append((seq, wire_id, crc, now, channel, key, body))
+            deliveries += [(self._number(peer), seq, wire_id, message.size) for peer in peers]
+            if not peers:
+                held.append((seq,))
+        for rows in _by_bytes(messages):
+            self._insert("INSERT INTO message", rows)
+        self._insert("INSERT INTO delivery(peer, seq, wire_id, size)", deliveries)
+        self._insert("INSERT INTO held", held)
+        self._may_hold = self._may_hold or bool(held)
+
+    def _add_deliveries(self, run: list[AddDeliveries]) -> None:
+        rows = [(self._number(op.peer), *delivery) for op in run for delivery in op.deliveries]
+        self._insert("INSERT OR IGNORE INTO delivery(peer, seq, wire_id, size)", rows)
+        self._unhold((seq, seq) for _, seq, _, _ in rows)
+
+    def _remove_deliveries(self, run: list[RemoveDeliveries]) -> None:
+        by_peer: dict[UUID, list[Span]] = {}
+        for op in run:
+            by_peer.setdefault(op.peer, []).extend(op.spans)
+        for peer, spans in by_peer.items():
+            self._delete("DELETE FROM delivery WHERE peer = ? AND seq", spans, self._peers.get(peer, 0))
+
+    def _remove_messages(self, run: list[RemoveMessages]) -> None:
+        spans = [span for op in run for span in op.spans]
+        self._delete("DELETE FROM message WHERE seq", spans)
+        self._unhold(spans)
+
+    def _unhold(self, spans: Iterable[Span]) -> None:
+        if self._may_hold:
+            self._delete("DELETE FROM held WHERE seq", spans)
+
+    def _park(self, run: list[ParkDelivery]) -> None:
+        for op in run:
+            delivery = (self._peers.get(op.peer, 0), op.seq)
+            self._execute("UPDATE delivery SET parked = 1 WHERE peer = ? AND seq = ?", delivery)
+
+    def _replace_peer_subscriptions(self, run: list[ReplacePeerSubscriptions]) -> None:
+        for op in run:
+            number = self._number(op.peer)
+            self._execute("DELETE FROM peer_subscription WHERE peer = ?", (number,))
+            rows = [(number, *subscription) for subscription in op.subscriptions]
+            self._insert("INSERT OR IGNORE INTO peer_subscription", rows)
+
+    def _add_peer_subscriptions(self, run: list[AddPeerSubscription]) -> None:
+        rows = [(self._number(op.peer), *op.subscription) for op in run]
+        self._insert("INSERT OR IGNORE INTO peer_subscription", rows)
+
+    def _remove_peer_subscriptions(self, run: list[RemovePeerSubscription]) -> None:
+        for op in run:
+            row = (self._peers.get(op.peer, 0), *op.subscription)
+            self._execute("DELETE FROM peer_subscription WHERE peer = ? AND channel = ? AND key = ?", row)
+
+    def _add_own_subscriptions(self, run: list[AddOwnSubscription]) -> None:
+        self._insert("INSERT OR IGNORE INTO own_subscription", [op.subscription for op in run])
+
+    def _remove_own_subscriptions(self, run: list[RemoveOwnSubscription]) -> None:
+        for op in run:
+            self._execute("DELETE FROM own_subscription WHERE channel = ? AND key = ?", op.subscription)
+
+    def _pin_peers(self, run: list[PinPeer]) -> None:
+        for op in run:
+            self._execute("UPDATE peer SET spki_sha256 = ? WHERE id = ?", (op.spki_sha256, self._number(op.peer)))
+
+    def _reserve_ids(self, run: list[ReserveIds]) -> None:
+        self._execute("UPDATE instance SET next_id = ?", (run[-1].next_id,))
+
+    _APPLY: ClassVar[dict[type[Operation], Callable[[Any, list[Any]], None]]] = {
+        StoreMessages: _store_messages,
+        AddDeliveries: _add_deliveries,
+        RemoveDeliveries: _remove_deliveries,
+        RemoveMessages: _remove_messages,
+        ParkDelivery: _park,
+        ReplacePeerSubscriptions: _replace_peer_subscriptions,
+        AddPeerSubscription: _add_peer_subscriptions,
+        RemovePeerSubscription: _remove_peer_subscriptions,
+        AddOwnSubscription: _add_own_subscriptions,
+        RemoveOwnSubscription: _remove_own_subscriptions,
+        PinPeer: _pin_peers,
+        ReserveIds: _reserve_ids,
+    }

@@ -1,0 +1,272 @@
+"""The file under the store: its lock, its layout, its transactions, and errors that say what to do.
+
+The idea: nothing is touched before it is known to be ours. A lock is taken on a file beside the database, the header
+is read without letting SQLite change anything, and only then is the file opened for writing. From there on every
+failure, SQLite's or the system's, becomes a StoreError with the file, the cause and the next step.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from uuid import UUID
+from weakref import WeakSet
+
+from tolliver_proto import StoreError
+
+try:
+    import fcntl
+
+    _FLOCK = True
+except ImportError:  # not POSIX: SQLite's own exclusive mode stands in
+    _FLOCK = False
+
+_APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
+_LAYOUT = 1
+_STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
+_BY_ROWID = ", ".join(_STRICT)
+_BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
+_SCHEMA = (
+    f"""CREATE TABLE instance(
+        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, clean INTEGER NOT NULL
+    ) {_BY_ROWID}""",
+    f"CREATE TABLE peer(id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, spki_sha256 BLOB) {_BY_ROWID}",
+    f"""CREATE TABLE message(
+        seq INTEGER PRIMARY KEY, wire_id INTEGER NOT NULL, crc INTEGER NOT NULL, stored_at INTEGER NOT NULL,
+        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
+    ) {_BY_ROWID}""",
+    f"""CREATE TABLE delivery(
+        peer INTEGER NOT NULL, seq INTEGER NOT NULL, wire_id INTEGER NOT NULL, size INTEGER NOT NULL,
+        parked INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(peer, seq)
+    ) {_BY_KEY}""",
+    f"CREATE TABLE held(seq INTEGER PRIMARY KEY) {_BY_ROWID}",
+    f"""CREATE TABLE peer_subscription(
+        peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(peer, channel, key)
+    ) {_BY_KEY}""",
+    f"CREATE TABLE own_subscription(channel TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(channel, key)) {_BY_KEY}",
+)
+_PRAGMAS = (
+    "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
+    "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
+    "PRAGMA cell_size_check = ON",  # V9: damage is noticed when its page is read
+    f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
+)
+_BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
+
+_LOCKED = ("another program holds a lock on it", "end that program and try again")
+_UNWRITABLE = ("it cannot be written", "make the file and its directory writable and try again")
+_UNREACHABLE = ("it cannot be opened", "check that its directory exists and may be written to")
+_DAMAGED = ("the file is damaged", "stop the instance and put back a copy, or save what `sqlite3 FILE .recover` reads")
+_CAUSES = {
+    sqlite3.SQLITE_FULL: ("no space is left", "free some, or raise the quota, and try again"),
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: _UNWRITABLE,
+    sqlite3.SQLITE_PERM: _UNWRITABLE,
+    sqlite3.SQLITE_CANTOPEN: _UNREACHABLE,
+    sqlite3.SQLITE_IOERR: (
+        "the system reports an input/output error",
+        "look at the disk, the system log and this process's limits (ulimit -f), and try again",
+    ),
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_ERROR: _DAMAGED,  # our statements are fixed: only tables that are not ours make them wrong
+    sqlite3.SQLITE_NOTADB: ("it is not a database", "choose another path, or move that file away"),
+    sqlite3.SQLITE_TOOBIG: ("a value is larger than SQLite takes (1,000,000,000 bytes, T-06)", "send it in parts"),
+    sqlite3.SQLITE_CONSTRAINT: ("such a row is there already", "the caller broke the contract: report this"),
+}
+_KINDS: tuple[tuple[type[Exception], tuple[str, str]], ...] = (
+    (OSError, _UNREACHABLE),
+    (MemoryError, ("memory is short", "store less at once, and try again")),
+    (Exception, ("a value cannot be stored", "the caller broke the contract: report this")),
+)
+_FAILURES = (sqlite3.Error, OSError, MemoryError, OverflowError, UnicodeError, struct.error)
+MALFORMED = (ValueError, TypeError, AttributeError)
+"""What values of the wrong type, read from a damaged file, lead to."""
+
+
+def primary_code(error: BaseException) -> int:
+    """SQLite's error code without its extension; 255 for errors that are not SQLite's."""
+    return int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
+
+
+class DatabaseFile:
+    """The database `path`, locked for this process until `close` or its end.
+
+    A file that is missing or empty is made, mode 0600, for `instance_id`. Raises StoreError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None, first_id: int) -> None:
+        self.path = os.path.realpath(path)  # two names of one file are one lock
+        self._connection: sqlite3.Connection | None = None
+        self._ended = "is closed: open it again"
+        with self.failing("open", *MALFORMED):
+            self._lock = self._take_lock()
+            try:
+                self._open(instance_id, first_id)
+            except BaseException:
+                self._release()
+                raise
+        _open_files.add(self)
+
+    def _take_lock(self) -> int | None:
+        """On a file of its own: closing a descriptor of the database would drop SQLite's locks on it."""
+        if not _FLOCK:
+            return None
+        descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise StoreError(
+                f"the database {self.path} is in use by another instance: "
+                "stop that one, or give each instance a database of its own (T-79)"
+            ) from error
+        return descriptor
+
+    def _open(self, instance_id: UUID | None, first_id: int) -> None:
+        self._probe(instance_id)
+        connection = self._connection = sqlite3.connect(
+            self.path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=128
+        )
+        connection.text_factory = bytes  # damaged text is for the checksum to find, not for a decoder
+        if not _FLOCK:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+        [(tables,)] = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
+        if not tables:
+            self._create(instance_id, first_id)
+        [(journal,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        if journal != b"wal":
+            raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
+        with self.transaction():
+            connection.execute("DELETE FROM message WHERE seq IN (SELECT seq FROM held)")  # T-62
+            connection.execute("DELETE FROM held")
+            [(uuid, clean)] = connection.execute("SELECT uuid, clean FROM instance").fetchall()
+            connection.execute("UPDATE instance SET clean = 0")
+        self.instance_id = UUID(bytes=uuid)
+        self.unclean = bool(tables and not clean)
+
+    def _probe(self, instance_id: UUID | None) -> None:
+        """Look at the file before SQLite may change it; make an empty one where there is none."""
+        if not os.path.exists(self.path) or not os.path.getsize(self.path):
+            if instance_id is None:
+                raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            os.chmod(self.path, 0o600)  # SQLite gives its mode to the files that it puts beside it (D-13)
+            return
+        with closing(sqlite3.connect(self._uri("mode=ro&immutable=1"), uri=True)) as reader:
+            [(application,)] = reader.execute("PRAGMA application_id").fetchall()
+            [(layout,)] = reader.execute("PRAGMA user_version").fetchall()
+        if application != _APPLICATION_ID:
+            raise StoreError(f"{self.path} is the database of another application: choose another path")
+        if layout != _LAYOUT:
+            raise StoreError(
+                f"the database {self.path} has layout {layout}, and this version of tolliver knows only {_LAYOUT}: "
+                "use the version that wrote it, or a newer one"
+            )
+
+    def _create(self, instance_id: UUID | None, first_id: int) -> None:
+        """All tables or none, and before WAL is switched on: the file's own header then names the application."""
+        if instance_id is None:
+            raise StoreError(f"the database {self.path} is empty: give an instance_id")
+        with self.transaction() as connection:
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute("INSERT INTO instance VALUES (1, ?, ?, 0)", (instance_id.bytes, first_id))
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {_LAYOUT}")
+
+    def close(self) -> None:
+        """End the use in order and let the lock go. A second call does nothing. Never raises."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error), self.transaction() as connection:
+                connection.execute("UPDATE instance SET clean = 1")  # if it cannot, the next opening is unclean
+            self._release()
+
+    def _release(self) -> None:
+        connection, self._connection = self._connection, None
+        lock, self._lock = self._lock, None
+        if connection is not None:
+            connection.close()
+        if lock is not None:
+            os.close(lock)
+
+    def disown(self) -> None:
+        """In a forked child: SQLite must not cross a fork, and our copy of the lock must not outlive the parent."""
+        _inherited.append(self._connection)  # never used and never closed here
+        self._connection = None
+        self._release()
+        self._ended = "belongs to the parent process: open another one in each process, after the fork (T-79)"
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError(f"the database {self.path} {self._ended}")
+        return self._connection
+
+    def _uri(self, options: str) -> str:
+        return f"{Path(self.path).as_uri()}?{options}"
+
+    @contextmanager
+    def failing(self, doing: str, *malformed: type[Exception]) -> Iterator[None]:
+        """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
+        try:
+            yield
+        except _FAILURES + malformed as error:
+            kinds = (*((kind, _DAMAGED) for kind in malformed), *_KINDS)
+            cause, advice = _CAUSES.get(primary_code(error)) or next(c for kind, c in kinds if isinstance(error, kind))
+            name = getattr(error, "sqlite_errorname", type(error).__name__)
+            raise StoreError(f"cannot {doing} the database {self.path}: {cause}; {advice} [{name}: {error}]") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing. The write lock is taken by the first statement, which must be one that writes."""
+        connection = self.connection
+        try:
+            if connection.in_transaction:  # the last error was followed by one in its ROLLBACK
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            raise
+
+    def check(self) -> list[str]:
+        """What is wrong with the structure of the file: reads all of it. Any thread, while another one commits."""
+        connection = self.connection
+        with self.failing("check"):
+            try:
+                if not _FLOCK:  # its lock keeps a second connection out: take turns on this one
+                    lines = connection.execute("PRAGMA quick_check").fetchall()
+                else:
+                    with closing(sqlite3.connect(self._uri("mode=ro"), uri=True, timeout=_BUSY_TIMEOUT)) as reader:
+                        reader.text_factory = bytes
+                        lines = reader.execute("PRAGMA quick_check").fetchall()
+            except sqlite3.DatabaseError as error:
+                if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                    raise
+                return [str(error)]
+        return [line.decode(errors="replace") for (line,) in lines if line != b"ok"]
+
+
+_open_files: WeakSet[DatabaseFile] = WeakSet()
+_inherited: list[sqlite3.Connection | None] = []
+
+
+def _disown_all() -> None:
+    for file in list(_open_files):
+        file.disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)
