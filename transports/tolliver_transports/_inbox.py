@@ -1,0 +1,141 @@
+"""From a run of deliveries to what its handlers say of it.
+
+The idea: a message is acknowledged when every matching handler has handled it well (T-45), and a handler is a
+callback or an iterator. A `Settlement` counts, for one run, what they say; `Received` and `Run` are what an iterator
+hands to the application, with the two words that settle it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from tolliver_proto import Delivery, Message
+
+Settle = Callable[[Collection[Delivery], bool], None]
+
+
+class Handler(Protocol):
+    """Whoever takes deliveries: a callback or an iterator."""
+
+    def put(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
+        """Take a run; say of each delivery, sooner or later, whether it was handled well."""
+
+
+class Settlement:
+    """What the handlers of one run say of each delivery."""
+
+    __slots__ = ("_failed", "_settle", "_waiting")
+
+    def __init__(self, settle: Settle, deliveries: Iterable[Delivery], handlers: int) -> None:
+        self._settle = settle
+        self._waiting = dict.fromkeys(deliveries, handlers) if handlers > 1 else None
+        self._failed: set[Delivery] = set()
+
+    def settle(self, deliveries: Collection[Delivery], well: bool) -> None:
+        """One handler is through with these. It says so once of each; saying it again changes nothing."""
+        if self._waiting is None:
+            self._settle(deliveries, well)
+            return
+        done = [one for one in deliveries if self._is_last(one, well)]
+        self._settle([one for one in done if one not in self._failed], True)
+        self._settle([one for one in done if one in self._failed], False)
+
+    def _is_last(self, delivery: Delivery, well: bool) -> bool:
+        assert self._waiting is not None
+        if not well:
+            self._failed.add(delivery)
+        self._waiting[delivery] -= 1
+        return self._waiting[delivery] == 0
+
+
+class Received:
+    """A message that an iterator handed out: call `ack()` when it is handled, or `fail()` to have it sent again."""
+
+    __slots__ = ("_run", "delivery")
+
+    def __init__(self, delivery: Delivery, run: Run) -> None:
+        self.delivery = delivery
+        self._run = run
+
+    def ack(self) -> None:
+        """Handled: the sender may forget it. Does nothing the second time."""
+        self._run.settle((self.delivery,), True)
+
+    def fail(self) -> None:
+        """Not handled: the sender keeps it and sends it again after its resend interval (T-50)."""
+        self._run.settle((self.delivery,), False)
+
+    @property
+    def message(self) -> Message:
+        return self.delivery.message
+
+    @property
+    def channel(self) -> str:
+        return self.delivery.message.channel
+
+    @property
+    def key(self) -> str:
+        return self.delivery.message.key
+
+    @property
+    def body(self) -> bytes:
+        return self.delivery.message.body
+
+    @property
+    def message_id(self) -> int | None:
+        return self.delivery.message.message_id
+
+    @property
+    def reliable(self) -> bool:
+        return self.delivery.message.message_id is not None
+
+    @property
+    def peer_id(self) -> UUID:
+        return self.delivery.peer_id
+
+    @property
+    def attempt(self) -> int:
+        return self.delivery.attempt
+
+    def __repr__(self) -> str:
+        return f"Received({self.channel!r:.100}, {self.key!r:.100}, {len(self.body)} bytes, id={self.message_id})"
+
+
+class Run(Sequence[Delivery]):
+    """Messages that came together, for bulk work. `ack()` and `fail()` settle all that is not settled yet."""
+
+    def __init__(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
+        self._deliveries = deliveries
+        self._settlement = settlement
+        self._open = dict.fromkeys(deliveries)
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    def __getitem__(self, index: int) -> Delivery:  # type: ignore[override]  # a run is not sliced
+        return self._deliveries[index]
+
+    def ack(self) -> None:
+        self.settle(self._deliveries, True)
+
+    def fail(self) -> None:
+        self.settle(self._deliveries, False)
+
+    def settle(self, deliveries: Iterable[Delivery], well: bool) -> None:
+        """Say it of these, once each."""
+        fresh = [one for one in deliveries if one in self._open]
+        for one in fresh:
+            del self._open[one]
+        if fresh:
+            self._settlement.settle(fresh, well)
+
+    @property
+    def settled(self) -> bool:
+        return not self._open
+
+
+def handled_well(result: object) -> bool:
+    """What a callback's return value means: None or truthy is success, anything else failure (T-45)."""
+    return result is None or bool(result)

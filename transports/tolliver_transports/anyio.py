@@ -1,0 +1,342 @@
+"""tolliver on asyncio and trio, through anyio.
+
+The idea: each connection has its tasks (`_wires`), and for the instance there is one task that
+keeps time and one that keeps the store. None of them knows the protocol: they move bytes into the node, and the driver
+carries out what the node answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+from weakref import WeakSet
+
+import anyio
+import anyio.to_thread
+from anyio.abc import SocketAttribute, SocketStream
+
+from tolliver_proto import (
+    ConnectionClosing,
+    ConnectionLost,
+    Delivery,
+    Node,
+    Notice,
+    NoticeKind,
+    PeerInfo,
+    Receipt,
+    Role,
+    TolliverError,
+)
+
+from ._driver import Done, Driver, Item, Job
+from ._inbox import Received, Run
+from ._instance import open_instance
+from ._mailboxes import Bell, Callback, Messages, Promise, Registration, Runs
+from ._options import TLS, InstanceOptions, Remote
+from ._sqlite import SQLiteStore
+from ._tls import AnyPump, Pumps
+from ._wires import Wire
+
+__all__ = [
+    "TLS",
+    "Instance",
+    "InstanceOptions",
+    "Messages",
+    "Received",
+    "Registration",
+    "Remote",
+    "Run",
+    "Runs",
+    "create_instance",
+]
+
+
+class Count(int):
+    """A number that is there at once. `await` is allowed, so that all calls may be written alike."""
+
+    def __await__(self) -> Generator[None, None, Count]:
+        yield from ()
+        return self
+
+
+class Instance:
+    """A running instance: use `async with create_instance(options) as instance`."""
+
+    def __init__(self, options: InstanceOptions) -> None:
+        self.options = options
+        self.addresses: list[tuple[str, int]] = []
+        self._bell = Bell()  # for the timekeeper
+        self._jobs: deque[tuple[Job, Done]] = deque()
+        self._jobs_bell = Bell()
+        self._wires: dict[int, Wire] = {}
+        self._idle_bell = Bell()
+        self.mailboxes: WeakSet[Messages] = WeakSet()
+        self._closed = False
+
+    # The draft's calls.
+
+    async def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> UUID:
+        """Connect, keep the connection, and return the peer's UUID.
+
+        Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
+        Raises CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
+        (T-73). Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
+        """
+        self.check_open()
+        promise = self._driver.connect(self.options.remote(remote))
+        with anyio.fail_after(timeout):
+            return await promise.wait()  # type: ignore[no-any-return]  # the driver's promises are of any kind
+
+    async def remove_connection(self, remote: str | Remote) -> None:
+        """Close it and dial no more. Subscriptions and waiting messages stay (T-77)."""
+        self.check_open()
+        self.node.disconnect(self.options.remote(remote), time.monotonic())
+        self.turn()
+
+    async def subscribe(self, channel: str, key: str = "", handler: Callback | None = None) -> None:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
+
+        `handler` is registered first, as by `register_callback`. Raises ReservedChannel, OwnLimitExceeded, StoreError.
+        """
+        self.check_open()
+        if handler is not None:
+            self.register_callback(channel, key, handler)
+        await self._driver.subscribe(channel, key).wait()
+
+    async def unsubscribe(self, channel: str, key: str = "") -> None:
+        """No longer: removes exactly this entry (T-26). Returns when it is stored."""
+        self.check_open()
+        await self._driver.unsubscribe(channel, key).wait()
+
+    async def send(self, channel: str, key: str, body: bytes) -> Receipt:
+        """Store a message for every peer that subscribes to it, with fsync, and return (T-54).
+
+        `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was stored.
+        """
+        return await self.send_many(((channel, key, body),))
+
+    async def send_many(self, items: Iterable[Item]) -> Receipt:
+        """Store (channel, key, body) items in one commit, all or none. `receipt.counts` has each one's recipients."""
+        self.check_open()
+        return await self._driver.send_many(items).wait()  # type: ignore[no-any-return]  # as in new_connection
+
+    def unreliable_send(self, channel: str, key: str, body: bytes) -> Count:
+        """Send to the connected subscribers, unstored, without waiting; returns how many (T-55)."""
+        self.check_open()
+        return Count(self._driver.unreliable_send(channel, key, body))
+
+    def register_callback(self, channel: str, key: str, callback: Callback) -> Registration:
+        """Call `callback(delivery)`, plain or async, for what matches; "" is a wildcard. Does not subscribe (T-57).
+
+        None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
+        value or an exception means failed: it is sent again (T-45). One call at a time for each registration.
+        """
+        self.check_open()
+        registration = Registration(self, channel, key, callback)
+        self._tasks.start_soon(registration.work)
+        return registration
+
+    # What Python adds.
+
+    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
+        """`async for message in instance.messages(...)`: settle each with `message.ack()` or `message.fail()`."""
+        self.check_open()
+        return Messages(self, channel, key, subscribe)
+
+    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
+        """As `messages`, for bulk: lists of what came together, settled with `run.ack()` or `run.fail()`."""
+        return Runs(self.messages(channel, key, subscribe=subscribe))
+
+    async def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
+        """Wait until every recipient has acknowledged all of it. Raises TimeoutError after `timeout` seconds."""
+        self.check_open()
+        promise = self._driver.wait_acked(receipt)
+        with anyio.fail_after(timeout):
+            await promise.wait()
+
+    def peers(self) -> list[PeerInfo]:
+        """Every peer that is known, connected or not."""
+        return self.node.peers()
+
+    def notices(self) -> list[Notice]:
+        """The last thousand things that an operator may want to know, oldest first."""
+        return list(self._driver.notices)
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start, and sizes now."""
+        return self.node.stats()
+
+    @property
+    def instance_id(self) -> UUID:
+        return self.node.instance_id
+
+    @property
+    def port(self) -> int | None:
+        """The port that it listens on, or None."""
+        return self.addresses[0][1] if self.addresses else None
+
+    # The life of an instance.
+
+    async def __aenter__(self) -> Self:
+        node, store, pumps = await anyio.to_thread.run_sync(open_instance, self.options)
+        self.node: Node = node
+        self._store: SQLiteStore = store
+        self._pumps: Pumps = pumps
+        self._driver = Driver(node, store, self)
+        self._limiter = anyio.CapacityLimiter(1)
+        self._tasks = await anyio.create_task_group().__aenter__()
+        try:
+            if self.options.listen is not None:
+                await self._listen(*self.options.listen)
+        except BaseException as error:
+            self._tasks.cancel_scope.cancel()
+            await self._tasks.__aexit__(None, None, None)
+            store.close()
+            if isinstance(error, OSError):
+                host, port = self.options.listen or ("", 0)
+                raise ConnectionLost(
+                    f"cannot listen on {host}:{port}: {error}. Choose another port or address"
+                ) from error
+            raise
+        self._tasks.start_soon(self._keep_store)
+        self._tasks.start_soon(self._keep_time)
+        for remote in self.options.remotes:
+            node.connect(remote, time.monotonic())
+        self.turn()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # The body's exception is not given to the task group, which would wrap it in a group.
+        self._closed = True
+        self.node.close(time.monotonic())
+        self.turn()
+        with anyio.move_on_after(self.options.limits.close_timeout + 1, shield=True):
+            while not self.node.idle:
+                await self._idle_bell.heard()
+        self._driver.give_up()
+        for mailbox in list(self.mailboxes):
+            mailbox.close()
+        self._tasks.cancel_scope.cancel()
+        try:
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            self._store.close()
+
+    def check_open(self) -> None:
+        """Raises ConnectionClosing once the instance is being closed."""
+        if self._closed:
+            raise ConnectionClosing("the instance is closed: make a new one with create_instance")
+
+    def complain(self, kind: NoticeKind, delivery: Delivery, text: str) -> None:
+        detail = f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100} {text}: not acknowledged"
+        self._driver.on_notice(Notice(kind, delivery.peer_id, detail))
+
+    def turn(self) -> None:
+        self._driver.turn()
+        if self._closed:
+            self._idle_bell.ring()
+
+    async def _keep_time(self) -> None:
+        while True:
+            with anyio.move_on_after(self._driver.arm()):
+                await self._bell.heard()
+            self.node.handle_timeout(time.monotonic())
+            self.turn()
+
+    async def _keep_store(self) -> None:
+        while True:
+            while not self._jobs:
+                await self._jobs_bell.heard()
+            job, done = self._jobs.popleft()
+            result, error = None, None
+            try:
+                result = await anyio.to_thread.run_sync(job, limiter=self._limiter)
+            except TolliverError as failure:
+                error = failure
+            done(result, error)
+            self.turn()
+
+    # What the driver asks for (see World).
+
+    def promise(self) -> Promise[Any]:
+        return Promise()
+
+    def wake(self) -> None:
+        self._bell.ring()
+
+    def store(self, job: Job, done: Done) -> None:
+        self._jobs.append((job, done))
+        self._jobs_bell.ring()
+
+    def dial(self, cid: int, remote: Remote) -> None:
+        wire = self._new_wire(cid, Role.CLIENT, self._pumps.client(remote))
+
+        async def connect() -> SocketStream:
+            try:
+                return await anyio.connect_tcp(remote.host, remote.port)
+            except OSError as failure:
+                raise ConnectionLost(f"cannot reach {remote}: {failure}") from failure
+
+        self._tasks.start_soon(self._run, cid, wire, connect)
+
+    def transmit(self, cid: int, units: Sequence[bytes]) -> None:
+        self._wires[cid].transmit(units)
+
+    def pause(self, cid: int) -> None:
+        self._wires[cid].pause()
+
+    def resume(self, cid: int) -> None:
+        self._wires[cid].resume()
+
+    def shutdown_write(self, cid: int) -> None:
+        self._wires[cid].shutdown_write()
+
+    def abort(self, cid: int) -> None:
+        wire = self._wires.get(cid)
+        if wire is not None:
+            wire.abort()
+
+    # Connections.
+
+    async def _listen(self, host: str, port: int) -> None:
+        listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
+        self.addresses = [one.extra(SocketAttribute.raw_socket).getsockname()[:2] for one in listener.listeners]
+        self._tasks.start_soon(listener.serve, self._accepted)
+
+    async def _accepted(self, stream: SocketStream) -> None:
+        cid = self.node.new_cid(time.monotonic())
+        wire = self._new_wire(cid, Role.SERVER, self._pumps.server())
+        self.wake()  # its time for TLS runs
+
+        async def connect() -> SocketStream:
+            return stream
+
+        await self._run(cid, wire, connect)
+
+    def _new_wire(self, cid: int, role: Role, pump: AnyPump) -> Wire:
+        wire = self._wires[cid] = Wire(self, cid, role, pump)
+        return wire
+
+    async def _run(self, cid: int, wire: Wire, connect: Callable[[], Awaitable[SocketStream]]) -> None:
+        error: TolliverError | None = ConnectionClosing("the instance was closed")
+        try:
+            error = await wire.run(connect)
+        finally:
+            del self._wires[cid]
+            self.node.lost(cid, error, time.monotonic())
+            self.turn()
+
+
+def create_instance(options: InstanceOptions) -> Instance:
+    """`async with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
+
+    Entering raises CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen.
+    """
+    return Instance(options)
