@@ -468,8 +468,12 @@ class Connection:
 
     @property
     def answer(self) -> HandshakeStatus:
-        """While a decision is awaited: what `accept()` will say. For a client that saw OLDER it is OLDER where it
-        speaks that version, and NEWER_INCOMPATIBLE where it will refuse."""
+        """What `accept()` will say while a decision is awaited; else LocalProtocolError or ConnectionClosing.
+
+        For a client that saw OLDER it is OLDER where it speaks that version, NEWER_INCOMPATIBLE where it will refuse.
+        """
+        if self.state not in HOLDING:
+            self._allowed(Signal.AGREE)
         if self.state is not State.CONFIRMING:
             return self._status_for(self._known_version())
         return HandshakeStatus.OLDER if self._speaks(self._known_version()) else HandshakeStatus.NEWER_INCOMPATIBLE

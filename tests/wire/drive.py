@@ -162,6 +162,11 @@ PLACES = [
 """Every state with every role and peer that can be in it."""
 
 
+def ways(state: State) -> list[tuple[Role, int]]:
+    """The roles and peers' versions with which a connection can be in that state."""
+    return [(role, version) for place, role, version in PLACES if place is state]
+
+
 def reach(state: State, role: Role, version: int, revision: Revision = Revision.DRAFT_2, **options: Any) -> Connection:
     """A connection in that state, its output taken."""
     conn = connection(role, revision, **options)

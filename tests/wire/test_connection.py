@@ -36,8 +36,10 @@ from tolliver_proto import (
     UnexpectedEOF,
     UnexpectedFrame,
     Unsubscribe,
+    decode,
     encode,
 )
+from tolliver_proto._state import HOLDING, LIVE
 
 from .drive import (
     HELLO,
@@ -47,6 +49,7 @@ from .drive import (
     OLDER,
     OURS,
     PEER,
+    PLACES,
     REVISIONS,
     connection,
     feed,
@@ -663,3 +666,26 @@ def test_control_bodies_of_draft_1_are_read_on_request() -> None:
     body = encode(Subscribe("a", "b", 5), Revision.DRAFT_1)
     assert feed(live(), body) == [Ignored(5, IgnoreReason.BAD_CONTROL)]
     assert feed(live(accept_either=True), body) == [Subscribe("a", "b", 5)]
+
+
+def test_the_answer_is_known_before_it_is_given() -> None:
+    """The caller may have to act on it first: a list is stored for some statuses and not for others (T-61)."""
+    for state, role, version in PLACES:
+        for speaks in (True, False):
+            answers = [True]
+            conn = reach(state, role, version, speaks=lambda _version, answers=answers: answers[-1])
+            answers.append(speaks)
+            assert conn.live is (state in LIVE)
+            if state not in HOLDING:
+                with pytest.raises((LocalProtocolError, ConnectionClosing)):
+                    conn.answer  # noqa: B018  # reading it is the test
+                continue
+            expected = conn.answer
+            conn.accept()
+            if state is State.CONFIRMING:
+                final = HandshakeFinal(expected is HandshakeStatus.OLDER)
+                assert sent(conn) == encode(final)
+            else:
+                [answer] = decode(sent(conn))
+                assert isinstance(answer, HandshakeResponse)
+                assert answer.status is expected

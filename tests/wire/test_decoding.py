@@ -30,6 +30,7 @@ from tolliver_proto import (
     decode,
     encode,
 )
+from tolliver_proto._frames import encoder
 
 from .drive import REVISIONS
 from .vectors import D1, D2, ONE
@@ -366,10 +367,32 @@ def test_more_names_than_are_remembered() -> None:
     assert len(decoder._names) <= 1024
 
 
-def test_acks_of_a_run_are_packed_as_they_are_one_by_one() -> None:
-    from tolliver_proto._frames import encoder
+@pytest.mark.parametrize("size", [1, 3, 1000, 2**20])
+def test_many_frames_with_known_names_in_any_pieces(size: int) -> None:
+    """The hot path takes them in runs; order and ids are those of the wire."""
+    frames: list[Frame] = []
+    for number in range(150):
+        frames += [Message("a", "b", bytes(number), number), Ack(number)]
+    frames.append(Message("a", "b", bytes(3000), None))
+    data = b"".join(map(encode, frames))
+    decoder = Decoder()
+    read = []
+    for at in range(0, len(data), size):
+        decoder.feed(data[at : at + size])
+        read += list(iter(decoder.next_frame, None))
+    assert read == frames
 
+
+def test_acks_of_a_run_are_packed_as_they_are_one_by_one() -> None:
     for revision in REVISIONS:
         for count in (0, 1, 2, 255, 256, 257, 1000):
             ids = range(2**32 - 1, 2**32 - 1 - count, -1)
             assert encoder(revision).acks(ids) == b"".join(encode(Ack(number), revision) for number in ids)
+
+
+@revisions
+def test_what_a_frame_costs_beside_its_contents(revision: Revision) -> None:
+    """For those who must know a size before there is a frame (T-19, T-52)."""
+    assert encoder(revision).overhead == len(encode(Message("", "", b"", 1), revision))
+    one, two = (len(encode(HandshakeRequest(1, ONE, (Subscription("", ""),) * count), revision)) for count in (1, 2))
+    assert encoder(revision).entry_overhead == two - one

@@ -133,6 +133,14 @@ def test_the_table(row: Row, revision: Revision) -> None:
     assert asked == deciding
 
 
+def test_by_default_no_other_version_is_spoken() -> None:
+    for mine, theirs in ((LOW, HIGH), (HIGH, LOW)):
+        client = Connection(Role.CLIENT, instance_id=ME, version=mine)
+        server = Connection(Role.SERVER, instance_id=PEER, version=theirs)
+        for side in talk(client, server):
+            assert isinstance(side.closed.error, HandshakeRejected)
+
+
 @revisions
 def test_a_refusing_server_closes_first_and_only_after_its_answer_is_written(revision: Revision) -> None:
     server = connection(Role.SERVER, revision, speaks=lambda _version: False)
