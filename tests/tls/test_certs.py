@@ -65,6 +65,7 @@ def test_a_member_has_its_uuid_hosts_and_both_roles(tmp_path: Path) -> None:
     usages = cert.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert set(usages) == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
     assert not cert.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert cert.not_valid_before_utc < datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=30)
     left = cert.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(days=6) < left <= datetime.timedelta(days=7)
 
@@ -273,7 +274,11 @@ def test_the_walk_to_the_key(version: bool, fields: list[bytes], key: bytes, res
     expected = element(0x30, key)
     body = element(0xA0, b"\x02\x01\x02") if version else b""
     body += b"".join(element(0x30, field) for field in fields) + expected + rest
-    assert subject_public_key_info(element(0x30, element(0x30, body) + rest)) == expected
+    certificate = element(0x30, element(0x30, body) + rest)
+    assert subject_public_key_info(certificate) == expected
+    for cut in range(len(certificate) - len(rest) - len(expected), len(certificate)):
+        with pytest.raises((ValueError, IndexError)):
+            subject_public_key_info(certificate[:cut])
 
 
 @given(st.binary(max_size=100))

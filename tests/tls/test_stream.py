@@ -187,9 +187,13 @@ def test_close_inside_the_handshake_says_nothing(certs: Certificates, role: str)
     move(dialler, listener)
     listener.handshake()
     pump = dialler if role == "dialler" else listener
-    pump.outgoing()
+    flight = listener.outgoing()
     pump.close_notify()
     assert pump.outgoing() == b""
+    dialler.receive(flight)
+    assert dialler.handshake(), "it goes on where it was"
+    move(dialler, listener)
+    assert listener.handshake()
 
 
 # Abrupt ends (T-09 treats them differently).

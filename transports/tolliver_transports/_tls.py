@@ -7,16 +7,17 @@ a branch.
 
 The theory, for OpenSSL 1.1.1 and 3 under `ssl.SSLObject` with two memory BIOs:
 
-- A read of an empty BIO, or of one that holds part of a record, raises SSLWantReadError and loses nothing. A write never
-  wants anything: the outgoing BIO grows, and renegotiation, the one thing that could make a write read, is off.
+- A read of an empty BIO, or of one that holds part of a record, raises SSLWantReadError and loses nothing. A write
+  never wants anything: the outgoing BIO grows, and renegotiation, the one thing that could make a write read, is off.
 - `unwrap()` queues our close_notify and then, because it calls SSL_shutdown twice, looks for the peer's. An incoming
   BIO without a whole record makes that second step raise SSLWantReadError, which we ignore: our half is closed, and
   SSL_read still works, in TLS 1.3 and 1.2. But with application data waiting there the second step fails with
   "application data after close notify" and ruins the object. So everything is read before `unwrap()`, and kept.
 - After a fatal error SSL_read answers as if the peer had sent close_notify. So a failure is remembered here and raised
   again, and OpenSSL is not asked again.
-- By default CPython lets OpenSSL 3 take an abrupt end of the transport for a close_notify
-  (OP_IGNORE_UNEXPECTED_EOF). Without that option it raises SSLEOFError: the two ends stay apart, as T-09 needs.
+- A close_notify gives b"" or, once we have sent ours, raises SSLZeroReturnError; an abrupt end of the transport raises
+  SSLEOFError. CPython before 3.11.3 sets OP_IGNORE_UNEXPECTED_EOF, which makes the second look like the first, and
+  without that option it raises a plain SSLError; we clear it and look at the reason, as T-09 needs both apart.
 - A memory BIO keeps the size that it once had, for as long as the connection lives. So large units go through in slices
   of whole records, which gives the records that one write would have given.
 - In TLS 1.3 a client's handshake is over before the server has looked at its certificate. The refusal is an alert that
@@ -38,7 +39,17 @@ from tolliver_proto import (
 )
 
 from ._options import TLS, Remote
-from ._x509 import MISUNDERSTANDINGS, NEW_CERTIFICATE, REFUSALS, SAME_CA, check_pin, read_identity, verdict, words
+from ._x509 import (
+    MISUNDERSTANDINGS,
+    NEW_CERTIFICATE,
+    REFUSALS,
+    SAME_CA,
+    check_pin,
+    is_abrupt_end,
+    read_identity,
+    verdict,
+    words,
+)
 
 ALPN = "tolliver/1"  # offered, not required
 _RECORD = 16384  # plaintext bytes in the largest TLS record
@@ -271,10 +282,11 @@ class Pump:
             pass
         except ssl.SSLZeroReturnError:
             self._closed_by_peer = True
-        except ssl.SSLEOFError:
-            self._cut_off = True
         except ssl.SSLError as error:
-            self._fail(error)
+            if is_abrupt_end(error):
+                self._cut_off = True
+            else:
+                self._fail(error)
 
     def _check_peer(self) -> PeerIdentity:
         if self._server and self._tls.session_reused:
@@ -302,7 +314,9 @@ class Pump:
             return CertificateError(f"{self._peer} refuses our certificate: {refusal}")
         if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
             return CertificateError(f"we refuse {self._peer}, as it shows no certificate: {SAME_CA} (D-1)")
-        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        if self._identity is not None:
+            return ConnectionLost(f"TLS with {self._peer} broke down: {words(error)}")
+        if is_abrupt_end(error) or isinstance(error, ssl.SSLZeroReturnError):
             return ConnectionLost(f"{self._peer} closed during the TLS handshake: its own log may say why")
         return ConnectionLost(f"TLS with {self._peer} failed: {MISUNDERSTANDINGS.get(reason, words(error))}")
 

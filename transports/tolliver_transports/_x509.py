@@ -48,6 +48,7 @@ _OTHER_VERSION = "it speaks no TLS version that we do: upgrade it, or admit TLS 
 MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's reason
     "HTTP_REQUEST": _NOT_TLS,
     "HTTPS_PROXY_REQUEST": _NOT_TLS,
+    "RECORD_LAYER_FAILURE": _NOT_TLS,  # OpenSSL 3.2 and later
     "WRONG_VERSION_NUMBER": _NOT_TLS,
     "TLSV1_ALERT_PROTOCOL_VERSION": _OTHER_VERSION,
     "UNSUPPORTED_PROTOCOL": _OTHER_VERSION,
@@ -89,7 +90,13 @@ def check_pin(remote: Remote, identity: PeerIdentity) -> None:
 
 
 def words(error: ssl.SSLError) -> str:
-    return (error.reason or "unknown reason").replace("_", " ").lower()
+    """OpenSSL's reason as it would write it. Some have no name in `ssl`, only a text."""
+    return error.reason.replace("_", " ").lower() if error.reason else str(error)
+
+
+def is_abrupt_end(error: ssl.SSLError) -> bool:
+    """The transport ended without close_notify; CPython before 3.11.3 has no exception of its own for it."""
+    return isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"
 
 
 def verdict(error: ssl.SSLError) -> str:
