@@ -1,6 +1,6 @@
 """Every line and every branch of the wire half is run by its tests, or this fails (V4).
 
-    python scripts/coverage_wire.py
+    python scripts/coverage_wire.py [options of pytest, such as -n 2]
 
 Random tests are left out: what they happen to reach must not decide. So are those that count memory and calls.
 """
@@ -23,6 +23,7 @@ def main() -> int:
         [
             *TESTS,
             "-q",
+            *sys.argv[1:],
             "--cov-branch",
             *(f"--cov=tolliver_proto.{module}" for module in MODULES),
             "--cov-report=term-missing:skip-covered",
