@@ -93,7 +93,7 @@ class Driver:
         self._armed: float | None = None
         self._stored: dict[Receipt, Any] = {}
         self._acked: dict[Receipt, Any] = {}
-        self._connecting: dict[Remote, list[Any]] = {}
+        self._connecting: dict[Remote, Any] = {}
         self._apply: dict[type, Callable[[Any], None]] = {
             Transmit: lambda action: world.transmit(action.cid, action.units),
             Dial: lambda action: world.dial(action.cid, action.remote),
@@ -161,8 +161,9 @@ class Driver:
 
     def connect(self, remote: Remote) -> Any:
         """A promise of the peer's UUID; it fails only where trying again is no use (T-73)."""
-        promise = self._world.promise()
-        self._connecting.setdefault(remote, []).append(promise)
+        promise = self._connecting.get(remote)
+        if promise is None:
+            promise = self._connecting[remote] = self._world.promise()
         self.node.connect(remote, time.monotonic())
         self.turn()
         return promise
@@ -174,10 +175,7 @@ class Driver:
     def give_up(self) -> None:
         """The instance is closed: nobody is left waiting."""
         error = ConnectionClosing("the instance was closed before this was done")
-        promises = [*self._stored.values(), *self._acked.values()]
-        for waiting in self._connecting.values():
-            promises += waiting
-        for promise in promises:
+        for promise in (*self._stored.values(), *self._acked.values(), *self._connecting.values()):
             promise.fail(error)
 
     def _when_stored(self, receipt: Receipt) -> Any:
@@ -228,8 +226,7 @@ class Driver:
         self._settle_connecting(action.remote, None, error)
 
     def _settle_connecting(self, remote: Any, peer: UUID | None, error: TolliverError | None) -> None:
-        for promise in self._connecting.pop(remote, ()):
-            _keep_promise(promise, peer, error)
+        _keep_promise(self._connecting.pop(remote, None), peer, error)
 
     def on_notice(self, notice: Notice) -> None:
         self.notices.append(notice)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
-from weakref import WeakSet
 
 import anyio
 import anyio.lowlevel
@@ -26,11 +25,11 @@ class Owner(Protocol):
     """What a mailbox asks of its instance."""
 
     node: Node
-    mailboxes: WeakSet[Messages]
-
-    def check_open(self) -> None: ...
+    mailboxes: set[Mailbox]
 
     def turn(self) -> None: ...
+
+    def abandon(self, mailbox: Mailbox) -> None: ...
 
     async def subscribe(self, channel: str, key: str) -> None: ...
 
@@ -77,19 +76,17 @@ class Bell:
         self._event = anyio.Event()
 
 
-class Messages:
-    """An iterator of what matches, one message or one run at a time. Leaving it fails what it still holds."""
+class Mailbox:
+    """What matches one registration, for one task that takes it. This is what the node knows as a handler."""
 
-    def __init__(self, instance: Owner, channel: str, key: str, subscribe: bool) -> None:
+    def __init__(self, instance: Owner, channel: str, key: str) -> None:
+        instance.node.register(channel, key, self)
         self._instance = instance
         self._names = (channel, key)
-        self._subscribe = subscribe
         self._bell = Bell()
         self._runs: deque[Run] = deque()
         self._held: list[Run] = []
-        self._current: deque[Received] = deque()
         self._closed = False
-        instance.node.register(channel, key, self)
         instance.mailboxes.add(self)
 
     def put(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
@@ -98,7 +95,6 @@ class Messages:
 
     async def next_run(self) -> Run | None:
         """The next messages that came together, or None when this was closed."""
-        await self._begin()
         while not self._runs:
             if self._closed:
                 return None
@@ -108,21 +104,44 @@ class Messages:
         self._held.append(run)
         return run
 
-    def __aiter__(self) -> Self:
-        return self
+    def close(self) -> None:
+        """Take no more, and fail what is not settled, so that it comes again."""
+        if self._closed:
+            return
+        self._closed = True
+        self._instance.mailboxes.discard(self)
+        self._instance.node.unregister(*self._names, self)
+        for run in (*self._held, *self._runs):
+            run.fail()
+        self._runs.clear()
+        self._bell.ring()
 
-    async def __anext__(self) -> Received:
-        while not self._current:
-            run = await self.next_run()
-            if run is None:
-                raise StopAsyncIteration
-            self._current.extend(Received(delivery, run) for delivery in run)
-        return self._current.popleft()
+
+class _Iterator:
+    """The application's end of a mailbox. The mailbox does not know it: so it can be seen when nobody does any more."""
+
+    _mailbox: Mailbox | None = None
+
+    def __init__(self, instance: Owner, channel: str, key: str, subscribe: bool) -> None:
+        self._instance = instance
+        self._names = (channel, key)
+        self._subscribe = subscribe
+        self._mailbox = Mailbox(instance, channel, key)
+
+    async def next_run(self) -> Run:
+        await self._begin()
+        run = await self._mailbox.next_run() if self._mailbox else None
+        if run is None:
+            raise StopAsyncIteration
+        return run
 
     async def _begin(self) -> None:
         if self._subscribe:
-            self._subscribe = False
             await self._instance.subscribe(*self._names)
+            self._subscribe = False
+
+    def __aiter__(self) -> Self:
+        return self
 
     async def __aenter__(self) -> Self:
         await self._begin()
@@ -133,37 +152,37 @@ class Messages:
 
     def close(self) -> None:
         """Take no more; what was not settled is not acknowledged and comes again. The subscription stays."""
-        if self._closed:
-            return
-        self._closed = True
-        self._instance.node.unregister(*self._names, self)
-        for run in (*self._held, *self._runs):
-            run.fail()
-        self._runs.clear()
-        self._current.clear()
-        self._bell.ring()
+        if self._mailbox is not None:
+            self._mailbox.close()
 
     def __del__(self) -> None:
-        self.close()
+        if self._mailbox is not None:
+            self._instance.abandon(self._mailbox)
 
 
-class Runs:
-    """As Messages, a run at a time: `async for run in instance.message_runs(...)`."""
+class Messages(_Iterator):
+    """An iterator of what matches, one message at a time, for one task. Leaving it fails what it still holds."""
 
-    def __init__(self, messages: Messages) -> None:
-        self._messages = messages
+    def __init__(self, instance: Owner, channel: str, key: str, subscribe: bool) -> None:
+        super().__init__(instance, channel, key, subscribe)
+        self._current: deque[Received] = deque()
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Run:
-        run = await self._messages.next_run()
-        if run is None:
-            raise StopAsyncIteration
-        return run
+    async def __anext__(self) -> Received:
+        while not self._current:
+            run = await self.next_run()
+            self._current.extend(Received(delivery, run) for delivery in run)
+        return self._current.popleft()
 
     def close(self) -> None:
-        self._messages.close()
+        self._current.clear()
+        super().close()
+
+
+class Runs(_Iterator):
+    """As Messages, a run at a time: `async for run in instance.message_runs(...)`."""
+
+    async def __anext__(self) -> Run:
+        return await self.next_run()
 
 
 class Registration:
@@ -172,7 +191,7 @@ class Registration:
     def __init__(self, instance: Owner, channel: str, key: str, callback: Callback) -> None:
         self._instance = instance
         self._callback = callback
-        self._messages = Messages(instance, channel, key, subscribe=False)
+        self._mailbox = Mailbox(instance, channel, key)
         self._scope = anyio.CancelScope()
 
     def __await__(self) -> Generator[None, None, Registration]:
@@ -182,12 +201,12 @@ class Registration:
 
     def close(self) -> None:
         self._scope.cancel()
-        self._messages.close()
+        self._mailbox.close()
 
     async def work(self) -> None:
         """The task that calls the callback, one delivery after the other."""
         with self._scope:
-            while (run := await self._messages.next_run()) is not None:
+            while (run := await self._mailbox.next_run()) is not None:
                 await self._handle(run)
                 self._instance.turn()
                 await anyio.lowlevel.checkpoint()

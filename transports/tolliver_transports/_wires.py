@@ -107,17 +107,27 @@ class Wire:
         while True:
             try:
                 done = pump.handshake()
-            finally:
-                ciphertext = pump.outgoing()
-                if ciphertext:
-                    with suppress(*BROKEN):
-                        await stream.send(ciphertext)
+            except TolliverError:
+                await self._say_why(stream)
+                raise
+            with suppress(*BROKEN):
+                await stream.send(pump.outgoing())
             if done:
                 return
             try:
                 pump.receive(await stream.receive(_CHUNK))
             except anyio.EndOfStream:
                 pump.receive_eof()
+
+    async def _say_why(self, stream: SocketStream) -> None:
+        """Send the alert. A client may have sent more already: closing then would reset the connection, and the reset
+        could overtake the alert. So a server reads to the end, or until the node's time for it has passed."""
+        with suppress(*BROKEN, anyio.EndOfStream):
+            await stream.send(self._pump.outgoing())
+            if self._role is Role.SERVER:
+                await stream.send_eof()
+                while True:
+                    await stream.receive(_CHUNK)
 
     async def _read(self, stream: SocketStream) -> TolliverError | None:
         pump, node = self._pump, self._owner.node

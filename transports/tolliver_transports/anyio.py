@@ -7,17 +7,18 @@ carries out what the node answers.
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 from uuid import UUID
-from weakref import WeakSet
 
 import anyio
 import anyio.to_thread
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import AsyncResource, SocketAttribute, SocketListener, SocketStream
 
 from tolliver_proto import (
     ConnectionClosing,
@@ -35,7 +36,7 @@ from tolliver_proto import (
 from ._driver import Done, Driver, Item, Job
 from ._inbox import Received, Run
 from ._instance import open_instance
-from ._mailboxes import Bell, Callback, Messages, Promise, Registration, Runs
+from ._mailboxes import Bell, Callback, Mailbox, Messages, Promise, Registration, Runs
 from ._options import TLS, InstanceOptions, Remote
 from ._sqlite import SQLiteStore
 from ._tls import AnyPump, Pumps
@@ -53,6 +54,10 @@ __all__ = [
     "Runs",
     "create_instance",
 ]
+
+
+log = logging.getLogger("tolliver")
+ACCEPT_PAUSE = 0.1  # seconds until a listener that could not accept (no descriptors left) tries again
 
 
 class Count(int):
@@ -74,8 +79,10 @@ class Instance:
         self._jobs_bell = Bell()
         self._wires: dict[int, Wire] = {}
         self._idle_bell = Bell()
-        self.mailboxes: WeakSet[Messages] = WeakSet()
-        self._closed = False
+        self.mailboxes: set[Mailbox] = set()
+        self._abandoned: deque[Mailbox] = deque()
+        self._listening = anyio.CancelScope()
+        self._open = False
 
     # The draft's calls.
 
@@ -150,7 +157,8 @@ class Instance:
 
     def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
         """As `messages`, for bulk: lists of what came together, settled with `run.ack()` or `run.fail()`."""
-        return Runs(self.messages(channel, key, subscribe=subscribe))
+        self.check_open()
+        return Runs(self, channel, key, subscribe)
 
     async def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
         """Wait until every recipient has acknowledged all of it. Raises TimeoutError after `timeout` seconds."""
@@ -189,22 +197,19 @@ class Instance:
         self._pumps: Pumps = pumps
         self._driver = Driver(node, store, self)
         self._limiter = anyio.CapacityLimiter(1)
+        self._thread = threading.get_ident()
         self._tasks = await anyio.create_task_group().__aenter__()
         try:
             if self.options.listen is not None:
                 await self._listen(*self.options.listen)
-        except BaseException as error:
-            self._tasks.cancel_scope.cancel()
-            await self._tasks.__aexit__(None, None, None)
-            store.close()
-            if isinstance(error, OSError):
-                host, port = self.options.listen or ("", 0)
-                raise ConnectionLost(
-                    f"cannot listen on {host}:{port}: {error}. Choose another port or address"
-                ) from error
+        except BaseException:
+            await self._release()
             raise
+        self._open = True
         self._tasks.start_soon(self._keep_store)
         self._tasks.start_soon(self._keep_time)
+        if store.unclean:
+            self._tasks.start_soon(self._check_store)
         for remote in self.options.remotes:
             node.connect(remote, time.monotonic())
         self.turn()
@@ -213,35 +218,53 @@ class Instance:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The body's exception is not given to the task group, which would wrap it in a group.
-        self._closed = True
+        self._open = False
+        self._listening.cancel()
         self.node.close(time.monotonic())
-        self.turn()
-        with anyio.move_on_after(self.options.limits.close_timeout + 1, shield=True):
-            while not self.node.idle:
-                await self._idle_bell.heard()
-        self._driver.give_up()
         for mailbox in list(self.mailboxes):
-            mailbox.close()
+            mailbox.close()  # a connection whose credit they hold could not end
+        self.turn()
+        try:
+            with anyio.move_on_after(self.options.limits.close_timeout + 1, shield=True):
+                while not self.node.idle:
+                    await self._idle_bell.heard()
+        finally:
+            self._driver.give_up()
+            await self._release()
+
+    async def _release(self) -> None:
+        """The body's exception is not given to the task group, which would wrap it in a group."""
         self._tasks.cancel_scope.cancel()
         try:
             await self._tasks.__aexit__(None, None, None)
         finally:
-            self._store.close()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._store.close)
 
     def check_open(self) -> None:
-        """Raises ConnectionClosing once the instance is being closed."""
-        if self._closed:
-            raise ConnectionClosing("the instance is closed: make a new one with create_instance")
+        """Raises ConnectionClosing before the instance is entered and once it is being closed."""
+        if not self._open:
+            raise ConnectionClosing(
+                "the instance is not open: make one with `async with create_instance(options) as instance:`, and use "
+                "it inside that block"
+            )
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str) -> None:
         detail = f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100} {text}: not acknowledged"
         self._driver.on_notice(Notice(kind, delivery.peer_id, detail))
 
     def turn(self) -> None:
+        while self._abandoned:
+            self._abandoned.popleft().close()
         self._driver.turn()
-        if self._closed:
+        if not self._open:
             self._idle_bell.ring()
+
+    def abandon(self, mailbox: Mailbox) -> None:
+        """Close it at the next turn. The garbage collector calls this, wherever and on whatever thread it runs."""
+        self._abandoned.append(mailbox)
+        if threading.get_ident() == self._thread:
+            self.wake()
 
     async def _keep_time(self) -> None:
         while True:
@@ -262,6 +285,16 @@ class Instance:
                 error = failure
             done(result, error)
             self.turn()
+
+    async def _check_store(self) -> None:
+        """After a crash, beside everything else (D-13)."""
+        try:
+            wrong = await anyio.to_thread.run_sync(self._store.check)
+        except TolliverError as failure:
+            wrong = [str(failure)]
+        for line in wrong:
+            detail = f"after a crash the database {self.options.database} is damaged: {line}"
+            self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     # What the driver asks for (see World).
 
@@ -306,9 +339,29 @@ class Instance:
     # Connections.
 
     async def _listen(self, host: str, port: int) -> None:
-        listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
-        self.addresses = [one.extra(SocketAttribute.raw_socket).getsockname()[:2] for one in listener.listeners]
-        self._tasks.start_soon(listener.serve, self._accepted)
+        try:
+            listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
+        except OSError as error:
+            raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. Choose another port or address") from error
+        listeners = [cast(SocketListener, one) for one in listener.listeners]
+        self.addresses = [one.extra(SocketAttribute.raw_socket).getsockname()[:2] for one in listeners]
+        self._tasks.start_soon(self._serve, listener, listeners)
+
+    async def _serve(self, together: AsyncResource, listeners: Iterable[SocketListener]) -> None:
+        async with together, anyio.create_task_group() as accepting:
+            self._listening = accepting.cancel_scope
+            for listener in listeners:
+                accepting.start_soon(self._accept, listener)
+
+    async def _accept(self, listener: SocketListener) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                log.warning("cannot accept a connection, trying again: %s", error)
+                await anyio.sleep(ACCEPT_PAUSE)
+            else:
+                self._tasks.start_soon(self._accepted, stream)
 
     async def _accepted(self, stream: SocketStream) -> None:
         cid = self.node.new_cid(time.monotonic())
