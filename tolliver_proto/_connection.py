@@ -148,6 +148,7 @@ class Connection:
         self._strict = strict_uuid7
         self._encoder = encoder(revision)
         self._decoder = Decoder(revision, self.limits, accept_either=accept_either)
+        self._ready = self._decoder.ready
         self._peer_subscriptions: tuple[Subscription, ...] = ()
         self._status = HandshakeStatus.SAME_VERSION
         self._queue: deque[Event] = deque()
@@ -208,6 +209,8 @@ class Connection:
         """The next event, or None until there is more input or a decision."""
         passing = self._passing
         if passing:
+            if self._ready:
+                return self._ready.pop()
             try:
                 frame = self._decoder.next_frame()
             except RemoteProtocolError as error:

@@ -290,7 +290,8 @@ class Decoder:
         self._error: RemoteProtocolError | None = None
         self._handshake: _Handshake | None = None
         self._names: dict[bytes, str] = {}
-        self._run: list[Message | Ack] = []
+        self.ready: list[Message | Ack] = []
+        """Frames that were parsed ahead, the next one last: messages and acks only, so no state depends on them."""
         self._forms = layout.control_forms()
         if accept_either:
             self._forms += LAYOUTS[Revision.DRAFT_1].control_forms()
@@ -346,7 +347,7 @@ class Decoder:
 
         Raises MalformedFrame (T-05, T-10) or LimitExceeded (T-06 to T-08), as soon as the head shows it.
         """
-        run = self._run
+        run = self.ready
         if run:
             return run.pop()
         if self._handshake is None:
