@@ -93,6 +93,12 @@ def primary_code(error: BaseException) -> int:
     return int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
 
 
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=128
+    )
+
+
 class DatabaseFile:
     """The database `path`, locked for this process until `close` or its end.
 
@@ -130,18 +136,17 @@ class DatabaseFile:
         return descriptor
 
     def _open(self, instance_id: UUID | None, first_id: int) -> None:
-        self._probe(instance_id)
-        connection = self._connection = sqlite3.connect(
-            self.path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=128
-        )
+        if os.path.isdir(self.path):
+            raise StoreError(f"{self.path} is a directory: give the path of a file in it")
+        if not os.path.exists(self.path) or not os.path.getsize(self.path):
+            self._create(instance_id, first_id)
+        self._probe()
+        connection = self._connection = _connect(self.path)
         connection.text_factory = bytes  # damaged text is for the checksum to find, not for a decoder
         if not _FLOCK:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         for pragma in _PRAGMAS:
             connection.execute(pragma)
-        [(tables,)] = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
-        if not tables:
-            self._create(instance_id, first_id)
         [(journal,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
         if journal != b"wal":
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
@@ -151,16 +156,29 @@ class DatabaseFile:
             [(uuid, clean)] = connection.execute("SELECT uuid, clean FROM instance").fetchall()
             connection.execute("UPDATE instance SET clean = 0")
         self.instance_id = UUID(bytes=uuid)
-        self.unclean = bool(tables and not clean)
+        self.unclean = not clean
 
-    def _probe(self, instance_id: UUID | None) -> None:
-        """Look at the file before SQLite may change it; make an empty one where there is none."""
-        if not os.path.exists(self.path) or not os.path.getsize(self.path):
-            if instance_id is None:
-                raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-            os.chmod(self.path, 0o600)  # SQLite gives its mode to the files that it puts beside it (D-13)
-            return
+    def _create(self, instance_id: UUID | None, first_id: int) -> None:
+        """Under another name, and without WAL, so that the file itself is whole and names the application at once."""
+        if instance_id is None:
+            raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
+        draft = f"{self.path}.new"
+        for leftover in (draft, f"{draft}-journal"):
+            with suppress(FileNotFoundError):
+                os.remove(leftover)
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # SQLite's other files get its mode (D-13)
+        with closing(_connect(draft)) as connection:
+            connection.execute("BEGIN")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            connection.execute("INSERT INTO instance VALUES (1, ?, ?, 1)", (instance_id.bytes, first_id))
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {_LAYOUT}")
+            connection.execute("COMMIT")
+        os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
+
+    def _probe(self) -> None:
+        """Look at the header before SQLite may change anything."""
         with closing(sqlite3.connect(self._uri("mode=ro&immutable=1"), uri=True)) as reader:
             [(application,)] = reader.execute("PRAGMA application_id").fetchall()
             [(layout,)] = reader.execute("PRAGMA user_version").fetchall()
@@ -171,17 +189,6 @@ class DatabaseFile:
                 f"the database {self.path} has layout {layout}, and this version of tolliver knows only {_LAYOUT}: "
                 "use the version that wrote it, or a newer one"
             )
-
-    def _create(self, instance_id: UUID | None, first_id: int) -> None:
-        """All tables or none, and before WAL is switched on: the file's own header then names the application."""
-        if instance_id is None:
-            raise StoreError(f"the database {self.path} is empty: give an instance_id")
-        with self.transaction() as connection:
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            connection.execute("INSERT INTO instance VALUES (1, ?, ?, 0)", (instance_id.bytes, first_id))
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_LAYOUT}")
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""

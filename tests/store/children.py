@@ -1,0 +1,89 @@
+"""Programs that tests of the store run as processes of their own: `python -m tests.store.children NAME PATH`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tolliver_proto import RemoveDeliveries, RemoveMessages, StoreError
+
+from .given import PEER, everything, open_store, seqs, storing
+
+
+def say(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def holder(path: Path) -> None:
+    """Keeps the database open until its input ends."""
+    open_store(path)
+    say("open")
+    sys.stdin.read()
+
+
+def opener(path: Path) -> None:
+    """Tries to open the database."""
+    try:
+        open_store(path).close()
+        say("open")
+    except StoreError as error:
+        say(error)
+
+
+def forker(path: Path) -> None:
+    """Dies and leaves a forked child behind, which says what the store tells it and lives until its input ends."""
+    store = open_store(path)
+    store.commit([storing(range(1, 4))])
+    if os.fork():
+        os._exit(0)
+    for attempt in (store.load, lambda: store.commit([storing([4])]), store.check, store.close):
+        try:
+            say(attempt())
+        except StoreError as error:
+            say(error)
+    sys.stdin.read()
+
+
+def writer(path: Path) -> None:
+    """Commits until it is killed, and says the last seq of each commit after it."""
+    store = open_store(path)
+    for count in range(100_000):
+        first = store.load().next_seq
+        last = first + count % 7
+        store.commit([storing(range(first, last + 1))])
+        say(last)
+
+
+@contextlib.contextmanager
+def small_files(size: int) -> Iterator[None]:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def limited(path: Path) -> None:
+    """Goes on past an input/output error: the files may not grow for a while."""
+    store = open_store(path)
+    store.commit([storing(range(1, 11))])
+    with small_files(100_000):
+        try:
+            store.commit([RemoveDeliveries(PEER, [(1, 5)]), RemoveMessages([(1, 5)]), storing([11], body=bytes(10**6))])
+        except StoreError as error:
+            say(error)
+        say(seqs(everything(store)))
+    store.commit([storing([11], body=bytes(10**6))])
+    say(seqs(everything(store)))
+    store.close()
+
+
+if __name__ == "__main__":
+    {program.__name__: program for program in (holder, opener, forker, writer, limited)}[sys.argv[1]](Path(sys.argv[2]))

@@ -1,0 +1,298 @@
+"""What every store must do, as a machine that any implementation can be run through.
+
+The idea: random operations go to the store and to a model of plain dictionaries; whatever the store then says must be
+what the model says, after a restart too. A store is tested by a subclass that says how it is opened again:
+
+    class MyContract(StoreContract):
+        def reopen(self, store): ...
+
+    TestMyStore = MyContract.TestCase
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from tolliver_proto import (
+    AddDeliveries,
+    AddOwnSubscription,
+    AddPeerSubscription,
+    LoadedPeer,
+    Operation,
+    ParkDelivery,
+    PinPeer,
+    RemoveDeliveries,
+    RemoveMessages,
+    RemoveOwnSubscription,
+    RemovePeerSubscription,
+    ReplacePeerSubscriptions,
+    ReserveIds,
+    Store,
+    StoredMessage,
+    StoreMessages,
+    Subscription,
+)
+
+Span = tuple[int, int]
+
+OVERHEAD = 17  # bytes of a frame besides channel, key and body: any number would do
+LAST_ID = 2**31 - 2  # T-40
+PEERS = [UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number in range(3)]
+
+names = st.text(st.characters(codec="utf-8"), max_size=4)
+subscriptions = st.builds(Subscription, names, names)
+peers = st.sampled_from(PEERS)
+contents = st.tuples(names, names, st.binary(max_size=40), st.frozensets(peers))
+
+
+def spans_of(numbers: Iterable[int]) -> list[Span]:
+    spans: list[Span] = []
+    for number in sorted(set(numbers)):
+        if spans and spans[-1][1] + 1 == number:
+            spans[-1] = (spans[-1][0], number)
+        else:
+            spans.append((number, number))
+    return spans
+
+
+@dataclass
+class Queued:
+    message: StoredMessage
+    parked: bool = False
+
+
+@dataclass
+class Model:
+    """The contract in its plainest form."""
+
+    messages: dict[int, StoredMessage] = field(default_factory=dict)
+    held: set[int] = field(default_factory=set)
+    queues: dict[UUID, dict[int, Queued]] = field(default_factory=lambda: {peer: {} for peer in PEERS})
+    lists: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
+    pins: dict[UUID, bytes] = field(default_factory=dict)
+    own: set[Subscription] = field(default_factory=set)
+    next_id: int = 0
+
+    def apply(self, operation: Operation) -> None:
+        match operation:
+            case StoreMessages(messages, recipients):
+                for message, owed in zip(messages, recipients, strict=True):
+                    self.messages[message.seq] = message
+                    for peer in owed:
+                        self.queues[peer][message.seq] = Queued(message)
+                    if not owed:
+                        self.held.add(message.seq)
+            case AddDeliveries(peer, deliveries):
+                for seq, _, _ in deliveries:
+                    self.queues[peer][seq] = Queued(self.messages[seq])
+                    self.held.discard(seq)
+            case RemoveDeliveries(peer, spans):
+                for first, last in spans:
+                    self.queues[peer] = {s: q for s, q in self.queues[peer].items() if not first <= s <= last}
+            case RemoveMessages(spans):
+                for first, last in spans:
+                    for seq in [seq for seq in self.messages if first <= seq <= last]:
+                        del self.messages[seq]
+                        self.held.discard(seq)
+            case ParkDelivery(peer, seq):
+                self.queues[peer][seq].parked = True
+            case ReplacePeerSubscriptions(peer, subscriptions):
+                self.lists[peer] = set(subscriptions)
+            case AddPeerSubscription(peer, subscription):
+                self.lists[peer].add(subscription)
+            case RemovePeerSubscription(peer, subscription):
+                self.lists[peer].discard(subscription)
+            case AddOwnSubscription(subscription):
+                self.own.add(subscription)
+            case RemoveOwnSubscription(subscription):
+                self.own.discard(subscription)
+            case PinPeer(peer, spki_sha256):
+                self.pins[peer] = spki_sha256
+            case ReserveIds(next_id):
+                self.next_id = next_id
+
+    def restart(self) -> None:
+        """Held messages that nobody came for are gone (T-62)."""
+        for seq in self.held:
+            del self.messages[seq]
+        self.held.clear()
+
+    def owed_to(self) -> dict[int, int]:
+        """How many peers each message is owed to, parked or not."""
+        return Counter(seq for queue in self.queues.values() for seq in queue)
+
+    def peer(self, peer: UUID) -> LoadedPeer:
+        queue = self.queues[peer].values()
+        pending = [queued.message for queued in queue if not queued.parked]
+        return LoadedPeer(
+            subscriptions=frozenset(self.lists[peer]),
+            spki_sha256=self.pins.get(peer),
+            pending=len(pending),
+            pending_bytes=sum(message.size for message in pending),
+            last_seq=max((message.seq for message in pending), default=0),
+            parked=sum(queued.parked for queued in queue),
+        )
+
+    def live_ids(self) -> list[Span]:
+        return spans_of(queued.message.wire_id for queue in self.queues.values() for queued in queue.values())
+
+    def owed(self) -> list[tuple[int, int, int]]:
+        counts = self.owed_to()
+        return sorted(
+            (first, last, count)
+            for count in set(counts.values())
+            for first, last in spans_of(seq for seq in counts if counts[seq] == count)
+        )
+
+    def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[StoredMessage]:
+        rows: list[StoredMessage] = []
+        for seq, queued in sorted(self.queues[peer].items()):
+            if seq <= after_seq or queued.parked:
+                continue
+            total = sum(row.size for row in rows) + queued.message.size
+            if len(rows) == max_count or (rows and total > max_bytes):
+                break
+            rows.append(queued.message)
+        return rows
+
+
+class StoreContract(RuleBasedStateMachine):
+    """Operations gather and go to the store in commits of random size; questions are asked between them."""
+
+    store: Store
+    first_id = LAST_ID - 20  # a short way from the wrap (T-41)
+
+    @abstractmethod
+    def reopen(self, store: Store | None) -> Store:
+        """A new, empty store with `first_id` for None; else the same data as a new process would find it."""
+
+    @initialize()
+    def start(self) -> None:
+        self.model = Model(next_id=self.first_id)  # as the store will be when the batch is committed
+        self.durable = deepcopy(self.model)
+        self.seq = 0
+        self.batch: list[Operation] = []
+        self.store = self.reopen(None)
+
+    def do(self, operation: Operation) -> None:
+        self.model.apply(operation)
+        self.batch.append(operation)
+
+    def flush(self) -> None:
+        self.store.commit(self.batch)
+        self.batch = []
+        self.durable = deepcopy(self.model)
+
+    def new_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]]) -> StoreMessages:
+        messages = []
+        for channel, key, body, _ in items:
+            self.seq += 1
+            size = OVERHEAD + len(channel.encode()) + len(key.encode()) + len(body)
+            wire_id = (self.first_id + self.seq - 1) % LAST_ID + 1
+            messages.append(StoredMessage(self.seq, wire_id, channel, key, body, size))
+        return StoreMessages(messages, [sorted(recipients) for *_, recipients in items])
+
+    @rule(items=st.lists(contents, min_size=1, max_size=12))
+    def store_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]]) -> None:
+        self.do(self.new_messages(items))
+
+    @rule(count=st.integers(1, 70), recipients=st.frozensets(peers, min_size=1))
+    def store_a_run(self, count: int, recipients: frozenset[UUID]) -> None:
+        self.do(self.new_messages([("c", "k", b"%d" % number, recipients) for number in range(count)]))
+
+    @rule(skipped=st.integers(1, 3))
+    def a_commit_failed(self, skipped: int) -> None:
+        self.seq += skipped
+
+    @rule(data=st.data(), peer=peers)
+    def add_deliveries(self, data: st.DataObject, peer: UUID) -> None:
+        seqs = [seq for seq in self.model.messages if seq not in self.model.queues[peer]]
+        if seqs:
+            chosen = data.draw(st.sets(st.sampled_from(seqs), min_size=1))
+            messages = [self.model.messages[seq] for seq in sorted(chosen)]
+            self.do(AddDeliveries(peer, [(message.seq, message.wire_id, message.size) for message in messages]))
+
+    @rule(peer=peers, spans=st.lists(st.tuples(st.integers(1, 200), st.integers(0, 40)), min_size=1, max_size=4))
+    def remove_deliveries(self, peer: UUID, spans: list[Span]) -> None:
+        self.do(RemoveDeliveries(peer, [(first, first + more) for first, more in spans]))
+
+    @rule(data=st.data())
+    def remove_messages(self, data: st.DataObject) -> None:
+        owed = self.model.owed_to()
+        seqs = [seq for seq in self.model.messages if seq not in owed]
+        if seqs:
+            chosen = seqs if data.draw(st.booleans()) else data.draw(st.sets(st.sampled_from(seqs), min_size=1))
+            self.do(RemoveMessages(spans_of(chosen)))
+
+    @rule(data=st.data(), peer=peers)
+    def park(self, data: st.DataObject, peer: UUID) -> None:
+        if self.model.queues[peer]:
+            self.do(ParkDelivery(peer, data.draw(st.sampled_from(sorted(self.model.queues[peer])))))
+
+    @rule(peer=peers, wanted=st.lists(subscriptions, max_size=6, unique=True))
+    def replace_peer_subscriptions(self, peer: UUID, wanted: list[Subscription]) -> None:
+        self.do(ReplacePeerSubscriptions(peer, wanted))
+
+    @rule(peer=peers, subscription=subscriptions)
+    def add_peer_subscription(self, peer: UUID, subscription: Subscription) -> None:
+        self.do(AddPeerSubscription(peer, subscription))
+
+    @rule(data=st.data(), peer=peers, other=subscriptions)
+    def remove_peer_subscription(self, data: st.DataObject, peer: UUID, other: Subscription) -> None:
+        self.do(RemovePeerSubscription(peer, data.draw(st.sampled_from([*sorted(self.model.lists[peer]), other]))))
+
+    @rule(subscription=subscriptions)
+    def add_own_subscription(self, subscription: Subscription) -> None:
+        self.do(AddOwnSubscription(subscription))
+
+    @rule(data=st.data(), other=subscriptions)
+    def remove_own_subscription(self, data: st.DataObject, other: Subscription) -> None:
+        self.do(RemoveOwnSubscription(data.draw(st.sampled_from([*sorted(self.model.own), other]))))
+
+    @rule(peer=peers, digest=st.binary(min_size=32, max_size=32))
+    def pin_peer(self, peer: UUID, digest: bytes) -> None:
+        self.do(PinPeer(peer, digest))
+
+    @rule(next_id=st.integers(1, LAST_ID))
+    def reserve_ids(self, next_id: int) -> None:
+        self.do(ReserveIds(next_id))
+
+    @rule()
+    def commit(self) -> None:
+        self.flush()
+
+    @rule(committed=st.booleans())
+    def restart(self, committed: bool) -> None:
+        if committed:
+            self.flush()
+        self.batch = []
+        self.model = deepcopy(self.durable)
+        self.model.restart()
+        self.store = self.reopen(self.store)
+        self.durable = deepcopy(self.model)
+
+    @rule()
+    def load(self) -> None:
+        self.flush()
+        loaded, model = self.store.load(), self.model
+        assert loaded.own_subscriptions == model.own
+        assert {peer: loaded.peers.get(peer, LoadedPeer()) for peer in PEERS} == {p: model.peer(p) for p in PEERS}
+        assert set(loaded.peers) <= set(PEERS)
+        assert loaded.next_id == model.next_id
+        assert loaded.next_seq > max([*model.messages, *model.owed_to()], default=0)
+        assert list(loaded.live_ids) == model.live_ids()
+        assert list(loaded.owed) == model.owed()
+
+    @rule(peer=peers, after_seq=st.integers(0, 100), max_count=st.integers(1, 50), max_bytes=st.integers(1, 2000))
+    def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> None:
+        self.flush()
+        expected = self.model.fetch(peer, after_seq, max_count, max_bytes)
+        assert self.store.fetch(peer, after_seq, max_count, max_bytes) == expected

@@ -1,0 +1,98 @@
+"""Many rows, large bodies, long backlogs: what is read and what is kept in memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tolliver_proto import (
+    AddDeliveries,
+    AddPeerSubscription,
+    Operation,
+    RemoveDeliveries,
+    RemoveMessages,
+    ReplacePeerSubscriptions,
+    StoreMessages,
+    Subscription,
+)
+
+from .contract import spans_of
+from .given import FIRST_ID, OTHER, PEER, everything, message, open_store, seqs, storing
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 63, 64, 65, 256, 257, 1023, 1024, 1025, 2049])
+def test_any_number_of_rows(tmp_path: Path, count: int) -> None:
+    """Statements take rows in fixed sizes: no number of them is special."""
+    numbers = range(1, count + 1)
+    with closing(open_store(tmp_path / "node.db")) as store:
+        wanted = [Subscription(f"channel {number}", "") for number in numbers]
+        store.commit([storing(numbers), ReplacePeerSubscriptions(PEER, wanted)])
+        store.commit([AddDeliveries(OTHER, [(seq, message(seq).wire_id, message(seq).size) for seq in numbers])])
+        assert everything(store) == everything(store, OTHER) == [message(seq) for seq in numbers]
+        loaded = store.load()
+        assert loaded.peers[PEER].subscriptions == frozenset(wanted)
+        assert loaded.owed == [(1, count, 2)]
+        assert loaded.live_ids == [(FIRST_ID + 1, FIRST_ID + count)]
+        odd = spans_of(range(1, count + 1, 2))
+        store.commit([RemoveDeliveries(PEER, odd), RemoveDeliveries(OTHER, [(1, count)]), RemoveMessages(odd)])
+        assert seqs(everything(store)) == list(range(2, count + 1, 2))
+        assert store.load().peers[OTHER].pending == 0
+
+
+def test_operations_of_one_kind_may_be_many_and_their_order_counts(tmp_path: Path) -> None:
+    wanted = Subscription("a", "")
+    batch: list[Operation] = [storing([seq]) for seq in range(1, 31)]
+    batch += [RemoveDeliveries(PEER, [(seq, seq)]) for seq in range(1, 11)]
+    batch += [RemoveMessages([(seq, seq)]) for seq in range(1, 11)]
+    batch += [AddPeerSubscription(PEER, wanted), ReplacePeerSubscriptions(PEER, []), storing([31])]
+    with closing(open_store(tmp_path / "node.db")) as store:
+        store.commit(batch)
+        assert seqs(everything(store)) == list(range(11, 32))
+        assert store.load().peers[PEER].subscriptions == frozenset()
+
+
+@contextmanager
+def reading_at_most(limit: int) -> Iterator[None]:
+    """The bytes that this process asks the system for, from files and from caches."""
+
+    def read() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    before = read()
+    yield
+    assert read() - before < limit
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bytes read are counted by /proc")
+def test_opening_reads_no_bodies_and_fetching_only_those_that_fit(tmp_path: Path) -> None:
+    count = 48
+    with closing(open_store(tmp_path / "node.db")) as store:
+        store.commit([storing(range(1, count), body=bytes(MIB)), storing([count], peers=(), body=bytes(MIB))])
+    with reading_at_most(2 * MIB):  # what is dropped is read, to free its pages
+        store = open_store(tmp_path / "node.db")
+        loaded = store.load()
+    assert loaded.peers[PEER].pending == count - 1
+    assert loaded.peers[PEER].pending_bytes > (count - 1) * MIB
+    assert loaded.next_seq >= count
+    with closing(store), reading_at_most(4 * MIB):
+        assert seqs(store.fetch(PEER, 10, 100, 3 * MIB)) == [11, 12]
+        assert seqs(store.fetch(PEER, 10, 100, 1)) == [11]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_large_bodies_leave_no_copies_in_prepared_statements(tmp_path: Path) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    with closing(open_store(tmp_path / "node.db")) as store:
+        store.commit([storing(range(1, 60))])
+        before = resident()
+        body = bytes(MIB)
+        store.commit([StoreMessages([message(seq, body) for seq in range(100, 148)], [[PEER]] * 48)])
+        assert resident() - before < 16 * MIB
