@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 from ._actions import Receipt
 from ._events import Subscription
-from ._store import Operation, RemoveDeliveries, RemoveMessages, Span, StoredMessage, StoreMessages
+from ._store import (
+    AddDeliveries,
+    Operation,
+    ParkDelivery,
+    RemoveDeliveries,
+    RemoveMessages,
+    Span,
+    StoredMessage,
+    StoreMessages,
+)
 
 if TYPE_CHECKING:
     from ._link import Link, Peer, Recipients
@@ -25,23 +34,28 @@ class Batch:
         self.operations: list[Operation] = []
         self.removals: list[RemoveDeliveries] = []
         self.gone: list[Span] = []  # messages that nobody is owed any more
+        self.parked: list[ParkDelivery] = []
         self.tokens: list[Receipt] = []
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
         self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
         self.handshakes: list[Link] = []  # links that wait for their list to be stored
         self.control_acks: list[tuple[Link, int]] = []
-        self.peer_lists: list[tuple[Peer, frozenset[Subscription]]] = []  # as they were before
-        self.own: list[tuple[Subscription, bool]] = []  # whether it was there before
+        self.peer_lists: dict[Peer, frozenset[Subscription]] = {}  # as the store has them until then
+        self.own: dict[Subscription, bool] = {}  # whether the store has it until then
         self.pins: list[Peer] = []
 
     @property
     def urgent(self) -> bool:
-        """Whether anything in it is waited for; removals alone ride with what comes next."""
+        """Whether anything in it is waited for; what is only put away rides with what comes next."""
         return bool(self.operations or self.tokens or self.handshakes or self.control_acks)
 
     @property
     def empty(self) -> bool:
-        return not (self.urgent or self.removals or self.gone)
+        return not (self.urgent or self.putting_away)
+
+    @property
+    def putting_away(self) -> bool:
+        return bool(self.removals or self.gone or self.parked)
 
     def store(self, message: StoredMessage, recipients: Recipients) -> None:
         operations = self.operations
@@ -63,12 +77,18 @@ class Batch:
                 yield from operation.messages
 
     def all_operations(self) -> Sequence[Operation]:
-        operations = [*self.operations, *self.removals]
+        operations = [*self.operations]
+        for peer, messages in self.linked:
+            deliveries = [(message.seq, message.wire_id, message.size) for message in messages]
+            operations.append(AddDeliveries(peer.uuid, deliveries))
+        operations += self.removals
+        operations += self.parked
         if self.gone:
             operations.append(RemoveMessages(self.gone))
         return operations
 
     def carry_over(self, failed: Batch) -> None:
-        """Removals of a failed commit: what was acknowledged stays acknowledged."""
+        """What a failed commit was to put away: what was acknowledged stays acknowledged."""
         self.removals[:0] = failed.removals
         self.gone[:0] = failed.gone
+        self.parked[:0] = failed.parked

@@ -29,7 +29,7 @@ from ._link import Link, Peer
 from ._outbox import Window
 from ._receiving import Receiving
 from ._state import HOLDING, State
-from ._store import AddDeliveries, LoadedPeer, PinPeer, ReplacePeerSubscriptions
+from ._store import LoadedPeer, PinPeer, ReplacePeerSubscriptions
 
 
 class Handshakes(Receiving):
@@ -111,27 +111,28 @@ class Handshakes(Receiving):
     def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
         """Routes change now; the handshake goes on when the list is stored (T-30, T-61)."""
         peer, batch = _peer(link), self._batch
-        wanted = dict.fromkeys(one for one in subscriptions if one.channel != RESERVED_CHANNEL)  # T-27
-        batch.peer_lists.append((peer, peer.subscriptions))
-        self._set_peer_list(peer, frozenset(wanted))
-        batch.operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(wanted)))
+        link.told = frozenset(one for one in subscriptions if one.channel != RESERVED_CHANNEL)  # T-27
+        peer.voices[link] = None
+        self._replace_list(peer)
         if peer.spki_sha256 is None and not link.identity.uuids and link.identity.spki_sha256 is not None:
             peer.spki_sha256 = link.identity.spki_sha256
             batch.operations.append(PinPeer(peer.uuid, link.identity.spki_sha256))
             batch.pins.append(peer)
-        kept = self._stop_keeping(link)
-        if kept:
-            peer.outbox.add(len(kept), sum(message.size for message in kept))
-            batch.linked.append((peer, kept))
-            deliveries = [(message.seq, message.wire_id, message.size) for message in kept]
-            batch.operations.append(AddDeliveries(peer.uuid, deliveries))
+        self._link(peer, self._stop_keeping(link, peer))
         link.storing = True
         batch.handshakes.append(link)
 
+    def _replace_list(self, peer: Peer) -> None:
+        self._hear(peer)
+        self._batch.operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions)))
+
     def _list_stored(self, link: Link) -> None:
         link.storing = False
-        connection = _connection(link)
-        if connection.state in HOLDING and not link.gone:
+        if link.cid not in self._links:
+            return
+        if link.gone:
+            self._end(link)
+        elif _connection(link).state in HOLDING:
             self._accept(link)
         self._go_on(link)
 
@@ -214,24 +215,30 @@ class Handshakes(Receiving):
             self._forget(link)
             return
         link.connection.close(self._now)
-        self._readable[link] = None
+        self._go_on(link)
         self._writable[link] = None
 
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
         link.unsettled.clear()
         link.unsettled_bytes = 0
+        link.spent = False
         link.window = None
         if link.control is not None:
             link.control.drop()
-        if not link.up:
+        peer = link.peer
+        if peer is None:
             return
-        link.up = False
-        del self._up[link.cid]
-        peer = _peer(link)
-        peer.link = None
-        self._actions.append(PeerDown(link.cid, peer.uuid, error))
-        self._dialer.peer_left(peer.uuid)
+        if link.up:
+            link.up = False
+            del self._up[link.cid]
+            peer.link = None
+            self._actions.append(PeerDown(link.cid, peer.uuid, error))
+            self._dialer.peer_left(peer.uuid)
+        if link in peer.voices:
+            del peer.voices[link]
+            if peer.voices:  # else what it said last stays: messages queue for it (T-32)
+                self._replace_list(peer)
 
     def _forget(self, link: Link) -> None:
         """The transport is gone, or as good as: nothing comes of this cid any more."""

@@ -22,7 +22,7 @@ from ._store import LoadedPeer, StoredMessage
 class Peer:
     """Another instance, by UUID."""
 
-    __slots__ = ("attempts", "link", "outbox", "spki_sha256", "subscriptions", "uuid")
+    __slots__ = ("attempts", "link", "outbox", "spki_sha256", "subscriptions", "uuid", "voices")
 
     def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
         self.uuid = uuid
@@ -30,6 +30,7 @@ class Peer:
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
+        self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
         self.attempts: dict[int, int] = {}  # failed deliveries from this peer, by message id (T-47)
 
 
@@ -105,6 +106,11 @@ class ControlSync:
         """The control message of that id, if it is still unacknowledged."""
         return self._frames.get(wire_id)
 
+    @property
+    def under_way(self) -> Iterable[int]:
+        """The ids of control messages that are unacknowledged."""
+        return self._frames.keys()
+
     def acked(self, wire_id: int) -> Subscription | None:
         """The subscription whose change this acknowledges, or None."""
         frame = self._frames.pop(wire_id, None)
@@ -134,7 +140,7 @@ class Link:
         self.peer: Peer | None = None
         self.window: Window | None = None
         self.control: ControlSync | None = None
-        self.kept: Kept | None = None
+        self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
         self.up = False  # established and the peer's live link
         self.up_since = 0.0

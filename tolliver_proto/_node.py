@@ -55,6 +55,7 @@ from ._events import (
 )
 from ._limits import Limits
 from ._link import ControlSync, Link
+from ._state import State
 from ._store import Loaded
 from ._storing import Storing
 
@@ -354,12 +355,13 @@ class Node(Storing):
     def _on_link_timeout(self, cid: int) -> None:
         link = self._links[cid]
         assert link.connection is not None
-        over = link.closed
-        link.connection.handle_timeout(self._now)
-        self._readable[link] = None
-        if over:
+        if link.connection.state is State.CLOSED:  # and the peer, or the application, still does not let go
             self._actions.append(Abort(cid))
             self._forget(link)
+            return
+        link.connection.handle_timeout(self._now)
+        self._readable[link] = None
+        self._rearm(link)
 
     def _on_resend_timeout(self, cid: int) -> None:
         link = self._links[cid]

@@ -28,7 +28,7 @@ class Outbox:
         self.pending_bytes = loaded.pending_bytes
         self.last_seq = loaded.last_seq
         self.parked = loaded.parked
-        self.leaving = Spans()  # seqs whose removal is not yet committed: a fetch may still bring them
+        self.leaving = Spans()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
 
     def has_room(self, count: int, size: int, limits: Limits) -> bool:
         """Whether that many more messages and bytes stay within the quota (D-10)."""
@@ -37,6 +37,12 @@ class Outbox:
     def add(self, count: int, size: int) -> None:
         self.pending += count
         self.pending_bytes += size
+
+    def park(self, seq: int) -> None:
+        """This delivery is set aside: it waits for nothing any more (V9)."""
+        self.parked += 1
+        self.pending -= 1
+        self.leaving.add(seq, seq)
 
     def removed(self, spans: Iterable[Span]) -> None:
         """That commit is through."""
@@ -60,7 +66,7 @@ class Window:
     """What is under way to a peer over one connection."""
 
     def __init__(self, outbox: Outbox, limits: Limits, resend_first: float, jitter: Callable[[], float]) -> None:
-        self._outbox = outbox
+        self.outbox = outbox
         self._limits = limits
         self._resend_first = resend_first
         self._jitter = jitter
@@ -73,7 +79,7 @@ class Window:
         self._backoff: dict[int, _Resend] = {}
         self._again: deque[StoredMessage] = deque()  # due and with a body
         self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
-        self._asked = 0  # the last seq that the running fetch for `_wanted` covers
+        self._asked = 0  # the last seq that the running fetch covers, if it is one for `_wanted`
         self._due: list[tuple[float, list[int]]] = []
         self.full = False  # the backoff set is at its bound (T-52)
 
@@ -81,7 +87,7 @@ class Window:
 
     def committed(self, messages: Sequence[StoredMessage]) -> None:
         """These were just stored for the peer. Kept if nothing older is waiting on disk and memory allows."""
-        outbox = self._outbox
+        outbox = self.outbox
         if self._loaded_to >= outbox.last_seq and self._fresh_bytes <= self._limits.window_bytes:
             self._fresh.extend(messages)
             self._fresh_bytes += sum(message.size for message in messages)
@@ -91,40 +97,55 @@ class Window:
     def next_fetch(self) -> tuple[int, int, int] | None:
         """What to read next: (after_seq, max_count, max_bytes), or None."""
         limits = self._limits
+        self._asked = 0
         if self._wanted:
             first, last = spans_of(self._wanted)[0]
             self._asked = last = min(last, first + limits.window_messages - 1)
             return first - 1, last - first + 1, limits.window_bytes
-        behind = self._loaded_to < self._outbox.last_seq and self._outbox.pending > 0
+        behind = self._loaded_to < self.outbox.last_seq and self.outbox.pending > 0
         if behind and len(self._fresh) * 2 < limits.window_messages and not self.full:
             return self._loaded_to, limits.window_messages, limits.window_bytes
         return None
 
+    def go_back(self, seq: int) -> None:
+        """Rows above `seq` were added below those that were read already: read on from there."""
+        if seq < self._loaded_to:
+            self._loaded_to = seq
+            self._fresh.clear()
+            self._fresh_bytes = 0
+
     def fetched(self, rows: Sequence[Row], after_seq: int) -> list[CorruptMessage]:
         """What the fetch that began after `after_seq` brought. Returns the rows that cannot be read (V9)."""
-        if after_seq < self._loaded_to:
+        if self._asked:
             return self._fetched_again(rows, after_seq)
-        outbox, corrupt = self._outbox, []
+        corrupt: list[CorruptMessage] = []
+        if after_seq != self._loaded_to:
+            return corrupt  # asked before `go_back`
         for row in rows:
+            if row.seq in self.outbox.leaving or row.wire_id in self._unacked or row.wire_id in self._backoff:
+                continue
             if isinstance(row, CorruptMessage):
                 corrupt.append(row)
-            elif row.seq not in outbox.leaving:
+            else:
                 self._fresh.append(row)
                 self._fresh_bytes += row.size
-        self._loaded_to = rows[-1].seq if rows else outbox.last_seq
+        self._loaded_to = rows[-1].seq if rows else self.outbox.last_seq
         return corrupt
 
     def _fetched_again(self, rows: Sequence[Row], after_seq: int) -> list[CorruptMessage]:
-        corrupt = []
+        asked, self._asked = self._asked, 0
+        corrupt: list[CorruptMessage] = []
         for row in rows:
-            if row.seq in self._wanted:
-                if isinstance(row, CorruptMessage):
-                    del self._backoff[row.wire_id]
-                    corrupt.append(row)
-                else:
-                    self._again.append(row)
-        covered = rows[-1].seq if rows else self._asked
-        for seq in range(after_seq + 1, min(covered, self._asked) + 1):
+            wire_id = self._wanted.pop(row.seq, None)
+            if wire_id is None:
+                continue
+            if isinstance(row, CorruptMessage):
+                del self._backoff[wire_id]
+                corrupt.append(row)
+            else:
+                self._again.append(row)
+        covered = min(asked, rows[-1].seq) if rows else asked
+        for seq in range(after_seq + 1, covered + 1):
             self._wanted.pop(seq, None)
         return corrupt
 
@@ -214,6 +235,11 @@ class Window:
             self._wanted[resend.seq] = wire_id
 
     @property
-    def under_way(self) -> int:
-        """Messages that were sent and not acknowledged."""
-        return len(self._unacked) + len(self._backoff)
+    def in_window(self) -> tuple[int, int]:
+        """Messages and bytes that were sent and whose first resend is not due."""
+        return len(self._unacked), self._unacked_bytes
+
+    @property
+    def in_backoff(self) -> int:
+        """Messages that left the window and are still unacknowledged."""
+        return len(self._backoff)

@@ -162,23 +162,29 @@ class Receiving(Sending):
         if peer is None or not link.up:
             return
         wanted = isinstance(frame, Subscribe)
-        if subscription.channel == RESERVED_CHANNEL or (wanted and self._has_too_many(peer, subscription)):
+        if subscription.channel == RESERVED_CHANNEL or (wanted and self._has_too_many(link, subscription)):
             self._counts["refused_subscriptions"] += 1  # T-27, D-6: acknowledged, or it would come again
             if frame.message_id is not None:
                 self._ack(link, [frame.message_id])
             return
-        self._batch.peer_lists.append((peer, peer.subscriptions))
-        if wanted:
-            self._set_peer_list(peer, peer.subscriptions | {subscription})
-            self._batch.operations.append(AddPeerSubscription(peer.uuid, subscription))
-        else:
-            self._set_peer_list(peer, peer.subscriptions - {subscription})
-            self._batch.operations.append(RemovePeerSubscription(peer.uuid, subscription))
+        link.told = link.told | {subscription} if wanted else link.told - {subscription}
+        self._hear(peer)
+        change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
+        self._batch.operations.append(change(peer.uuid, subscription))
         if frame.message_id is not None:
             self._batch.control_acks.append((link, frame.message_id))
 
-    def _has_too_many(self, peer: Peer, subscription: Subscription) -> bool:
-        return len(peer.subscriptions) >= self.limits.max_subscriptions and subscription not in peer.subscriptions
+    def _has_too_many(self, link: Link, subscription: Subscription) -> bool:
+        return len(link.told) >= self.limits.max_subscriptions and subscription not in link.told
+
+    def _hear(self, peer: Peer) -> None:
+        """Route to the peer what it wants: what it said on its connection (T-30).
+
+        While a second connection is being made it is what it said on either, because which of the two lists is the
+        later one only shows when one connection is given up (T-70). Too much is harmless, too little is loss.
+        """
+        self._batch.peer_lists.setdefault(peer, peer.subscriptions)
+        self._set_peer_list(peer, frozenset().union(*(link.told for link in peer.voices)))
 
     def _set_peer_list(self, peer: Peer, subscriptions: frozenset[Subscription]) -> None:
         for subscription in peer.subscriptions - subscriptions:
@@ -228,7 +234,7 @@ class Receiving(Sending):
 
     def _change_own(self, subscription: Subscription, wanted: bool, undo: bool = False) -> None:
         if not undo:
-            self._batch.own.append((subscription, not wanted))
+            self._batch.own.setdefault(subscription, not wanted)
         if wanted:
             self._own[subscription] = None
         else:

@@ -142,34 +142,30 @@ class Sending(NodeState):
     # Keeping what is sent while a connection is made (T-62).
 
     def _keep(self, link: Link) -> None:
-        link.kept = self._keeping[link] = Kept()
+        self._keeping[link] = Kept()
 
     def _must_wait(self) -> bool:
         return any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())
 
-    def _stop_keeping(self, link: Link) -> list[StoredMessage]:
-        """The end of the window; returns what the peer's list, now in the routes, makes its own."""
+    def _stop_keeping(self, link: Link, peer: Peer | None = None) -> list[StoredMessage]:
+        """The end of the window; returns what `peer`, whose list is in the routes now, is to have of it."""
         kept = self._keeping.pop(link, None)
-        link.kept = None
         if kept is None:
             return []
         taken: list[StoredMessage] = []
-        left: list[int] = []
+        left: dict[int, int] = {}
         for message, recipients in kept.messages:
-            peer = link.peer
-            if (
-                peer is None
-                or peer in recipients.peers
-                or peer not in self._routes.match(message.channel, message.key).peers
-            ):
-                left.append(message.seq)
-            else:
+            is_new = peer is not None and peer not in recipients.peers
+            if is_new and peer in self._routes.match(message.channel, message.key).peers:
                 taken.append(message)
-        ids = {message.seq: message.wire_id for message, _ in kept.messages}
-        self._release(spans_of(left), ids)
+            else:
+                left[message.seq] = message.wire_id
+        self._release(spans_of(left), left)
+        self._unblock()
         return taken
 
     def _unblock(self) -> None:
+        """Store the sends that waited, in order, as far as the shares of the connecting peers allow."""
         while self._blocked and not self._must_wait():
             items, receipt = self._blocked.popleft()
             try:
@@ -284,6 +280,18 @@ class Sending(NodeState):
         for kept in self._keeping.values():
             kept.messages = [pair for pair in kept.messages if pair[0].seq not in ids]
             kept.size = sum(message.size for message, _ in kept.messages)
+        linked, self._batch.linked = self._batch.linked, []
+        for peer, messages in linked:  # promised to a peer in the meantime
+            self._link(peer, [message for message in messages if message.seq not in ids])
+            peer.outbox.add(-len(messages), -sum(message.size for message in messages))
         for first, last in spans_of(ids):
             self._owed.drop(first, last)
         self._ids.give_back(spans_of(ids.values()))
+        for seq in ids if self._watched else ():
+            self._watched.pop(seq, None)
+
+    def _link(self, peer: Peer, messages: list[StoredMessage]) -> None:
+        """Messages that are held become this peer's with the next commit (T-62)."""
+        if messages:
+            peer.outbox.add(len(messages), sum(message.size for message in messages))
+            self._batch.linked.append((peer, messages))

@@ -7,15 +7,26 @@ what peers have acknowledged: that stays, and its rows are removed by a later co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from ._actions import Commit, NoticeKind, Stored
 from ._batch import Batch
 from ._errors import TolliverError
+from ._events import Subscription
 from ._handshakes import Handshakes
 from ._spans import spans_of
-from ._store import ParkDelivery, ReserveIds, Row
+from ._store import (
+    AddOwnSubscription,
+    AddPeerSubscription,
+    Operation,
+    ParkDelivery,
+    RemoveOwnSubscription,
+    RemovePeerSubscription,
+    ReplacePeerSubscriptions,
+    ReserveIds,
+    Row,
+)
 
 _STORE_RETRY = 1.0  # seconds until what a store failure left over is tried again
 
@@ -46,15 +57,20 @@ class Storing(Handshakes):
                 self._committed_for(peer, messages)
         for peer, messages in batch.linked:
             peer.outbox.last_seq = max(peer.outbox.last_seq, messages[-1].seq)
+            if peer.link is not None and peer.link.window is not None:
+                peer.link.window.go_back(messages[0].seq - 1)
+                self._sendable[peer.link] = None
         for removal in batch.removals:
             self._peers[removal.peer].outbox.removed(removal.spans)
+        for parked in batch.parked:
+            self._peers[parked.peer].outbox.removed([(parked.seq, parked.seq)])
         if batch.tokens:
             self._actions.append(Stored(batch.tokens))
         for link, message_id in batch.control_acks:
             self._ack(link, [message_id])
         for link in batch.handshakes:
             self._list_stored(link)
-        for subscription, _ in batch.own:
+        for subscription in batch.own:
             self._sync_own(subscription)
 
     def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
@@ -67,23 +83,41 @@ class Storing(Handshakes):
             peer.outbox.add(-len(messages), -sum(message.size for message in messages))
             self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
         self._take_back(batch)
-        for subscription, was_there in reversed(batch.own):
-            if (subscription in self._own) is not was_there:
-                self._change_own(subscription, was_there, undo=True)
-        for peer, before in reversed(batch.peer_lists):
-            self._set_peer_list(peer, before)
+        self._restore_lists(batch)
         for peer in batch.pins:
             peer.spki_sha256 = None
         self._batch.carry_over(batch)
-        if self._batch.removals or self._batch.gone:
+        if self._batch.putting_away:
             self._timers.set("removals", self._now + _STORE_RETRY)
         if batch.tokens:
             self._actions.append(Stored(batch.tokens, error))
         for link in batch.handshakes:
             link.storing = False
-            self._refuse(link, error)
-        for subscription, _ in batch.own:
+            if link.cid in self._links:
+                self._refuse(link, error)
+        for subscription in batch.own:
             self._sync_own(subscription)
+        self._unblock()
+
+    def _restore_lists(self, failed: Batch) -> None:
+        """Subscriptions as the store has them, and on top what the next commit says about them."""
+        coming: dict[UUID, list[Operation]] = {}
+        own: dict[Subscription, bool] = {}
+        for operation in self._batch.operations:
+            if isinstance(operation, AddOwnSubscription | RemoveOwnSubscription):
+                own[operation.subscription] = isinstance(operation, AddOwnSubscription)
+            elif isinstance(operation, ReplacePeerSubscriptions | AddPeerSubscription | RemovePeerSubscription):
+                coming.setdefault(operation.peer, []).append(operation)
+        for subscription, was_there in failed.own.items():
+            if subscription in own:
+                self._batch.own[subscription] = was_there
+            wanted = own.get(subscription, was_there)
+            if (subscription in self._own) is not wanted:
+                self._change_own(subscription, wanted, undo=True)
+        for peer, before in failed.peer_lists.items():
+            if peer.uuid in coming:
+                self._batch.peer_lists[peer] = before
+            self._set_peer_list(peer, _applied(before, coming.get(peer.uuid, ())))
 
     def _finish(self, batch_id: int, now: float | None) -> Batch | None:
         self._tick(now)
@@ -103,10 +137,9 @@ class Storing(Handshakes):
         if link is None or link is not live or link.window is None:
             return
         for row in link.window.fetched(rows, after_seq):
-            outbox = self._peers[peer].outbox
-            outbox.parked += 1
-            outbox.add(-1, 0)
-            self._batch.operations.append(ParkDelivery(peer, row.seq))
+            link.window.outbox.park(row.seq)
+            self._batch.parked.append(ParkDelivery(peer, row.seq))
+            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
             self._notice(
                 NoticeKind.CORRUPT_MESSAGE,
                 peer,
@@ -121,3 +154,15 @@ class Storing(Handshakes):
         link = self._peers[peer].link if peer in self._peers else None
         if link is not None:
             self._timers.set(("fetch", link.cid), self._now + _STORE_RETRY)
+
+
+def _applied(subscriptions: frozenset[Subscription], operations: Iterable[Operation]) -> frozenset[Subscription]:
+    """A peer's list after these operations, all of them its own."""
+    for operation in operations:
+        if isinstance(operation, ReplacePeerSubscriptions):
+            subscriptions = frozenset(operation.subscriptions)
+        elif isinstance(operation, AddPeerSubscription):
+            subscriptions |= {operation.subscription}
+        elif isinstance(operation, RemovePeerSubscription):
+            subscriptions -= {operation.subscription}
+    return subscriptions

@@ -1,0 +1,255 @@
+"""What must hold at every step of a simulation (PROOF, "Invariants checked at every simulated step").
+
+The idea: the witness believes no node. It reads the bytes that leave and arrive with a decoder of its own, sees what
+the stores really hold, and keeps for every message who must have it. A node's own numbers are compared with its store's
+whenever nothing is on its way between the two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from .._actions import Delivery, Receipt
+from .._events import (
+    Ack,
+    Decoded,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    Message,
+    Revision,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+from .._frames import Decoder
+from .._limits import Limits
+from .._node import Node
+from .._spans import Spans
+from .._store import AddDeliveries, Operation, RemoveDeliveries, StoreMessages
+from .._subscriptions import matching
+from ._memory import MemoryStore
+
+
+class SimFailure(AssertionError):
+    """A promise was broken. The text names the seed and ends with the last lines of the trace."""
+
+
+def check(condition: object, complaint: str) -> None:
+    if not condition:
+        raise SimFailure(complaint)
+
+
+class Sent:
+    """One message of the simulated application."""
+
+    __slots__ = ("body", "channel", "due_to", "index", "key", "sender", "stored")
+
+    def __init__(self, sender: UUID, index: int, channel: str, key: str, body: bytes) -> None:
+        self.sender = sender
+        self.index = index
+        self.channel = channel
+        self.key = key
+        self.body = body
+        self.stored = False  # its Stored was reported
+        self.due_to: set[UUID] = set()
+
+    def wanted_by(self, subscriptions: Iterable[Subscription]) -> bool:
+        return not set(matching(self.channel, self.key)).isdisjoint(subscriptions)
+
+
+class WireWitness:
+    """One end of one connection, as its bytes show it."""
+
+    def __init__(self, ledger: Ledger, is_client: bool, revision: Revision) -> None:
+        self._ledger = ledger
+        self._is_client = is_client
+        self._outgoing = Decoder(revision)
+        self._incoming = Decoder(revision)
+        self._begun = False
+        self._may_talk = False
+        self.peer: UUID | None = None
+        self._received: dict[int, Decoded] = {}
+        self.acknowledged: set[int] = set()
+        self._bodies: dict[int, bytes] = {}
+        self._in_socket: list[int] = []
+        self._sent_at: dict[int, float] = {}
+
+    def transmit(self, units: Sequence[bytes], now: float, resend_after: float) -> None:
+        check(not self._in_socket or units, "a Transmit without units")
+        riding: list[int] = []
+        for unit in units:
+            self._outgoing.feed(unit)
+            frames = _frames(self._outgoing)
+            check(not self._outgoing.buffered, "a write unit ends inside a frame (T-69)")
+            for frame in frames:
+                if isinstance(frame, HandshakeRequest | HandshakeResponse | HandshakeFinal):
+                    check(len(frames) == 1, f"a handshake frame shares its write unit: {frames} (T-69)")
+                    self._own_handshake(frame)
+                    continue
+                check(self._may_talk, f"{frame} before the handshake was over (T-63, T-64)")
+                if isinstance(frame, Ack):
+                    self._own_ack(frame.message_id)
+                elif isinstance(frame, Message | Subscribe | Unsubscribe) and frame.message_id is not None:
+                    self._reliable(frame, frame.message_id, now, resend_after, riding)
+        self._in_socket = riding
+
+    def taken(self, now: float) -> None:
+        """The socket has it."""
+        for message_id in self._in_socket:
+            self._sent_at[message_id] = now
+        self._in_socket = []
+
+    def receive(self, data: bytes) -> None:
+        """Bytes that the node was given."""
+        self._incoming.feed(data)
+        for frame in _frames(self._incoming):
+            if isinstance(frame, HandshakeRequest | HandshakeResponse):
+                self.peer = frame.instance_id
+                if isinstance(frame, HandshakeResponse) and frame.status in (0, 1):
+                    self._may_talk = True
+            elif isinstance(frame, HandshakeFinal):
+                self._may_talk = frame.compatible
+            elif isinstance(frame, Ack):
+                body = self._bodies.get(frame.message_id)
+                if body is not None and self.peer is not None:
+                    self._ledger.acked.add((self.peer, body))
+            elif frame.message_id is not None:
+                self._received[frame.message_id] = frame
+
+    def _own_handshake(self, frame: Decoded) -> None:
+        if isinstance(frame, HandshakeFinal):
+            check(self._is_client and self._begun, "a final that nobody waits for")
+            self._may_talk = frame.compatible
+            return
+        check(isinstance(frame, HandshakeRequest) is self._is_client, f"{frame} from the wrong side")
+        check(not self._begun, f"a second {type(frame).__name__} (T-66)")
+        self._begun = True
+        if isinstance(frame, HandshakeResponse):
+            self._may_talk = frame.status in (HandshakeStatus.SAME_VERSION, HandshakeStatus.NEWER_COMPATIBLE)
+
+    def _own_ack(self, message_id: int) -> None:
+        frame = self._received.get(message_id)
+        check(frame is not None, f"Ack {message_id} for nothing that came over this connection (T-49)")
+        if isinstance(frame, Message) and self._ledger.always_wants(frame):
+            check(message_id in self.acknowledged, f"Ack {message_id} before a handler had succeeded (I2)")
+
+    def _reliable(
+        self,
+        frame: Message | Subscribe | Unsubscribe,
+        message_id: int,
+        now: float,
+        resend_after: float,
+        riding: list[int],
+    ) -> None:
+        check(0 < message_id < 2**31 - 1, f"id {message_id} on the wire (T-40)")
+        check(message_id not in riding, f"id {message_id} twice in one Transmit (T-50)")
+        sent_at = self._sent_at.get(message_id)
+        if sent_at is not None:
+            early = sent_at + resend_after - now
+            check(early < 1e-6, f"id {message_id} sent again {early:.3f} s too early (T-50)")
+        riding.append(message_id)
+        if isinstance(frame, Message):
+            check(
+                self._bodies.setdefault(message_id, frame.body) == frame.body, f"id {message_id} has two bodies (T-40)"
+            )
+            holders = self._ledger.stored_for.get(frame.body, ())
+            check(self.peer in holders, f"{frame} to {self.peer} before the commit of its row (I1)")
+
+
+class Ledger:
+    """One instance over all its lives: what it sent, what its store took, who acknowledged, what it handled."""
+
+    def __init__(self, uuid: UUID, permanent: Iterable[Subscription]) -> None:
+        self.uuid = uuid
+        self.permanent = frozenset(permanent)  # never unsubscribed: what matches must be handled
+        self.sent: dict[bytes, Sent] = {}
+        self.receipts: dict[Receipt, list[Sent]] = {}
+        self.stored_for: dict[bytes, set[UUID]] = {}
+        self.acked: set[tuple[UUID, bytes]] = set()
+        self.handled: Counter[bytes] = Counter()
+        self.delivered: set[bytes] = set()
+        self.newest: dict[UUID, int] = {}
+        self.ordered = True
+        self._bodies: dict[int, bytes] = {}
+
+    def always_wants(self, message: Message) -> bool:
+        return not self.permanent.isdisjoint(matching(message.channel, message.key))
+
+    def applied(self, operations: Sequence[Operation]) -> None:
+        """The store took these."""
+        for operation in operations:
+            if isinstance(operation, StoreMessages):
+                for message, recipients in zip(operation.messages, operation.recipients, strict=True):
+                    self._bodies[message.seq] = message.body
+                    self.stored_for[message.body] = set(recipients)
+            elif isinstance(operation, AddDeliveries):
+                for seq, _, _ in operation.deliveries:
+                    self.stored_for[self._bodies[seq]].add(operation.peer)
+            elif isinstance(operation, RemoveDeliveries):
+                for first, last in operation.spans:
+                    for seq in range(first, last + 1):
+                        proof = (operation.peer, self._bodies.get(seq, b""))
+                        check(proof in self.acked, f"delivery {seq} removed without an ack of {operation.peer} (I3)")
+
+    def delivery(self, delivery: Delivery, senders: dict[UUID, Ledger]) -> None:
+        """A node hands a message to its application."""
+        body = delivery.body
+        sender = senders.get(delivery.peer_id)
+        entry = sender.sent.get(body) if sender else None
+        check(entry is not None, f"{delivery} was never sent by {delivery.peer_id}")
+        assert entry is not None
+        check((entry.channel, entry.key) == (delivery.channel, delivery.key), f"{delivery} was sent otherwise: {entry}")
+        if not delivery.reliable:
+            check(body not in self.delivered, f"unreliable {body!r} delivered twice")
+        elif self.ordered and body not in self.delivered:
+            newest = self.newest.get(delivery.peer_id, -1)
+            check(entry.index > newest, f"first copy of {body!r} after that of number {newest} (T-51)")
+            self.newest[delivery.peer_id] = entry.index
+        self.delivered.add(body)
+
+
+def audit(node: Node, store: MemoryStore) -> None:
+    """The node's numbers against its store, at an instant when nothing is between the two."""
+    held = {message.seq for message in store.messages}
+    loaded = store.load()
+    check(held == {message.seq for message in store.messages}, "messages in the store that nobody is owed")
+    peers = {peer.uuid: peer for peer in node.peers()}
+    for uuid, known in loaded.peers.items():
+        peer = peers[uuid]
+        mine = (peer.pending, peer.pending_bytes, peer.parked, frozenset(peer.subscriptions))
+        theirs = (known.pending, known.pending_bytes, known.parked, known.subscriptions)
+        check(mine == theirs, f"peer {uuid}: the node counts {mine}, its store holds {theirs}")
+    check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
+    check(set(node.subscriptions()) == loaded.own_subscriptions, "own subscriptions differ from the stored ones")
+    check(list(node._owed) == list(loaded.owed), f"owed: {list(node._owed)} counted, {list(loaded.owed)} stored")
+    live = Spans(node._ids.live)
+    for link in node._links.values():
+        for wire_id in link.control.under_way if link.control else ():
+            live.discard(wire_id, wire_id)
+    check(list(live) == list(loaded.live_ids), f"live ids: {list(live)} counted, {list(loaded.live_ids)} stored")
+    check(loaded.owed or not node._watched, "receipts are watched that nobody is owed")
+
+
+def check_memory(node: Node, limits: Limits) -> None:
+    """Bodies in memory stay within the windows (T-52)."""
+    for link in node._up.values():
+        if link.window is None:
+            continue
+        count, size = link.window.in_window
+        check(count <= limits.window_messages, f"{count} messages in the window of {limits.window_messages} (T-52)")
+        check(count <= 1 or size <= limits.window_bytes, f"{size} bytes in the window of {limits.window_bytes} (T-52)")
+        check(link.window.in_backoff <= limits.backoff_messages, "the backoff set is over its bound (T-52)")
+        check(
+            link.gone or len(link.unsettled) <= limits.inbox_messages, "more is handed out than the inbox takes (D-9)"
+        )
+
+
+def _frames(decoder: Decoder) -> list[Decoded]:
+    frames = []
+    while (frame := decoder.next_frame()) is not None:
+        frames.append(frame)
+    return frames
