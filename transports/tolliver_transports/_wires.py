@@ -131,16 +131,10 @@ class Wire:
 
     async def _read(self, stream: SocketStream) -> TolliverError | None:
         pump, node = self._pump, self._owner.node
+        broken: TolliverError | None = None
         while True:
-            if self._resumed is not None:
-                await self._resumed.wait()
-            broken: TolliverError | None = None
-            try:
-                pump.receive(await stream.receive(_CHUNK))
-            except anyio.EndOfStream:
-                pump.receive_eof()
-            except BROKEN as failure:
-                broken = _broken(failure)
+            # Before anything else is received: the last bytes of the TLS handshake may have brought the peer's first
+            # frame along, and the peer waits for its answer.
             try:
                 while (plaintext := pump.read()) is not None:
                     node.receive_data(self._cid, plaintext, time.monotonic())
@@ -153,6 +147,14 @@ class Wire:
                 return broken
             if pump.truncated:
                 return ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off")
+            if self._resumed is not None:
+                await self._resumed.wait()
+            try:
+                pump.receive(await stream.receive(_CHUNK))
+            except anyio.EndOfStream:
+                pump.receive_eof()
+            except BROKEN as failure:
+                broken = _broken(failure)
 
     async def _write(self, stream: SocketStream) -> None:
         """Why a write failed, the reader learns (T-74)."""
