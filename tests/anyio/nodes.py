@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ SOON = 0.2  # seconds; a retry_interval for tests in which something must come a
 
 async def until(true: Callable[[], object]) -> None:
     """Wait for it. The limit is that of the test."""
-    while not true():
+    while not true():  # noqa: ASYNC110  # it may be any state, and most of it has no event
         await anyio.sleep(STEP)
 
 
@@ -71,6 +72,13 @@ class Inbox:
 
 def address(instance: Instance) -> str:
     return f"127.0.0.1:{instance.port}"
+
+
+@contextmanager
+def silent_port() -> Iterator[str]:
+    """An address where TCP connects and then nothing is ever said."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def connected(instance: Instance) -> int:
