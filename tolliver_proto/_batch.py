@@ -40,6 +40,8 @@ class Batch:
         self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
         self.handshakes: list[Link] = []  # links that wait for their list to be stored
         self.control_acks: list[tuple[Link, int]] = []
+        self.heard: list[tuple[Link, Operation]] = []  # what peers said on these connections that they want
+        self.told: dict[Link, frozenset[Subscription]] = {}  # what they had said there before
         self.peer_lists: dict[Peer, frozenset[Subscription]] = {}  # as the store has them until then
         self.own: dict[Subscription, bool] = {}  # whether the store has it until then
         self.pins: list[Peer] = []

@@ -331,7 +331,6 @@ class Connection:
 
     def _establish(self) -> Event:
         self._go(TRANSITIONS[self.state][Signal.TAKEN].to)
-        self._deadline = None
         assert self.peer_id is not None
         version = min(self.version, self._known_version())
         return Established(version, self.peer_id, self._peer_subscriptions, self._status)

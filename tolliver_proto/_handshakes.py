@@ -111,9 +111,10 @@ class Handshakes(Receiving):
     def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
         """Routes change now; the handshake goes on when the list is stored (T-30, T-61)."""
         peer, batch = _peer(link), self._batch
-        link.told = frozenset(one for one in subscriptions if one.channel != RESERVED_CHANNEL)  # T-27
         peer.voices[link] = None
-        self._replace_list(peer)
+        wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL)  # T-27
+        self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
+        self._store_routes(peer)
         if peer.spki_sha256 is None and not link.identity.uuids and link.identity.spki_sha256 is not None:
             peer.spki_sha256 = link.identity.spki_sha256
             batch.operations.append(PinPeer(peer.uuid, link.identity.spki_sha256))
@@ -122,8 +123,7 @@ class Handshakes(Receiving):
         link.storing = True
         batch.handshakes.append(link)
 
-    def _replace_list(self, peer: Peer) -> None:
-        self._hear(peer)
+    def _store_routes(self, peer: Peer) -> None:
         self._batch.operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions)))
 
     def _list_stored(self, link: Link) -> None:
@@ -238,7 +238,8 @@ class Handshakes(Receiving):
         if link in peer.voices:
             del peer.voices[link]
             if peer.voices:  # else what it said last stays: messages queue for it (T-32)
-                self._replace_list(peer)
+                self._route_to(peer)
+                self._store_routes(peer)
 
     def _forget(self, link: Link) -> None:
         """The transport is gone, or as good as: nothing comes of this cid any more."""

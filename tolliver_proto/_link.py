@@ -47,9 +47,10 @@ class Recipients:
 class Kept:
     """Messages that were sent while a connection was being made: the peer may turn out to want them (T-62)."""
 
-    __slots__ = ("messages", "size")
+    __slots__ = ("claimed", "messages", "size")
 
     def __init__(self) -> None:
+        self.claimed: set[tuple[int, Peer]] = set()  # whose some are already, over another connection
         self.messages: list[tuple[StoredMessage, Recipients]] = []
         self.size = 0
 

@@ -18,10 +18,11 @@ from ._sending import Sending
 from ._store import (
     AddOwnSubscription,
     AddPeerSubscription,
+    Operation,
     RemoveOwnSubscription,
     RemovePeerSubscription,
 )
-from ._subscriptions import matching
+from ._subscriptions import applied, matching
 
 _VERDICTS = 4096
 _WANTED, _UNWANTED = True, False
@@ -167,8 +168,7 @@ class Receiving(Sending):
             if frame.message_id is not None:
                 self._ack(link, [frame.message_id])
             return
-        link.told = link.told | {subscription} if wanted else link.told - {subscription}
-        self._hear(peer)
+        self._hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
         change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
         self._batch.operations.append(change(peer.uuid, subscription))
         if frame.message_id is not None:
@@ -177,14 +177,25 @@ class Receiving(Sending):
     def _has_too_many(self, link: Link, subscription: Subscription) -> bool:
         return len(link.told) >= self.limits.max_subscriptions and subscription not in link.told
 
-    def _hear(self, peer: Peer) -> None:
-        """Route to the peer what it wants: what it said on its connection (T-30).
+    def _hear(self, link: Link, said: Operation) -> None:
+        """What the peer said on this connection that it wants: routes change now."""
+        self._batch.told.setdefault(link, link.told)
+        self._batch.heard.append((link, said))
+        link.told = applied(link.told, [said])
+        if link.peer is not None:
+            self._route_to(link.peer)
+
+    def _route_to(self, peer: Peer) -> None:
+        self._batch.peer_lists.setdefault(peer, peer.subscriptions)
+        self._set_peer_list(peer, self._wanted_by(peer))
+
+    def _wanted_by(self, peer: Peer) -> frozenset[Subscription]:
+        """What it said on its connection (T-30).
 
         While a second connection is being made it is what it said on either, because which of the two lists is the
         later one only shows when one connection is given up (T-70). Too much is harmless, too little is loss.
         """
-        self._batch.peer_lists.setdefault(peer, peer.subscriptions)
-        self._set_peer_list(peer, frozenset().union(*(link.told for link in peer.voices)))
+        return frozenset().union(*(link.told for link in peer.voices))
 
     def _set_peer_list(self, peer: Peer, subscriptions: frozenset[Subscription]) -> None:
         for subscription in peer.subscriptions - subscriptions:

@@ -155,11 +155,14 @@ class Sending(NodeState):
         taken: list[StoredMessage] = []
         left: dict[int, int] = {}
         for message, recipients in kept.messages:
-            is_new = peer is not None and peer not in recipients.peers
+            is_new = peer is not None and peer not in recipients.peers and (message.seq, peer) not in kept.claimed
             if is_new and peer in self._routes.match(message.channel, message.key).peers:
                 taken.append(message)
             else:
                 left[message.seq] = message.wire_id
+        if peer is not None:
+            for other in self._keeping.values():
+                other.claimed.update((message.seq, peer) for message in taken)
         self._release(spans_of(left), left)
         self._unblock()
         return taken

@@ -7,7 +7,7 @@ what peers have acknowledged: that stays, and its rows are removed by a later co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from ._actions import Commit, NoticeKind, Stored
@@ -27,6 +27,7 @@ from ._store import (
     ReserveIds,
     Row,
 )
+from ._subscriptions import applied
 
 _STORE_RETRY = 1.0  # seconds until what a store failure left over is tried again
 
@@ -79,11 +80,14 @@ class Storing(Handshakes):
         if batch is None:
             return
         self._notice(NoticeKind.STORE_ERROR, None, f"a commit failed, nothing of it was stored: {error}")
+        self._restore_lists(batch)
         for peer, messages in batch.linked:
             peer.outbox.add(-len(messages), -sum(message.size for message in messages))
-            self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
+            if peer.voices:  # another connection of this peer has left them to the one that fails now
+                self._link(peer, messages)
+            else:
+                self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
         self._take_back(batch)
-        self._restore_lists(batch)
         for peer in batch.pins:
             peer.spki_sha256 = None
         self._batch.carry_over(batch)
@@ -114,10 +118,19 @@ class Storing(Handshakes):
             wanted = own.get(subscription, was_there)
             if (subscription in self._own) is not wanted:
                 self._change_own(subscription, wanted, undo=True)
+        for link, told in failed.told.items():
+            if link in self._batch.told:
+                self._batch.told[link] = told
+            link.told = applied(told, [said for one, said in self._batch.heard if one is link])
+        for link in failed.handshakes:
+            if link.peer is not None:
+                link.peer.voices.pop(link, None)
         for peer, before in failed.peer_lists.items():
+            now = self._wanted_by(peer) if peer.voices else applied(before, coming.get(peer.uuid, ()))
+            self._set_peer_list(peer, now)
             if peer.uuid in coming:
                 self._batch.peer_lists[peer] = before
-            self._set_peer_list(peer, _applied(before, coming.get(peer.uuid, ())))
+                self._batch.operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(now)))
 
     def _finish(self, batch_id: int, now: float | None) -> Batch | None:
         self._tick(now)
@@ -154,15 +167,3 @@ class Storing(Handshakes):
         link = self._peers[peer].link if peer in self._peers else None
         if link is not None:
             self._timers.set(("fetch", link.cid), self._now + _STORE_RETRY)
-
-
-def _applied(subscriptions: frozenset[Subscription], operations: Iterable[Operation]) -> frozenset[Subscription]:
-    """A peer's list after these operations, all of them its own."""
-    for operation in operations:
-        if isinstance(operation, ReplacePeerSubscriptions):
-            subscriptions = frozenset(operation.subscriptions)
-        elif isinstance(operation, AddPeerSubscription):
-            subscriptions |= {operation.subscription}
-        elif isinstance(operation, RemovePeerSubscription):
-            subscriptions -= {operation.subscription}
-    return subscriptions

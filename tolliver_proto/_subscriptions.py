@@ -7,10 +7,11 @@ answers for names in use are remembered until a subscription changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from ._events import Subscription
+from ._store import AddPeerSubscription, Operation, RemovePeerSubscription, ReplacePeerSubscriptions
 
 T = TypeVar("T", bound=Hashable)
 R = TypeVar("R")
@@ -57,6 +58,18 @@ class Routes(Generic[T, R]):
             self._matches.clear()
         self._matches[channel, key] = found = self._make(tuple(targets))
         return found
+
+
+def applied(subscriptions: frozenset[Subscription], operations: Iterable[Operation]) -> frozenset[Subscription]:
+    """A peer's list after these operations, all of them about it."""
+    for operation in operations:
+        if isinstance(operation, ReplacePeerSubscriptions):
+            subscriptions = frozenset(operation.subscriptions)
+        elif isinstance(operation, AddPeerSubscription):
+            subscriptions |= {operation.subscription}
+        elif isinstance(operation, RemovePeerSubscription):
+            subscriptions -= {operation.subscription}
+    return subscriptions
 
 
 def matching(channel: str, key: str) -> tuple[Subscription, Subscription, Subscription, Subscription]:

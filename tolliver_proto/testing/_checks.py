@@ -46,16 +46,16 @@ def check(condition: object, complaint: str) -> None:
 class Sent:
     """One message of the simulated application."""
 
-    __slots__ = ("body", "channel", "due_to", "index", "key", "sender", "stored")
+    __slots__ = ("body", "channel", "due_to", "index", "key", "routed_to", "stored")
 
-    def __init__(self, sender: UUID, index: int, channel: str, key: str, body: bytes) -> None:
-        self.sender = sender
+    def __init__(self, index: int, channel: str, key: str, body: bytes) -> None:
         self.index = index
         self.channel = channel
         self.key = key
         self.body = body
         self.stored = False  # its Stored was reported
-        self.due_to: set[UUID] = set()
+        self.routed_to: set[UUID] = set()  # whom its sender knew to want it then
+        self.due_to: set[UUID] = set()  # who must have handled it in the end
 
     def wanted_by(self, subscriptions: Iterable[Subscription]) -> bool:
         return not set(matching(self.channel, self.key)).isdisjoint(subscriptions)
@@ -205,7 +205,7 @@ class Ledger:
         check((entry.channel, entry.key) == (delivery.channel, delivery.key), f"{delivery} was sent otherwise: {entry}")
         if not delivery.reliable:
             check(body not in self.delivered, f"unreliable {body!r} delivered twice")
-        elif self.ordered and body not in self.delivered:
+        elif self.ordered and self.uuid in entry.routed_to and body not in self.delivered:
             newest = self.newest.get(delivery.peer_id, -1)
             check(entry.index > newest, f"first copy of {body!r} after that of number {newest} (T-51)")
             self.newest[delivery.peer_id] = entry.index

@@ -37,6 +37,7 @@ from .._errors import ConnectionLost, OutboxFull, StoreError, TolliverError
 from .._events import Revision, Role, Subscription
 from .._limits import Limits
 from .._node import Node
+from .._store import AddOwnSubscription
 from ._checks import Ledger, Sent, SimFailure, WireWitness, audit, check, check_memory
 from ._memory import MemoryStore
 
@@ -212,6 +213,7 @@ class SimNet:
         permanent = [Subscription("p", rng.choice(("", "a", "b"))) for _ in range(rng.choice((0, 1, 1, 2)))]
         start = rng.choice((1, 2**31 - 2 - rng.randrange(60), rng.randrange(1, 2**31 - 1)))
         host = _Host(f"n{index}", Ledger(uuid, permanent), MemoryStore(start), limits, rng.choice((1, 1, 1, 2)))
+        host.store.commit([AddOwnSubscription(subscription) for subscription in permanent])
         if rng.random() < self._weather.late_handlers:
             host.ledger.ordered = False
         return host
@@ -223,8 +225,6 @@ class SimNet:
         try:
             for host in self._hosts:
                 self._start(host)
-                for subscription in sorted(host.ledger.permanent):
-                    self._call(host, "subscribe", *subscription)
             for _ in range(self._operations):
                 self._at(self._rng.random() * self._seconds, self._operate)
             self._run_until(self._seconds)
@@ -584,7 +584,7 @@ class SimNet:
 
     def _new_message(self, host: _Host) -> Sent:
         body = b"%s/%d%s" % (host.name.encode(), len(host.log), b"." * self._rng.choice((0, 10, 40, 150)))
-        sent = Sent(host.ledger.uuid, len(host.log), *self._names(), body)
+        sent = Sent(len(host.log), *self._names(), body)
         host.log.append(sent)
         host.ledger.sent[body] = sent
         return sent
@@ -595,6 +595,8 @@ class SimNet:
         known = {peer.uuid: set(peer.subscriptions) for peer in host.node.peers()}
         for sent in batch:
             for uuid, subscriptions in known.items():
+                if sent.wanted_by(subscriptions):
+                    sent.routed_to.add(uuid)
                 if uuid in self._ledgers and sent.wanted_by(subscriptions & self._ledgers[uuid].permanent):
                     sent.due_to.add(uuid)
         try:
