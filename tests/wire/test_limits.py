@@ -162,6 +162,18 @@ def test_what_is_exactly_at_a_limit_passes(revision: Revision) -> None:
             decode(encode(over, revision), revision, limits)
 
 
+@revisions
+def test_a_frame_over_a_limit_is_refused_even_if_it_is_there_whole(revision: Revision) -> None:
+    """After a good one with the same names, which the reader then takes on its fast way."""
+    limits = Limits(max_body=1000)
+    decoder = Decoder(revision, limits)
+    good, over = Message("a", "b", bytes(1000), 1), Message("a", "b", bytes(1001), 2)
+    decoder.feed(encode(good, revision) * 2 + encode(over, revision))
+    assert [decoder.next_frame(), decoder.next_frame()] == [good, good]
+    with pytest.raises(LimitExceeded):
+        decoder.next_frame()
+
+
 def test_no_limit_of_ours_passes_the_formats_own() -> None:
     """T-06: 2^31-1 is the most a body may have, whatever the configuration."""
     for limits in (Limits.format(), Limits(max_body=2**40)):
