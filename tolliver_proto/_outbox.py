@@ -38,11 +38,11 @@ class Outbox:
         self.pending += count
         self.pending_bytes += size
 
-    def park(self, seq: int) -> None:
+    def park(self, row: CorruptMessage) -> None:
         """This delivery is set aside: it waits for nothing any more (V9)."""
         self.parked += 1
-        self.pending -= 1
-        self.leaving.add(seq, seq)
+        self.add(-1, -row.size)
+        self.leaving.add(row.seq, row.seq)
 
     def removed(self, spans: Iterable[Span]) -> None:
         """That commit is through."""
@@ -80,7 +80,7 @@ class Window:
         self._again: deque[StoredMessage] = deque()  # due and with a body
         self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
         self._asked = 0  # the last seq that the running fetch covers, if it is one for `_wanted`
-        self._due: list[tuple[float, list[int]]] = []
+        self._due: list[tuple[float, bool, list[int]]] = []  # when, whether they are of the outbox, ids
         self.full = False  # the backoff set is at its bound (T-52)
 
     # What comes in.
@@ -188,12 +188,26 @@ class Window:
 
     def transmitted(self, wire_ids: Iterable[int], now: float) -> None:
         """The socket has taken these: from now on the time to their resend runs (T-50)."""
+        self._drop_settled()
         by_attempts: dict[int, list[int]] = {}
+        others: list[int] = []
         for wire_id in wire_ids:
-            resend = self._backoff.get(wire_id)
-            by_attempts.setdefault(resend.attempts if resend else 0, []).append(wire_id)
+            if wire_id in self._unacked:
+                by_attempts.setdefault(0, []).append(wire_id)
+            elif wire_id in self._backoff:
+                by_attempts.setdefault(self._backoff[wire_id].attempts, []).append(wire_id)
+            else:
+                others.append(wire_id)
         for attempts, ids in by_attempts.items():
-            heappush(self._due, (now + self.interval(attempts), ids))
+            heappush(self._due, (now + self.interval(attempts), True, ids))
+        if others:
+            heappush(self._due, (now + self.interval(0), False, others))
+
+    def _drop_settled(self) -> None:
+        """Forget the times of runs that were acknowledged: at full speed there are many more of them than waiting."""
+        due = self._due
+        while due and due[0][1] and not any(one in self._unacked or one in self._backoff for one in due[0][2]):
+            heappop(due)
 
     def interval(self, attempts: int) -> float:
         """Seconds until a message goes out again that was sent again `attempts` times: doubling, jittered (T-50)."""
@@ -207,7 +221,7 @@ class Window:
         """Queue again what is due; returns ids that are none of the outbox's: control messages, for their owner."""
         others: list[int] = []
         while self._due and self._due[0][0] <= now:
-            for wire_id in heappop(self._due)[1]:
+            for wire_id in heappop(self._due)[2]:
                 if wire_id in self._unacked:
                     self._leave_window(wire_id, now)
                 elif wire_id in self._backoff:
@@ -220,7 +234,7 @@ class Window:
         """Its first resend is due: from now on it blocks nobody (T-52)."""
         if len(self._backoff) >= self._limits.backoff_messages:
             self.full = True
-            heappush(self._due, (now + self.interval(0), [wire_id]))
+            heappush(self._due, (now + self.interval(0), True, [wire_id]))
             return
         message = self._unacked.pop(wire_id)
         self._unacked_bytes -= message.size
