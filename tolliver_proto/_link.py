@@ -7,7 +7,7 @@ gone with it (T-49).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from ._actions import Delivery, PeerIdentity, Remote
@@ -108,7 +108,7 @@ class ControlSync:
         return self._frames.get(wire_id)
 
     @property
-    def under_way(self) -> Iterable[int]:
+    def under_way(self) -> Collection[int]:
         """The ids of control messages that are unacknowledged."""
         return self._frames.keys()
 

@@ -209,7 +209,8 @@ class Node(Storing):
             return
         link.in_transit = None
         if link.window is not None:
-            link.window.transmitted(link.riding, self._now)
+            control_ids = link.control.under_way if link.control is not None else ()
+            link.window.transmitted(link.riding, control_ids, self._now)
         link.riding = []
         self._writable[link] = None
         if link.up:

@@ -10,7 +10,7 @@ sent next.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
 from ._limits import Limits
@@ -186,8 +186,11 @@ class Window:
         self._unacked_bytes += message.size
         return message
 
-    def transmitted(self, wire_ids: Iterable[int], now: float) -> None:
-        """The socket has taken these: from now on the time to their resend runs (T-50)."""
+    def transmitted(self, wire_ids: Iterable[int], control_ids: Collection[int], now: float) -> None:
+        """The socket has taken these: from now on the time to their resend runs (T-50).
+
+        `control_ids` are the control messages that are unacknowledged; what is neither theirs nor ours is acknowledged.
+        """
         self._drop_settled()
         by_attempts: dict[int, list[int]] = {}
         others: list[int] = []
@@ -196,7 +199,7 @@ class Window:
                 by_attempts.setdefault(0, []).append(wire_id)
             elif wire_id in self._backoff:
                 by_attempts.setdefault(self._backoff[wire_id].attempts, []).append(wire_id)
-            else:
+            elif wire_id in control_ids:
                 others.append(wire_id)
         for attempts, ids in by_attempts.items():
             heappush(self._due, (now + self.interval(attempts), True, ids))
