@@ -59,14 +59,16 @@ class Batch:
     def putting_away(self) -> bool:
         return bool(self.removals or self.gone or self.parked)
 
-    def store(self, message: StoredMessage, recipients: Recipients) -> None:
+    def store(self, message: StoredMessage, recipients: Recipients, held: bool) -> None:
         operations = self.operations
         last = operations[-1] if operations else None
         if type(last) is not StoreMessages:
-            last = StoreMessages([], [])
+            last = StoreMessages([], [], [])
             operations.append(last)
         last.messages.append(message)  # type: ignore[attr-defined]  # ours until it is handed out
         last.recipients.append(recipients.ids)  # type: ignore[attr-defined]
+        if held:
+            last.held.append(message.seq)  # type: ignore[attr-defined]
         if self.runs and self.runs[-1][0] is recipients:
             self.runs[-1][1].append(message)
         elif recipients.peers:

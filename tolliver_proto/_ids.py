@@ -54,6 +54,8 @@ class IdAllocator:
         for start in (self._next, FIRST_ID):
             free = self.live.next_free(start)
             if free <= LAST_ID:
+                if free != self._next:
+                    self.forget_reserve()  # a jump over live ids may lead out of the block
                 self._next = free
                 self._clear_until = min(self.live.next_taken(free) or LAST_ID + 1, LAST_ID + 1)
                 return
@@ -63,6 +65,10 @@ class IdAllocator:
         """Nobody is owed an answer for these any more."""
         for first, last in spans:
             self.live.discard(first, last)
+
+    def forget_reserve(self) -> None:
+        """The block that was to be reserved last may not have been."""
+        self._used = RESERVE
 
     @property
     def needs_reserve(self) -> bool:

@@ -109,7 +109,7 @@ class Sending(NodeState):
                 continue  # T-53
             message = StoredMessage(self._next_seq, next(wire_ids), channel, key, body, size)
             self._next_seq += 1
-            batch.store(message, recipients)
+            batch.store(message, recipients, bool(kept))
             owed.add(message.seq, len(recipients.peers) + len(kept))
             for peer in recipients.peers:
                 peer.outbox.add(1, size)

@@ -34,10 +34,11 @@ class StoredMessage:
 
 @record
 class CorruptMessage:
-    """A row whose checksum is wrong (V9): its content is gone, its place is known."""
+    """A row whose checksum is wrong (V9): its content is gone, its place is known, and what it counted for."""
 
     seq: int
     wire_id: int
+    size: int = 0
 
 
 Row = StoredMessage | CorruptMessage
@@ -47,12 +48,14 @@ Row = StoredMessage | CorruptMessage
 class StoreMessages:
     """New messages; `recipients[i]` are the peers that `messages[i]` is for.
 
-    A message without recipients is held for peers that are connecting (T-62) until AddDeliveries or RemoveMessages
-    names it; a store that is opened again drops those that still have none.
+    A message without recipients is held for peers that are connecting (T-62), and so are those whose seqs `held`
+    names, recipients or not. RemoveMessages ends that; a store that is opened again drops the held messages that
+    nobody is owed any more.
     """
 
     messages: Sequence[StoredMessage]
     recipients: Sequence[Sequence[UUID]]
+    held: Sequence[int] = ()
 
 
 @record

@@ -79,6 +79,7 @@ class Storing(Handshakes):
         batch = self._finish(batch_id, now)
         if batch is None:
             return
+        self._ids.forget_reserve()
         self._notice(NoticeKind.STORE_ERROR, None, f"a commit failed, nothing of it was stored: {error}")
         self._restore_lists(batch)
         for peer, messages in batch.linked:
@@ -150,7 +151,7 @@ class Storing(Handshakes):
         if link is None or link is not live or link.window is None:
             return
         for row in link.window.fetched(rows, after_seq):
-            link.window.outbox.park(row.seq)
+            link.window.outbox.park(row)
             self._batch.parked.append(ParkDelivery(peer, row.seq))
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
             self._notice(
