@@ -1,0 +1,32 @@
+"""The protocol page names every ruling on the Tolliver protocol, and its vectors are the tested ones."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tolliver_proto import decode
+
+from .vectors import D1, D2, VECTORS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+RULINGS = [
+    *(f"C{number}" for number in range(1, 7)),
+    *(f"T-{number:02}" for number in [*range(1, 13), *range(19, 35), *range(40, 58), *range(60, 81)]),
+    "T-72a",
+]
+
+
+def test_every_ruling_has_a_row() -> None:
+    rows = re.findall(r"^\| (C\d|T-\d\da?) \|", PAGE, re.MULTILINE)
+    assert sorted(rows) == sorted(RULINGS)
+
+
+def test_the_vectors_are_those_that_are_tested() -> None:
+    rows = re.findall(r"^\| .+ \| ([12, ]+) \| `([0-9a-f]+)` \|$", PAGE, re.MULTILINE)
+    on_page = [
+        ({"1": D1, "2": D2}[draft], bytes.fromhex(text)) for drafts, text in rows for draft in drafts.split(", ")
+    ]
+    assert sorted(on_page) == sorted((vector.revision, vector.data) for vector in VECTORS)
+    for revision, data in on_page:
+        assert len(decode(data, revision)) == 1
