@@ -12,6 +12,10 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# What the demo leaves behind is in ./demo, which the next one empties.
+demo: $(VENV)/.ready
+	$(BIN)/tolliver demo --directory demo
+
 test: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

@@ -1,0 +1,1 @@
+"""The commands of `tolliver`, one module each, and what they share."""

@@ -1,0 +1,233 @@
+"""The commands and their options.
+
+The idea: a command turns what was typed into values, calls one function and makes an exit status of its answer. What it
+calls is imported when it runs, so that `tolliver --help` does not wait for all that the others need.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from tolliver_proto import Revision, Subscription
+
+from . import words
+
+app = typer.Typer(
+    name="tolliver",
+    help="Brokerless messaging over mutual TLS: reliable messages between processes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_INTERRUPTED = 130  # what a shell expects after SIGINT
+
+Channel = Annotated[str, typer.Argument(help="The channel.", show_default=False)]
+Key = Annotated[str, typer.Argument(help="The key.", show_default=False)]
+Listen = Annotated[str | None, typer.Option("--listen", metavar="HOST:PORT", help="Let peers connect here.")]
+Connect = Annotated[
+    list[str] | None, typer.Option("--connect", metavar="HOST:PORT", help="Connect to this peer; repeatable.")
+]
+Database = Annotated[
+    Path | None, typer.Option(help="The instance's database, made if missing. [default: NAME.db in --certs]")
+]
+Certs = Annotated[Path | None, typer.Option(help="The directory that `tolliver certs` filled.")]
+Name = Annotated[str | None, typer.Option(help="Which certificate of that directory is ours.")]
+Cert = Annotated[Path | None, typer.Option(help="Our certificate (PEM), instead of --certs and --name.")]
+KeyFile = Annotated[Path | None, typer.Option(help="Its private key (PEM).")]
+Ca = Annotated[Path | None, typer.Option(help="The CA that signs every member (PEM).")]
+Plaintext = Annotated[bool, typer.Option("--plaintext", help="No TLS: for a trial on one machine only.")]
+Draft = Annotated[int, typer.Option("--revision", min=1, max=2, help="The draft whose wire layout is spoken.")]
+Trio = Annotated[bool, typer.Option("--trio", help="Run on trio instead of asyncio.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON lines, bodies in base64.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"tolliver {version('tolliver-proto')}")
+        except PackageNotFoundError:  # run from a zip or a bare checkout
+            typer.echo("tolliver, not installed as a package")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Brokerless messaging over mutual TLS: reliable messages between processes."""
+    # What arrives may hold characters that the terminal's encoding does not have.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # TextIOWrappers, both
+
+
+@app.command()
+def certs(
+    directory: Annotated[Path, typer.Argument(help="Where the files go.", show_default=False)],
+    names: Annotated[list[str], typer.Argument(help="An instance's name, for its file names.", show_default=False)],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name or address under which others dial it; repeatable. [default: this machine]"),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, help="How long the certificates are valid.")] = 365,
+    uuid: Annotated[UUID | None, typer.Option(help="The UUID, for a single name. [default: a new one]")] = None,
+) -> None:
+    """Make a private CA, if the directory has none, and a certificate for each name. Overwrites nothing."""
+    from .certificates import make
+
+    with words.clear_errors():
+        make(directory, names, host or [], days, uuid)
+
+
+@app.command()
+def listen(
+    channel: Annotated[str, typer.Option(help='The channel; "" is any.')] = "",
+    key: Annotated[str, typer.Option(help='The key; "" is any.')] = "",
+    at: Listen = None,
+    connect: Connect = None,
+    database: Database = None,
+    certs: Certs = None,
+    name: Name = None,
+    cert: Cert = None,
+    key_file: KeyFile = None,
+    ca: Ca = None,
+    plaintext: Plaintext = False,
+    revision: Draft = 2,
+    json: Json = False,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    only: Annotated[bool, typer.Option("--only", help="Unsubscribe from what earlier runs asked for.")] = False,
+    trio: Trio = False,
+) -> None:
+    """Subscribe and print what arrives; acknowledge each message once it is printed. Ctrl-C ends in order."""
+    from . import listen as listening
+    from .connecting import Place, run
+
+    with words.clear_errors(), _interruptible(0):
+        place = Place(
+            listen=at,
+            connect=connect or [],
+            database=database,
+            certs=certs,
+            name=name,
+            cert=cert,
+            key_file=key_file,
+            ca=ca,
+            plaintext=plaintext,
+            revision=Revision(revision),
+        )
+        show = listening.as_json if json else listening.as_text
+        wanted = Subscription(channel, key)
+        run(
+            partial(listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show),
+            trio,
+        )
+
+
+@app.command()
+def send(
+    channel: Channel,
+    key: Key,
+    body: Annotated[
+        str | None, typer.Argument(help='The message, or "-": each line of standard input.', show_default=False)
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Send each line of this file instead.")] = None,
+    at: Listen = None,
+    connect: Connect = None,
+    database: Database = None,
+    certs: Certs = None,
+    name: Name = None,
+    cert: Cert = None,
+    key_file: KeyFile = None,
+    ca: Ca = None,
+    plaintext: Plaintext = False,
+    revision: Draft = 2,
+    unreliable: Annotated[bool, typer.Option("--unreliable", help="Not stored, not acknowledged.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until every recipient has acknowledged everything.")] = True,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for a peer, and for each next ack.")] = 30.0,
+    trio: Trio = False,
+) -> None:
+    """Send a message, or each line of a file, to whoever subscribes. Exit status 1 if anything reliable was not
+    stored, or not acknowledged."""
+    from . import send as sending
+    from .connecting import Place, run
+
+    with words.clear_errors(), _interruptible(_INTERRUPTED):
+        if (body is None) is (file is None):
+            raise ValueError('what is to be sent? Give a BODY, or --file FILE, or "-" for the lines of standard input')
+        place = Place(
+            listen=at,
+            connect=connect or [],
+            database=database,
+            certs=certs,
+            name=name,
+            cert=cert,
+            key_file=key_file,
+            ca=ca,
+            plaintext=plaintext,
+            revision=Revision(revision),
+        )
+        source = file if body is None else None if body == "-" else os.fsencode(body)
+        job = sending.Job(
+            channel=channel,
+            key=key,
+            source=source,
+            reliable=not unreliable,
+            waits=wait and not unreliable,
+            timeout=timeout,
+        )
+        if not sending.send_and_report(job, partial(run, trio=trio), place.options(dial=True)):
+            raise typer.Exit(1)
+
+
+@contextmanager
+def _interruptible(status: int) -> Iterator[None]:
+    from .connecting import Interrupted
+
+    try:
+        yield
+    except Interrupted:
+        words.say("interrupted")
+        raise typer.Exit(status) from None
+
+
+@app.command()
+def decode(
+    files: Annotated[
+        list[Path], typer.Argument(help='Raw bytes of one direction; "-" is standard input.', show_default=False)
+    ],
+    revision: Draft = 2,
+    json: Json = False,
+) -> None:
+    """Show the frames of a recorded stream, as a table or as JSON lines. Exit status 1 if it is malformed or cut."""
+    from .decode import print_file
+
+    with words.clear_errors():
+        bad = [file for file in files if not print_file(file, Revision(revision), json)]
+        if bad:
+            raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    directory: Annotated[Path, typer.Option(help="Where certificates, databases and logs go.")] = Path("demo"),
+    seconds: Annotated[float, typer.Option(min=1.0, help="How long readings flow.")] = 32.0,
+    rate: Annotated[float, typer.Option(min=1.0, help="Readings a second.")] = 2500.0,
+    check: Annotated[bool, typer.Option("--check", help="Only judge the logs of an earlier run.")] = False,
+) -> None:
+    """Publish readings of this machine to two subscribers, kill one of them and the publisher, count what was lost."""
+    from ..demo import run_demo
+
+    with words.clear_errors():
+        raise typer.Exit(run_demo(directory, seconds, rate, check))

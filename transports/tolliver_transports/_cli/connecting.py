@@ -1,0 +1,130 @@
+"""What `listen` and `send` share: the options of an instance, and a run of it that a signal ends in order."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+from attrs import define
+
+from tolliver_proto import NoticeKind, Revision
+
+from .._options import TLS, InstanceOptions, Remote
+
+T = TypeVar("T")
+
+
+@define(frozen=True, kw_only=True)
+class Place:
+    """Where an instance lives and whom it meets, as given on the command line."""
+
+    listen: str | None
+    connect: Sequence[str]
+    database: Path | None
+    certs: Path | None
+    name: str | None
+    cert: Path | None
+    key_file: Path | None
+    ca: Path | None
+    plaintext: bool
+    revision: Revision
+
+    @property
+    def remotes(self) -> list[Remote]:
+        return [Remote.parse(address) for address in self.connect]
+
+    def options(self, *, dial: bool) -> InstanceOptions:
+        """Raises ValueError where something is missing or said twice. `dial` says whether to dial from the start."""
+        if self.listen is None and not self.connect:
+            raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
+        options = InstanceOptions(
+            database=self._database(),
+            listen=self.listen,
+            tls=self._tls(),
+            plaintext=self.plaintext,
+            revision=self.revision,
+            remotes=self.remotes if dial else (),
+        )
+        for remote in self.remotes:
+            options.remote(remote)
+        return options
+
+    def _database(self) -> Path:
+        if self.database is not None:
+            return self.database
+        if self.certs is None or self.name is None:
+            raise ValueError("no database: give --database FILE (with --certs and --name there is a default)")
+        return self.certs / f"{self.name}.db"
+
+    def _tls(self) -> TLS | None:
+        short, long = (self.certs, self.name), (self.cert, self.key_file, self.ca)
+        ways = [any(part is not None for part in short), any(part is not None for part in long), self.plaintext]
+        if sum(ways) != 1:
+            raise ValueError(
+                f"{'no certificates' if not any(ways) else 'more than one way to say who this is'}: give either "
+                "--certs DIR --name NAME, or --cert, --key-file and --ca, or for a trial on one machine --plaintext"
+            )
+        if self.certs is not None and self.name is not None:
+            return TLS(self.certs / f"{self.name}.pem", self.certs / f"{self.name}.key", self.certs / "ca.pem")
+        if self.cert is not None and self.key_file is not None and self.ca is not None:
+            return TLS(self.cert, self.key_file, self.ca)
+        if self.plaintext:
+            return None
+        raise ValueError("half of the certificates: --certs goes with --name, and --cert with --key-file and --ca")
+
+
+class Interrupted(Exception):
+    """SIGINT or SIGTERM: the work was cancelled and has cleaned up behind itself."""
+
+
+def run(work: Callable[[], Awaitable[T]], trio: bool) -> T:
+    """The work's result. Raises Interrupted after a signal, and what the work raises."""
+    if trio and importlib.util.find_spec("trio") is None:
+        raise ValueError("--trio needs trio: pip install trio")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("tolliver: %(message)s"))
+    # A dial that is given up ends the command with the same words.
+    handler.addFilter(lambda record: NoticeKind.DIAL_GAVE_UP not in (record.args or ()))
+    log = logging.getLogger("tolliver")
+    log.addHandler(handler)
+    try:
+        return anyio.run(alongside, work, [_signal], backend="trio" if trio else "asyncio")
+    finally:
+        log.removeHandler(handler)
+
+
+async def alongside(main: Callable[[], Awaitable[T]], others: Iterable[Callable[[], Awaitable[None]]]) -> T:
+    """The result of `main`, with the others at work until then; the first exception of any, not wrapped in a group."""
+    results: list[T] = []
+    failures: list[Exception] = []
+
+    async with anyio.create_task_group() as group:
+
+        async def guard(work: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await work()
+            except Exception as error:
+                failures.append(error)
+                group.cancel_scope.cancel()
+
+        async def keep_result() -> None:
+            results.append(await main())
+
+        for other in others:
+            group.start_soon(guard, other)
+        await guard(keep_result)
+        group.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+    return results[0]
+
+
+async def _signal() -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            raise Interrupted

@@ -1,0 +1,93 @@
+"""`tolliver listen`: print what arrives, and acknowledge it once it is printed.
+
+The idea: subscriptions are durable, so an instance may still be subscribed to what an earlier run asked for. All of it
+is printed: nothing is thrown away because this run asked for something else. `--only` drops the earlier ones.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+
+from tolliver_proto import Delivery, Subscription
+
+from .._options import InstanceOptions, Remote
+from ..anyio import Instance, Runs, create_instance
+from . import words
+from .connecting import alongside
+
+
+def as_text(delivery: Delivery) -> str:
+    """One line: time, peer, channel, key, body."""
+    now = datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]
+    names = f"{words.name(delivery.channel)} {words.name(delivery.key)}"
+    return f"{now} {words.peer(delivery.peer_id)} {names} {words.body(delivery.body)}\n"
+
+
+def as_json(delivery: Delivery) -> str:
+    """One object: nothing is cut."""
+    shown = {
+        "time": datetime.now().astimezone().isoformat(timespec="milliseconds"),
+        "peer": str(delivery.peer_id),
+        "channel": delivery.channel,
+        "key": delivery.key,
+        "message_id": delivery.message_id,
+        "attempt": delivery.attempt,
+        "body": base64.b64encode(delivery.body).decode(),
+    }
+    return json.dumps(shown) + "\n"
+
+
+async def listen(
+    options: InstanceOptions,
+    remotes: list[Remote],
+    wanted: Subscription,
+    only: bool,
+    count: int | None,
+    show: Callable[[Delivery], str],
+) -> None:
+    """Until `count` messages were printed, or for ever."""
+    async with create_instance(options) as instance:
+        runs = instance.message_runs("", "", subscribe=False)
+        await _subscribe(instance, wanted, only)
+        _say_where(instance)
+        await alongside(
+            partial(_print, runs, count, show),
+            [partial(_dial, instance, remote) for remote in remotes],
+        )
+
+
+async def _dial(instance: Instance, remote: Remote) -> None:
+    peer = await instance.new_connection(remote)
+    words.say(f"connected to {remote}, which is {peer}")
+
+
+async def _subscribe(instance: Instance, wanted: Subscription, only: bool) -> None:
+    for earlier in instance.node.subscriptions():
+        if only and earlier != wanted:
+            await instance.unsubscribe(*earlier)
+    await instance.subscribe(*wanted)
+
+
+def _say_where(instance: Instance) -> None:
+    where = "".join(f", listening on {host}:{port}" for host, port in instance.addresses)
+    words.say(f"this is {instance.instance_id}{where}")
+    listed = ", ".join(" ".join(map(words.name, one)) for one in instance.node.subscriptions())
+    words.say(f"subscribed to {listed} ('' is anything); Ctrl-C ends")
+
+
+async def _print(runs: Runs, count: int | None, show: Callable[[Delivery], str]) -> None:
+    left = count
+    async for run in runs:
+        taken = list(run)[:left]
+        sys.stdout.write("".join(map(show, taken)))
+        sys.stdout.flush()
+        run.settle(taken, True)
+        if left is not None:
+            left -= len(taken)
+            if not left:
+                return

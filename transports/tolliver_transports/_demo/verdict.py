@@ -1,0 +1,96 @@
+"""What became of each message, from the logs alone.
+
+The idea: drain, then compare sets. A reliable message is lost when the publisher logged it as stored and the subscriber
+that wants it never logged it. One that was delivered though the publisher was killed before it could log it as stored
+is "unlogged", never lost; one that nobody sent is an invention, and as bad as a loss.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from .child import PUBLISHER, SUBSCRIBERS
+from .log import read_lines
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One subscriber's messages. `lost` and `invented` must be empty."""
+
+    name: str
+    sent: int
+    stored: int
+    delivered: int
+    duplicates: int
+    resent: int
+    unlogged: int
+    lost: tuple[str, ...]
+    invented: tuple[str, ...]
+    rate: float
+
+    @property
+    def good(self) -> bool:
+        return self.delivered > 0 and not self.lost and not self.invented
+
+
+def judge(directory: Path) -> list[Tally]:
+    """A tally for each subscriber."""
+    published: dict[str, list[tuple[str, str]]] = {"sent": [], "stored": []}
+    for kind, *words in read_lines(directory, PUBLISHER):
+        if kind in published:
+            published[kind].append((words[0], words[1]))
+    return [_tally(directory, name, channels, published) for name, channels in SUBSCRIBERS.items()]
+
+
+def _tally(directory: Path, name: str, channels: tuple[str, ...], published: dict[str, list[tuple[str, str]]]) -> Tally:
+    sent, stored = (
+        {message for message, channel in published[kind] if channel in channels or "" in channels}
+        for kind in ("sent", "stored")
+    )
+    copies: Counter[str] = Counter()
+    times = []
+    for kind, *words in read_lines(directory, name):
+        if kind == "got":
+            copies[words[0]] += 1
+            times.append(float(words[2]))
+    seconds = max(times) - min(times) if times else 0.0
+    return Tally(
+        name=name,
+        sent=len(sent),
+        stored=len(stored),
+        delivered=len(copies),
+        duplicates=sum(count > 1 for count in copies.values()),
+        resent=copies.total() - len(copies),
+        unlogged=len(copies.keys() - stored),
+        lost=tuple(sorted(stored - copies.keys())),
+        invented=tuple(sorted(copies.keys() - sent)),
+        rate=len(copies) / seconds if seconds else 0.0,
+    )
+
+
+def table_of(tallies: list[Tally]) -> Table:
+    """One row for each subscriber."""
+    table = Table(title="What became of each reliable message", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("to")
+    for heading in ("sent", "stored", "delivered", "duplicates", "resent", "unlogged", "lost", "rate"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for tally in tallies:
+        numbers = (tally.sent, tally.stored, tally.delivered, tally.duplicates, tally.resent, tally.unlogged)
+        table.add_row(
+            tally.name,
+            *(f"{number:,}" for number in (*numbers, len(tally.lost))),
+            f"{tally.rate:,.0f}/s",
+            style=None if tally.good else "bold red",
+        )
+    return table
+
+
+LEGEND = """\
+sent: handed to send; stored: on the publisher's disk, as it was told; delivered: handled by the subscriber;
+duplicates: of these, handled more than once; resent: the copies beyond the first;
+unlogged: delivered, but the publisher was killed before it could log them as stored; lost: stored, never delivered."""
