@@ -1,4 +1,4 @@
-"""What the fuzz targets share: a first corpus where none is given, and the memory that a case may take."""
+"""What the fuzz targets share: the first corpus, and the memory that a case may take."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from fuzz import bodies
 
 @contextmanager
 def with_seeds(arguments: list[str]) -> Iterator[list[str]]:
-    """The arguments for libFuzzer, completed."""
+    """The arguments for libFuzzer, completed. A file is one case to run again, a directory keeps new ones."""
     program, *given = arguments
     limits = ["-rss_limit_mb=1024", "-malloc_limit_mb=64", "-max_len=4096"]
-    if any(not argument.startswith("-") for argument in given):
+    paths = [Path(argument) for argument in given if not argument.startswith("-")]
+    if any(path.is_file() for path in paths):
         yield [program, *limits, *given]
         return
-    with tempfile.TemporaryDirectory() as corpus:
+    for path in paths:
+        path.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as seeds:
         for number, seed in enumerate(bodies.seeds()):
-            Path(corpus, f"seed-{number}").write_bytes(seed)
-        yield [program, *limits, *given, corpus]
+            Path(seeds, f"seed-{number}").write_bytes(seed)
+        yield [program, *limits, *given, seeds]
