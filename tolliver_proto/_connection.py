@@ -139,6 +139,8 @@ class Connection:
         self.limits = limits or Limits()
         self.state = State.AWAITING_RESPONSE if role is Role.CLIENT else State.AWAITING_REQUEST
         self._passing = _PASSING[self.state]
+        self.live = False
+        """Whether frames may be sent now."""
         self.peer_id: UUID | None = None
         self.peer_version: int | None = None
         self.unexpected_frames = 0
@@ -364,6 +366,7 @@ class Connection:
             return
         self.state = state
         self._passing = _PASSING[state]
+        self.live = state in LIVE
         if state in (State.CLOSING, State.CLOSED) and self.close_deadline is None:
             self.close_deadline = self._now + self.limits.close_timeout
         if state is State.CLOSED:
@@ -458,15 +461,10 @@ class Connection:
 
     def send_encoded(self, data: bytes) -> None:
         """Queue whole frames that `encode` made for this revision: one message for many peers is encoded once."""
-        if self.state not in LIVE:
+        if not self.live:
             self._allowed(Signal.SEND)
         self._parts.append(data)
         self._unsent += len(data)
-
-    @property
-    def live(self) -> bool:
-        """Whether frames may be sent now."""
-        return self.state in LIVE
 
     @property
     def answer(self) -> HandshakeStatus:

@@ -89,6 +89,8 @@ class Encoder:
         self._layout = layout
         self._codes = layout.codes
         self._pack_message = layout.message.struct.pack
+        self.overhead = layout.message.size
+        """Bytes of a message beside its names and its body."""
         canonical = ("code", "channel", "key", "body", "message_id")
         self._head_order = itemgetter(*[canonical.index(name) for name in layout.message.names])
         self._part_order = itemgetter(*[("channel", "key", "body").index(name) for name in layout.parts])
@@ -97,6 +99,8 @@ class Encoder:
         self._max_key = layout.message.maximum("key")
         self._max_body = min(layout.max_body, layout.message.maximum("body"))
         self._ack_code = layout.codes[Ack]
+        self._message_code = layout.codes[Message]
+        self._unreliable_id = layout.unreliable_id
         self._by_type: dict[type, Callable[..., bytes]] = {
             HandshakeRequest: self._request,
             HandshakeResponse: self._response,
@@ -114,11 +118,6 @@ class Encoder:
                 "not_a_frame", f"{type(frame).__name__} cannot be sent: give one of the frame classes"
             )
         return write(frame)
-
-    @property
-    def overhead(self) -> int:
-        """Bytes of a message beside its names and its body."""
-        return self._layout.message.size
 
     @property
     def entry_overhead(self) -> int:
@@ -165,23 +164,26 @@ class Encoder:
 
     def message(self, channel: str, key: str, body: bytes, message_id: int | None) -> bytes:
         """A regular message's bytes, for whoever has checked the names and the id already."""
-        raw_channel, raw_key = _text(channel, "channel"), _text(key, "key")
-        if len(body) > self._max_body or len(raw_channel) > self._max_channel or len(raw_key) > self._max_key:
+        try:
+            raw_channel, raw_key = channel.encode(), key.encode()
+        except (UnicodeEncodeError, AttributeError):
+            raw_channel, raw_key = _text(channel, "channel"), _text(key, "key")
+        channel_size, key_size, body_size = len(raw_channel), len(raw_key), len(body)
+        if body_size > self._max_body or channel_size > self._max_channel or key_size > self._max_key:
             raise OwnLimitExceeded(
                 "too_long",
-                f"body of {len(body)}, channel of {len(raw_channel)}, key of {len(raw_key)} bytes: the format "
+                f"body of {body_size}, channel of {channel_size}, key of {key_size} bytes: the format "
                 f"carries {self._max_body}, {self._max_channel} and {self._max_key} at most (T-06)",
             )
         if message_id is None:
-            message_id = self._layout.unreliable_id
-        elif message_id == self._layout.unreliable_id:
+            message_id = self._unreliable_id
+        elif message_id == self._unreliable_id:
             raise LocalProtocolError(
                 "reserved_id", f"id {message_id} means unreliable on the wire (T-42): pass message_id=None for that"
             )
-        else:
+        elif type(message_id) is not int or not 0 <= message_id <= self._max_id:
             _number(message_id, self._max_id, "message_id")
-        code = self._codes[Message]
-        head = self._head_order((code, len(raw_channel), len(raw_key), len(body), message_id))
+        head = self._head_order((self._message_code, channel_size, key_size, body_size, message_id))
         return b"".join((self._pack_message(*head), *self._part_order((raw_channel, raw_key, body))))
 
     def _ack(self, frame: Ack) -> bytes:
