@@ -89,6 +89,7 @@ class NodeState:
         self._keeping: dict[Link, Kept] = {}
         self._blocked: deque[tuple[list[Item], Receipt]] = deque()
         self._name_sizes: dict[str, int] = {}
+        self._pair_sizes: dict[tuple[str, str], int] = {}
         # Subscriptions: our own, the peers', the handlers.
         self._own: dict[Subscription, None] = dict.fromkeys(sorted(loaded.own_subscriptions))
         self._own_bytes = sum(self._entry_size(subscription) for subscription in self._own)

@@ -7,7 +7,7 @@ after a crash the count goes on behind the block, and no id is ever given twice 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ._errors import OutboxFull
 from ._spans import Spans
@@ -39,8 +39,15 @@ class IdAllocator:
         self.live.add(taken, taken)
         return taken
 
-    def take_many(self, count: int) -> list[int]:
+    def take_many(self, count: int) -> Sequence[int]:
         """As `take`, that many times or not at all."""
+        first = self._next
+        if first + count <= self._clear_until:  # the usual case: a run
+            self._next += count
+            self._used += count
+            if count:
+                self.live.add(first, first + count - 1)
+            return range(first, first + count)
         taken: list[int] = []
         try:
             for _ in range(count):

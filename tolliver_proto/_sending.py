@@ -18,6 +18,8 @@ from ._link import Kept, Link, Peer, Recipients
 from ._spans import spans_of
 from ._store import RemoveDeliveries, StoredMessage
 
+_PAIRS_KNOWN = 4096
+
 
 class Sending(NodeState):
     """Messages from the application to the peers."""
@@ -83,8 +85,9 @@ class Sending(NodeState):
 
     def _size(self, channel: str, key: str, body: bytes) -> int:
         """The encoded size of a message that may be sent, or the error that says why not."""
-        if channel == RESERVED_CHANNEL:
-            raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27)")
+        around = self._pair_sizes.get((channel, key))
+        if around is None:
+            around = self._size_around(channel, key)
         if not isinstance(body, bytes):
             raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
         if len(body) > self.limits.max_body:
@@ -93,11 +96,21 @@ class Sending(NodeState):
                 f"a body of {len(body)} bytes for {channel!r:.100}: the limit is {self.limits.max_body} (T-06). "
                 "Split it, or raise Limits.max_body here and at the peers",
             )
-        return self._encoder.overhead + self._name_size(channel) + self._name_size(key) + len(body)
+        return around + len(body)
+
+    def _size_around(self, channel: str, key: str) -> int:
+        """The same without the body, remembered by name."""
+        if channel == RESERVED_CHANNEL:
+            raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27)")
+        if len(self._pair_sizes) >= _PAIRS_KNOWN:
+            self._pair_sizes.clear()
+        size = self._encoder.overhead + self._name_size(channel) + self._name_size(key)
+        self._pair_sizes[channel, key] = size
+        return size
 
     def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt) -> None:
         routed = [self._routes.match(channel, key) for channel, key, _ in items]
-        self._check_quota(routed, sizes)
+        shares = self._shares(routed, sizes)
         batch, kept, owed = self._batch, list(self._keeping.values()), self._owed
         stored = [bool(recipients.peers or kept) for recipients in routed]
         to_store = sum(stored)
@@ -111,17 +124,18 @@ class Sending(NodeState):
             self._next_seq += 1
             batch.store(message, recipients, bool(kept))
             owed.add(message.seq, len(recipients.peers) + len(kept))
-            for peer in recipients.peers:
-                peer.outbox.add(1, size)
             for one in kept:
                 one.add(message, recipients)
+        for peer, (count, total) in shares.items():
+            peer.outbox.add(count, total)
         receipt.last_seq = self._next_seq - 1
         if to_store:
             batch.tokens.append(receipt)
         else:
             self._actions.append(Stored([receipt]))
 
-    def _check_quota(self, routed: Sequence[Recipients], sizes: Sequence[int]) -> None:
+    def _shares(self, routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, tuple[int, int]]:
+        """Messages and bytes for each peer, who has room for them (D-10)."""
         wanted: dict[Recipients, tuple[int, int]] = {}
         for recipients, size in zip(routed, sizes, strict=True):
             count, total = wanted.get(recipients, (0, 0))
@@ -138,6 +152,7 @@ class Sending(NodeState):
                     f"and {count} more would pass the quota (D-10): nothing was stored. Wait until it has caught up, "
                     "or forget the peer"
                 )
+        return shares
 
     # Keeping what is sent while a connection is made (T-62).
 
