@@ -147,7 +147,7 @@ class Driver:
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         sent = self.node.unreliable_send(channel, key, body)
-        self.turn()
+        self._world.wake()  # and no turn for each: what is sent until the loop comes round goes out together
         return sent
 
     def wait_acked(self, receipt: Receipt) -> Any:
