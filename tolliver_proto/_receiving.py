@@ -84,16 +84,18 @@ class Receiving(Sending):
         """All matching handlers succeeded (T-45). What is settled or whose connection is gone is passed over."""
         self._tick(now)
         acks: dict[int, list[int]] = {}
+        handled = 0
         for delivery in deliveries:
             link = self._take_unsettled(delivery)
             message_id = delivery.message.message_id
             if link is None:
                 continue
-            self._counts["handled"] += 1
+            handled += 1
             if message_id is not None:
                 acks.setdefault(link.cid, []).append(message_id)
                 if link.peer is not None and link.peer.attempts:
                     link.peer.attempts.pop(message_id, None)
+        self._counts["handled"] += handled
         for cid, message_ids in acks.items():
             self._ack(self._links[cid], message_ids)
 

@@ -109,7 +109,7 @@ class Run(Sequence[Delivery]):
     def __init__(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
         self._deliveries = deliveries
         self._settlement = settlement
-        self._open = dict.fromkeys(deliveries)
+        self._open: dict[Delivery, None] | None = None  # until one is settled by itself, all are open
 
     def __len__(self) -> int:
         return len(self._deliveries)
@@ -125,6 +125,12 @@ class Run(Sequence[Delivery]):
 
     def settle(self, deliveries: Iterable[Delivery], well: bool) -> None:
         """Say it of these, once each."""
+        if self._open is None:
+            if deliveries is self._deliveries:
+                self._open = {}
+                self._settlement.settle(self._deliveries, well)
+                return
+            self._open = dict.fromkeys(self._deliveries)
         fresh = [one for one in deliveries if one in self._open]
         for one in fresh:
             del self._open[one]
@@ -133,7 +139,7 @@ class Run(Sequence[Delivery]):
 
     @property
     def settled(self) -> bool:
-        return not self._open
+        return self._open is not None and not self._open
 
 
 def handled_well(result: object) -> bool:

@@ -216,6 +216,9 @@ class Registration:
         for delivery in run:
             try:
                 result = self._callback(delivery)
+                if result is None:
+                    well.append(delivery)
+                    continue
                 if hasattr(result, "__await__"):
                     run.settle(well, True)  # what is done must not wait for what takes its time
                     well.clear()
