@@ -18,6 +18,7 @@ from ._store import (
     ParkDelivery,
     RemoveDeliveries,
     RemoveMessages,
+    ReplacePeerSubscriptions,
     Span,
     StoredMessage,
     StoreMessages,
@@ -35,6 +36,7 @@ class Batch:
         self.removals: list[RemoveDeliveries] = []
         self.gone: list[Span] = []  # messages that nobody is owed any more
         self.parked: list[ParkDelivery] = []
+        self.lists: dict[Peer, None] = {}  # whose whole list is to be stored, as it is when the commit begins
         self.tokens: list[Receipt] = []
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
         self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
@@ -57,7 +59,7 @@ class Batch:
 
     @property
     def putting_away(self) -> bool:
-        return bool(self.removals or self.gone or self.parked)
+        return bool(self.removals or self.gone or self.parked or self.lists)
 
     def store(self, message: StoredMessage, recipients: Recipients, held: bool) -> None:
         operations = self.operations
@@ -82,6 +84,8 @@ class Batch:
 
     def all_operations(self) -> Sequence[Operation]:
         operations = [*self.operations]
+        for peer in self.lists:
+            operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions)))
         for peer, messages in self.linked:
             deliveries = [(message.seq, message.wire_id, message.size) for message in messages]
             operations.append(AddDeliveries(peer.uuid, deliveries))

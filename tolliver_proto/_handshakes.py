@@ -114,7 +114,7 @@ class Handshakes(Receiving):
         peer.voices[link] = None
         wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL)  # T-27
         self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
-        self._store_routes(peer)
+        batch.lists[peer] = None
         if peer.spki_sha256 is None and not link.identity.uuids and link.identity.spki_sha256 is not None:
             peer.spki_sha256 = link.identity.spki_sha256
             batch.operations.append(PinPeer(peer.uuid, link.identity.spki_sha256))
@@ -122,9 +122,6 @@ class Handshakes(Receiving):
         self._link(peer, self._stop_keeping(link, peer))
         link.storing = True
         batch.handshakes.append(link)
-
-    def _store_routes(self, peer: Peer) -> None:
-        self._batch.operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions)))
 
     def _list_stored(self, link: Link) -> None:
         link.storing = False
@@ -239,7 +236,8 @@ class Handshakes(Receiving):
             del peer.voices[link]
             if peer.voices:  # else what it said last stays: messages queue for it (T-32)
                 self._route_to(peer)
-                self._store_routes(peer)
+                self._batch.lists[peer] = None
+                self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def _forget(self, link: Link) -> None:
         """The transport is gone, or as good as: nothing comes of this cid any more."""

@@ -18,12 +18,8 @@ from ._handshakes import Handshakes
 from ._spans import spans_of
 from ._store import (
     AddOwnSubscription,
-    AddPeerSubscription,
-    Operation,
     ParkDelivery,
     RemoveOwnSubscription,
-    RemovePeerSubscription,
-    ReplacePeerSubscriptions,
     ReserveIds,
     Row,
 )
@@ -106,13 +102,10 @@ class Storing(Handshakes):
 
     def _restore_lists(self, failed: Batch) -> None:
         """Subscriptions as the store has them, and on top what the next commit says about them."""
-        coming: dict[UUID, list[Operation]] = {}
         own: dict[Subscription, bool] = {}
         for operation in self._batch.operations:
             if isinstance(operation, AddOwnSubscription | RemoveOwnSubscription):
                 own[operation.subscription] = isinstance(operation, AddOwnSubscription)
-            elif isinstance(operation, ReplacePeerSubscriptions | AddPeerSubscription | RemovePeerSubscription):
-                coming.setdefault(operation.peer, []).append(operation)
         for subscription, was_there in failed.own.items():
             if subscription in own:
                 self._batch.own[subscription] = was_there
@@ -127,11 +120,13 @@ class Storing(Handshakes):
             if link.peer is not None:
                 link.peer.voices.pop(link, None)
         for peer, before in failed.peer_lists.items():
-            now = self._wanted_by(peer) if peer.voices else applied(before, coming.get(peer.uuid, ()))
+            said_since = [said for link, said in self._batch.heard if link.peer is peer]
+            now = self._wanted_by(peer) if peer.voices else applied(before, said_since)
             self._set_peer_list(peer, now)
-            if peer.uuid in coming:
+            if now != before:
                 self._batch.peer_lists[peer] = before
-                self._batch.operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(now)))
+                self._batch.lists[peer] = None
+        self._batch.lists |= {peer: None for peer in failed.lists if peer not in failed.peer_lists}
 
     def _finish(self, batch_id: int, now: float | None) -> Batch | None:
         self._tick(now)
