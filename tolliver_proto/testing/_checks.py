@@ -46,7 +46,7 @@ def check(condition: object, complaint: str) -> None:
 class Sent:
     """One message of the simulated application."""
 
-    __slots__ = ("body", "channel", "due_to", "index", "key", "routed_to", "stored")
+    __slots__ = ("body", "channel", "damaged", "due_to", "index", "key", "routed_to", "stored")
 
     def __init__(self, index: int, channel: str, key: str, body: bytes) -> None:
         self.index = index
@@ -54,6 +54,7 @@ class Sent:
         self.key = key
         self.body = body
         self.stored = False  # its Stored was reported
+        self.damaged = False  # its row is unreadable: nobody can be promised anything
         self.routed_to: set[UUID] = set()  # whom its sender knew to want it then
         self.due_to: set[UUID] = set()  # who must have handled it in the end
 
@@ -197,7 +198,7 @@ class Ledger:
 
     def delivery(self, delivery: Delivery, senders: dict[UUID, Ledger]) -> None:
         """A node hands a message to its application."""
-        body = delivery.body
+        message, body = delivery.message, delivery.body
         sender = senders.get(delivery.peer_id)
         entry = sender.sent.get(body) if sender else None
         check(entry is not None, f"{delivery} was never sent by {delivery.peer_id}")
@@ -205,7 +206,9 @@ class Ledger:
         check((entry.channel, entry.key) == (delivery.channel, delivery.key), f"{delivery} was sent otherwise: {entry}")
         if not delivery.reliable:
             check(body not in self.delivered, f"unreliable {body!r} delivered twice")
-        elif self.ordered and self.uuid in entry.routed_to and body not in self.delivered:
+        elif (
+            self.ordered and self.uuid in entry.routed_to and body not in self.delivered and self.always_wants(message)
+        ):
             newest = self.newest.get(delivery.peer_id, -1)
             check(entry.index > newest, f"first copy of {body!r} after that of number {newest} (T-51)")
             self.newest[delivery.peer_id] = entry.index
@@ -214,9 +217,10 @@ class Ledger:
 
 def audit(node: Node, store: MemoryStore) -> None:
     """The node's numbers against its store, at an instant when nothing is between the two."""
-    held = {message.seq for message in store.messages}
     loaded = store.load()
-    check(held == {message.seq for message in store.messages}, "messages in the store that nobody is owed")
+    stored = {message.seq for message in store.messages}
+    owed = {seq for first, last, _ in loaded.owed for seq in range(first, last + 1)}
+    check(stored == owed, f"messages {sorted(stored - owed)} are in the store and nobody is owed them")
     peers = {peer.uuid: peer for peer in node.peers()}
     for uuid, known in loaded.peers.items():
         peer = peers[uuid]

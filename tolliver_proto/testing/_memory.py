@@ -1,7 +1,7 @@
 """A store that keeps everything in memory, and nothing half.
 
 The idea: a commit is checked first and applied after, so one that fails changes nothing. What survives a crash is the
-object itself: make a new node from `load()` and go on.
+object itself: `reopen` it, make a new node from `load()` and go on.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class MemoryStore:
         self.fail_next_fetch: StoreError | None = None
         self._messages: dict[int, StoredMessage] = {}
         self._corrupt: set[int] = set()
+        self._held: set[int] = set()
         self._peers: dict[UUID, _Peer] = {}
         self._own: set[Subscription] = set()
         self._next_seq = 1
@@ -90,10 +91,8 @@ class MemoryStore:
     # What a node asks for.
 
     def load(self) -> Loaded:
-        """What is there. Messages that nobody is owed, held when the last instance ended, are dropped (T-62)."""
+        """What is there."""
         owed = Counter(seq for peer in self._peers.values() for seq in peer.seqs)
-        for seq in self._messages.keys() - owed.keys():
-            self._forget(seq)
         runs: list[tuple[int, int, int]] = []
         for seq, count in sorted(owed.items()):
             if runs and runs[-1][1] == seq - 1 and runs[-1][2] == count:
@@ -105,7 +104,7 @@ class MemoryStore:
             {uuid: self._load_peer(peer) for uuid, peer in self._peers.items()},
             self._next_seq,
             self._next_id,
-            spans_of(message.wire_id for message in self._messages.values()),
+            spans_of(self._messages[seq].wire_id for seq in owed),
             runs,
         )
 
@@ -128,12 +127,13 @@ class MemoryStore:
         known = self._peers.get(peer, _Peer())
         room = max_bytes
         for seq in known.seqs[bisect_right(known.seqs, after_seq) :]:
+            if seq in known.parked:
+                continue
             message = self._messages[seq]
             if rows and (len(rows) >= max_count or message.size > room):
                 break
-            if seq not in known.parked:
-                rows.append(CorruptMessage(seq, message.wire_id) if seq in self._corrupt else message)
-                room -= message.size
+            rows.append(CorruptMessage(seq, message.wire_id, message.size) if seq in self._corrupt else message)
+            room -= message.size
         return rows
 
     # What a test asks for.
@@ -142,12 +142,21 @@ class MemoryStore:
         """From now on this row's checksum is wrong (V9)."""
         self._corrupt.add(seq)
 
+    def reopen(self) -> MemoryStore:
+        """As after a restart: what was held for connecting peers and nobody is owed is dropped (T-62)."""
+        owed = {seq for peer in self._peers.values() for seq in peer.seqs}
+        for seq in self._held - owed:
+            self._forget(seq)
+        self._held.clear()
+        return self
+
     def snapshot(self) -> MemoryStore:
         """A store of its own with what is committed now: what a crash at this instant would leave."""
         copy = MemoryStore(self._next_id)
         copy.commits = self.commits
         copy._messages = dict(self._messages)
         copy._corrupt = set(self._corrupt)
+        copy._held = set(self._held)
         copy._peers = deepcopy(self._peers)
         copy._own = set(self._own)
         copy._next_seq = self._next_seq
@@ -198,6 +207,9 @@ class MemoryStore:
             self._next_seq = max(self._next_seq, message.seq + 1)
             for uuid in recipients:
                 self._peer(uuid).add(message.seq)
+            if not recipients:
+                self._held.add(message.seq)
+        self._held.update(operation.held)
 
     def _add_deliveries(self, operation: AddDeliveries) -> None:
         for seq, _, _ in operation.deliveries:
@@ -215,6 +227,7 @@ class MemoryStore:
     def _forget(self, seq: int) -> None:
         self._messages.pop(seq, None)
         self._corrupt.discard(seq)
+        self._held.discard(seq)
 
     def _park(self, operation: ParkDelivery) -> None:
         self._peer(operation.peer).parked.add(operation.seq)

@@ -205,6 +205,7 @@ class SimNet:
             (3, self._op_break),
             (1, self._op_crash),
             (1, self._op_close),
+            (1, self._op_corrupt),
         ]
 
     def _make_host(self, index: int, limits: Limits) -> _Host:
@@ -217,6 +218,11 @@ class SimNet:
         if rng.random() < self._weather.late_handlers:
             host.ledger.ordered = False
         return host
+
+    def never(self, *operations: str) -> None:
+        """Leave these out of what happens: "crash", "break", "close", "corrupt", "disconnect" ..."""
+        unwanted = {f"_op_{operation}" for operation in operations}
+        self._operate_by = [(weight, do) for weight, do in self._operate_by if do.__name__ not in unwanted]
 
     # The run.
 
@@ -281,7 +287,7 @@ class SimNet:
             instance_id=host.ledger.uuid,
             rng=self._rng,
             limits=host.limits,
-            loaded=host.store.load(),
+            loaded=host.store.reopen().load(),
             handlers=() if late else [("", "", "handler")],
             version=host.version,
             speaks=lambda _version: True,
@@ -569,7 +575,7 @@ class SimNet:
         if since is None or peer is None:
             return
         for sent in host.log[since:]:
-            if sent.wanted_by(peer.permanent):
+            if sent.wanted_by(peer.permanent) and not sent.damaged:
                 sent.due_to.add(peer.uuid)
 
     def _operate(self) -> None:
@@ -669,6 +675,17 @@ class SimNet:
         self._trace(f"{host.name} closes")
         self._call(host, "close")
         self._at(60.0, self._closed, host, host.born)
+
+    def _op_corrupt(self, host: _Host) -> None:
+        """A row is damaged: it is set aside when it is read, if it is (V9)."""
+        messages = host.store.messages
+        if messages and self._chance(0.5):
+            self.counts["corrupted"] += 1
+            spoilt = self._rng.choice(messages)
+            self._trace(f"{host.name} row {spoilt.seq} is damaged")
+            host.store.corrupt(spoilt.seq)
+            host.ledger.sent[spoilt.body].due_to.clear()
+            host.ledger.sent[spoilt.body].damaged = True
 
     def _closed(self, host: _Host, born: int) -> None:
         if host.born == born and host.node is not None:

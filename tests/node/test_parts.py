@@ -1,0 +1,190 @@
+"""The small parts of the node against the plainest models of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tolliver_proto import OutboxFull, Subscription
+from tolliver_proto._ids import LAST_ID, RESERVE, IdAllocator
+from tolliver_proto._spans import Owed, Spans, spans_of
+from tolliver_proto._subscriptions import Routes
+from tolliver_proto._timers import Timers
+
+numbers = st.integers(0, 40)
+spans = st.tuples(numbers, st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+
+
+def members(one: tuple[int, int]) -> set[int]:
+    return set(range(one[0], one[1] + 1))
+
+
+@given(st.lists(st.tuples(st.booleans(), spans), max_size=30), numbers)
+def test_spans_are_a_set(steps: list[tuple[bool, tuple[int, int]]], probe: int) -> None:
+    held, model = Spans(), set[int]()
+    for add, one in steps:
+        (held.add if add else held.discard)(*one)
+        model = model | members(one) if add else model - members(one)
+        assert list(held) == spans_of(model)
+    assert (probe in held) is (probe in model)
+    assert bool(held) is bool(model)
+    assert held.next_free(probe) == next(n for n in range(probe, 100) if n not in model)
+    assert held.next_taken(probe) == min((n for n in model if n >= probe), default=None)
+
+
+@given(st.sets(numbers))
+def test_spans_of_is_shortest(chosen: set[int]) -> None:
+    found = spans_of(chosen)
+    assert set().union(*map(members, found)) == chosen
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
+
+
+@given(st.lists(st.integers(1, 3), max_size=30), st.lists(st.tuples(st.booleans(), spans), max_size=30))
+def test_owed_counts_down(counts: list[int], steps: list[tuple[bool, tuple[int, int]]]) -> None:
+    owed, model = Owed(), Counter[int]()
+    for seq, count in enumerate(counts):
+        owed.add(seq, count)
+        model[seq] = count
+    for take, (first, last) in steps:
+        here = [seq for seq in model if first <= seq <= last]
+        if not take:
+            owed.drop(first, last)
+            for seq in here:
+                del model[seq]
+        else:
+            gone = owed.take(first, last)
+            for seq in here:
+                model[seq] -= 1
+            assert spans_of(set().union(*map(members, gone))) == spans_of(seq for seq in here if not model[seq])
+            model = +model
+        assert {seq: count for one, other, count in owed for seq in range(one, other + 1)} == model
+        assert all(seq in owed for seq in model)
+        assert all(one[1] < other[0] for one, other in pairwise(owed))
+
+
+def test_acknowledgements_in_order_leave_one_run() -> None:
+    owed = Owed([(1, 100_000, 2)])
+    for seq in range(1, 5_000):
+        owed.take(seq, seq)
+        assert len(list(owed)) == 2
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(0, 40), st.sets(st.integers(1, 60)))
+def test_ids_are_free_cyclic_and_never_reserved(data: st.DataObject, before_the_wrap: int, low: set[int]) -> None:
+    """T-40, T-41: 1 to 2^31-2, in a circle, over whatever is still live."""
+    live = set(low) | {LAST_ID - n for n in data.draw(st.sets(st.integers(0, 60)))}
+    ids = IdAllocator(LAST_ID - before_the_wrap, spans_of(live))
+    previous = LAST_ID - before_the_wrap - 1
+    for _ in range(150):
+        if live and data.draw(st.booleans()):
+            back = data.draw(st.sampled_from(sorted(live)))
+            live.discard(back)
+            ids.give_back([(back, back)])
+        taken = ids.take()
+        assert 1 <= taken <= 2**31 - 2
+        assert taken not in live
+        ahead = (taken - previous) % LAST_ID
+        assert 0 < ahead <= 150 + len(live)
+        live.add(taken)
+        previous = taken
+
+
+def test_all_ids_outstanding_is_outbox_full_and_takes_nothing() -> None:
+    ids = IdAllocator(5, [(1, 9), (12, LAST_ID)])
+    with pytest.raises(OutboxFull, match="T-41"):
+        ids.take_many(3)
+    assert sorted(ids.take_many(2)) == [10, 11]
+    ids.give_back([(4, 4)])
+    assert ids.take() == 4
+
+
+def test_ids_after_a_restart_begin_behind_all_that_were_given() -> None:
+    ids = IdAllocator(1)
+    assert ids.needs_reserve
+    reserved = ids.reserve()
+    for _ in range(20 * RESERVE):
+        assert ids.take() < reserved
+        if ids.needs_reserve:
+            reserved = ids.reserve()
+
+
+def test_a_jump_over_live_ids_is_reserved_too() -> None:
+    ids = IdAllocator(1, [(100, 100_000)])
+    ids.reserve()
+    taken = [ids.take() for _ in range(100)]
+    assert taken[-1] == 100_001
+    assert ids.needs_reserve
+    assert ids.reserve() > taken[-1]
+
+
+def test_reservation_wraps() -> None:
+    assert IdAllocator(LAST_ID).reserve() == RESERVE
+
+
+times = st.floats(0, 100, allow_nan=False)
+calls = st.sampled_from(("set", "earlier", "cancel", "pop"))
+steps = st.lists(st.tuples(calls, st.integers(0, 5), times), max_size=300)
+
+
+@given(steps)
+def test_timers_are_a_sorted_dictionary(todo: list[tuple[str, int, float]]) -> None:
+    timers, model = Timers(), dict[int, float]()
+    for what, key, due in todo:
+        if what == "set":
+            timers.set(key, due)
+            model[key] = due
+        elif what == "earlier":
+            timers.set_earlier(key, due)
+            model[key] = min(due, model.get(key, due))
+        elif what == "cancel":
+            timers.cancel(key)
+            model.pop(key, None)
+        else:
+            popped = timers.pop_due(due)
+            assert (popped is None) is (min(model.values(), default=101.0) > due)
+            if isinstance(popped, int):
+                earliest = min(model.values())
+                assert model.pop(popped) == earliest
+        first = timers.earliest()
+        assert (first[0] if first else None) == min(model.values(), default=None)
+        assert first is None or model[first[1]] == first[0]  # type: ignore[index]  # keys here are numbers
+
+
+def test_equal_deadlines_fire_in_the_order_of_setting() -> None:
+    timers = Timers()
+    for key in ("b", "a", ("c", 1)):
+        timers.set(key, 1.0)
+    assert [timers.pop_due(1.0) for _ in range(4)] == ["b", "a", ("c", 1), None]
+
+
+def test_moved_deadlines_leave_no_litter() -> None:
+    timers = Timers()
+    for moment in range(10_000):
+        timers.set("one", float(moment))
+    assert len(timers._heap) < 100
+
+
+texts = st.sampled_from(("", "a", "b", "ab"))
+entries = st.tuples(st.booleans(), st.builds(Subscription, texts, texts), st.integers(0, 3))
+
+
+@given(st.lists(entries, max_size=40), st.sampled_from(("a", "b", "c")), texts)
+def test_routes_are_the_rule_of_wildcards(
+    changes: list[tuple[bool, Subscription, int]], channel: str, key: str
+) -> None:
+    """T-24: "" on the subscription's side alone; T-25: each target once; T-26: removal is of exactly one entry."""
+    routes: Routes[int, tuple[int, ...]] = Routes(lambda targets: targets)
+    model = set[tuple[Subscription, int]]()
+    for add, subscription, target in changes:
+        (routes.add if add else routes.discard)(subscription, target)
+        (model.add if add else model.discard)((subscription, target))
+        wanted = {target for one, target in model if one.channel in ("", channel) and one.key in ("", key)}
+        found = routes.match(channel, key)
+        assert set(found) == wanted
+        assert len(found) == len(wanted)
+    assert len(routes) == len({subscription for subscription, _ in model})
