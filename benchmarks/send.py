@@ -1,0 +1,192 @@
+"""End to end: a publisher and a subscriber, two processes over TLS on loopback, 100-byte bodies.
+
+    python benchmarks/send.py [--seconds 2] [--backend asyncio|trio]
+
+The idea: each row has its own yardstick in the same run. Unreliable messages are counted where they are handled.
+Reliable ones go round in full: stored with fsync, sent, handled, acknowledged; `outstanding` of them are under way at
+any time. Beside each stands what bare SQLite does on the same disk, with the same pragmas and as many rows in a commit
+as the publisher's commits had on average: one thread, one table of the store's shape, rows that are only added.
+Prints the best of three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import platform
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from tolliver_transports.anyio import TLS, Instance, InstanceOptions, create_instance
+from tolliver_transports.certs import make_ca, make_certificate
+
+BODY = bytes(100)
+OUTSTANDING = (1, 100, 1000)
+LANES = 4  # batches under way at a time, so that storing, sending and acknowledging overlap
+AIMS = {"unreliable": 200_000.0, "reliable 1000": 0.25}
+
+
+def options(directory: Path, name: str, listen: str | None) -> InstanceOptions:
+    files = directory / name
+    tls = TLS(files.with_suffix(".pem"), files.with_suffix(".key"), directory / "ca.pem")
+    return InstanceOptions(database=files.with_suffix(".db"), listen=listen, tls=tls)
+
+
+async def subscribe(directory: Path) -> None:
+    """The other process: says its port, then counts and acknowledges until it is told to stop."""
+    async with create_instance(options(directory, "subscriber", "127.0.0.1:0")) as instance:
+        handled = 0
+
+        async def count() -> None:
+            nonlocal handled
+            async for run in instance.message_runs("bench"):
+                handled += len(run)
+                run.ack()
+
+        async def tell() -> None:
+            while True:
+                line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+                if not line:
+                    tasks.cancel_scope.cancel()
+                    return
+                print(handled, flush=True)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(count)
+            await instance.subscribe("bench")
+            print(instance.port, flush=True)
+            tasks.start_soon(tell)
+
+
+class Subscriber:
+    def __init__(self, directory: Path, backend: str) -> None:
+        command = [sys.executable, __file__, "--backend", backend, "--subscribe", str(directory)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdin
+        assert self.process.stdout
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self.port = int(self.stdout.readline())
+
+    def handled(self) -> int:
+        print("?", file=self.stdin, flush=True)
+        return int(self.stdout.readline())
+
+    def stop(self) -> None:
+        self.stdin.close()
+        self.process.wait(30)
+
+
+async def unreliable(instance: Instance, subscriber: Subscriber, seconds: float) -> float:
+    """Messages handled a second. What finds the buffer full is tried again when the loop has turned."""
+    before = subscriber.handled()
+    sent = 0
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        for _ in range(100):
+            if instance.unreliable_send("bench", "", BODY):
+                sent += 1
+            else:
+                await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+    while await anyio.to_thread.run_sync(subscriber.handled) - before < sent:  # noqa: ASYNC110  # another process
+        await anyio.sleep(0.001)
+    return sent / (time.perf_counter() - started)
+
+
+async def reliable(instance: Instance, outstanding: int, seconds: float) -> tuple[float, float]:
+    """Messages acknowledged a second, and rows in a commit."""
+    lanes = min(LANES, outstanding)
+    batch = [("bench", "", BODY)] * (outstanding // lanes)
+    acked = 0
+    commits = instance.node._last_batch
+    started = time.perf_counter()
+
+    async def lane() -> None:
+        nonlocal acked
+        while time.perf_counter() - started < seconds:
+            await instance.wait_acked(await instance.send_many(batch))
+            acked += len(batch)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(lanes):
+            tasks.start_soon(lane)
+    took = time.perf_counter() - started
+    return acked / took, acked / max(1, instance.node._last_batch - commits)
+
+
+def bare(directory: Path, rows: int, seconds: float) -> float:
+    """Rows that SQLite alone stores a second."""
+    connection = sqlite3.connect(directory / "bare.db", isolation_level=None)
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "cell_size_check = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.execute(
+        """CREATE TABLE IF NOT EXISTS message(
+            seq INTEGER PRIMARY KEY, wire_id INTEGER NOT NULL, crc INTEGER NOT NULL, stored_at INTEGER NOT NULL,
+            channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL)"""
+    )
+    connection.execute("DELETE FROM message")
+    numbers = itertools.count()
+    stored = 0
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        connection.execute("BEGIN")
+        connection.executemany(
+            "INSERT INTO message VALUES (?, ?, 0, 0, 'bench', '', ?)",
+            [(number, number, BODY) for number in itertools.islice(numbers, rows)],
+        )
+        connection.execute("COMMIT")
+        stored += rows
+    took = time.perf_counter() - started
+    connection.close()
+    return stored / took
+
+
+async def publish(directory: Path, backend: str, seconds: float) -> None:
+    subscriber = Subscriber(directory, backend)
+    async with create_instance(options(directory, "publisher", None)) as instance:
+        await instance.new_connection(f"127.0.0.1:{subscriber.port}")
+        print(f"{'':<24}{'messages/s':>12}{'rows/commit':>13}{'bare rows/s':>13}{'ratio':>7}")
+        best = 0.0
+        for _ in range(3):
+            best = max(best, await unreliable(instance, subscriber, seconds))
+        print(f"{'unreliable':<24}{best:>12,.0f}{'':>33}   aim {AIMS['unreliable']:,.0f}")
+        for outstanding in OUTSTANDING:
+            tries = []
+            for _ in range(3):
+                rate, rows = await reliable(instance, outstanding, seconds)
+                alone = bare(directory, max(1, round(rows)), seconds / 2)
+                tries.append((rate / alone, rate, rows, alone))
+            ratio, rate, rows, alone = max(tries)
+            name = f"reliable, {outstanding} outstanding"
+            aim = "   aim 0.25" if outstanding == 1000 else ""
+            print(f"{name:<24}{rate:>12,.0f}{rows:>13,.1f}{alone:>13,.0f}{ratio:>7.2f}{aim}")
+    await anyio.to_thread.run_sync(subscriber.stop)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--backend", choices=("asyncio", "trio"), default="asyncio")
+    parser.add_argument("--subscribe", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.subscribe:
+        anyio.run(subscribe, arguments.subscribe, backend=arguments.backend)
+        return
+    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {arguments.backend}")
+    with tempfile.TemporaryDirectory(dir=".") as directory:  # beside the code: /tmp may be memory, which fsyncs nothing
+        make_ca(directory)
+        for name in ("publisher", "subscriber"):
+            make_certificate(directory, name)
+        anyio.run(publish, Path(directory), arguments.backend, arguments.seconds, backend=arguments.backend)
+    print("again: python benchmarks/send.py " + " ".join(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()
