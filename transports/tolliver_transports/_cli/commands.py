@@ -198,7 +198,8 @@ def _interruptible(status: int) -> Iterator[None]:
     try:
         yield
     except Interrupted:
-        words.say("interrupted")
+        if status:
+            words.say("interrupted")
         raise typer.Exit(status) from None
 
 
