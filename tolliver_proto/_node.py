@@ -137,6 +137,9 @@ class Node(Storing):
         if link is None or link.connection is not None:
             self._actions.append(Abort(cid))
             return
+        if self.closing:
+            self._end(link)
+            return
         self._timers.cancel(("open", cid))
         link.role = role
         link.identity = identity or PeerIdentity()
