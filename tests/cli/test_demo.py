@@ -55,6 +55,9 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
             assert line
         children = processes_with(str(tmp_path))
         assert len(children) == 4
+        next(
+            one for one in children if "_demo.subscriber" in " ".join(one.info["cmdline"])
+        ).suspend()  # deaf to a request
         process.send_signal(signal.SIGINT)
         words = process.stdout.read().decode()
         assert process.wait(SECONDS) == 130
