@@ -92,10 +92,8 @@ def connection_seeds() -> list[bytes]:
             if isinstance(frame, HandshakeRequest) is bool(settings & 1):
                 for limits in (0, 1):
                     head = bytes([settings, limits, 1, opening, 2, 0, 1, final])
-                    found += [
-                        head + bytes([61, traffic, 13, opening, 2, 0, 1, final, 18, 0]),
-                        head + bytes([13, opening]),
-                    ]
+                    found.append(head + bytes([61, traffic, 13, opening, 2, 0, 1, final, 18, 0]))
+                    found.append(head + bytes([13, opening, *[2, 0] * 4, 1, final]))
     return found
 
 
