@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,16 +49,15 @@ def run_process(*arguments: object, stdin: bytes = b"") -> Result:
 class Listener:
     """A running `tolliver listen`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], output: Path, errors: Path) -> None:
         self.process = process
         self._output = output
-        assert process.stderr is not None
-        words = b""
-        while b"subscribed to" not in words:  # its last word before it is ready
-            line = process.stderr.readline()
-            assert line, words
-            words += line
-        self.words = words.decode()
+        deadline = time.monotonic() + SECONDS
+        while "subscribed to" not in errors.read_text():  # its last word before it is ready
+            assert process.poll() is None, errors.read_text()
+            assert time.monotonic() < deadline, errors.read_text()
+            time.sleep(0.01)
+        self.words = errors.read_text()
         found = re.search(r"listening on (\S+)", self.words)
         self.address = found.group(1) if found else ""
 
@@ -73,11 +73,16 @@ class Listener:
 
 @contextmanager
 def listener(output: Path, who: Sequence[object], *arguments: object) -> Iterator[Listener]:
-    """`tolliver listen` with its standard output in a file."""
+    """`tolliver listen` with its standard output in a file, and its standard error in one beside it."""
     command = [*COMMAND, "listen", *map(str, (*who, *arguments))]
-    with output.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE) as process:
+    errors = output.with_suffix(".err")
+    with (
+        output.open("wb") as file,
+        errors.open("wb") as error_file,
+        subprocess.Popen(command, stdout=file, stderr=error_file) as process,
+    ):
         try:
-            yield Listener(process, output)
+            yield Listener(process, output, errors)
         finally:
             process.kill()
 

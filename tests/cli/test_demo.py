@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -48,21 +49,25 @@ def test_nothing_is_lost_and_a_loss_is_seen(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
-    command = [*COMMAND, "demo", "--directory", str(tmp_path / "demo"), "--seconds", "20"]
+    command = [*COMMAND, "demo", "--directory", str(tmp_path / "demo"), "--seconds", str(SECONDS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         while b"readings flow" not in (line := process.stdout.readline()):
             assert line
-        children = processes_with(str(tmp_path))
-        assert len(children) == 4
-        next(
-            one for one in children if "_demo.subscriber" in " ".join(one.info["cmdline"])
-        ).suspend()  # deaf to a request
-        process.send_signal(signal.SIGINT)
-        words = process.stdout.read().decode()
-        assert process.wait(SECONDS) == 130
-    assert "interrupted" in words
-    assert not processes_with(str(tmp_path))
+        processes = processes_with(str(tmp_path))
+        try:
+            assert len(processes) == 4
+            subscriber = next(one for one in processes if "_demo.subscriber" in " ".join(one.info["cmdline"]))
+            subscriber.suspend()  # deaf to every request
+            process.send_signal(signal.SIGINT)
+            words, _ = process.communicate(timeout=SECONDS)
+            assert process.returncode == 130
+            assert b"interrupted" in words
+            assert not processes_with(str(tmp_path))
+        finally:
+            for one in processes:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
 
 
 def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None:

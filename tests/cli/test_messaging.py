@@ -7,6 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
+from tolliver_transports.anyio import TLS, InstanceOptions, create_instance
+
 from tests.cli.commands import SECONDS, free_address, listener, run_process, tolliver
 from tests.cli.conftest import Who
 
@@ -91,8 +94,15 @@ def test_the_sender_listens_and_waits_for_a_subscriber(who: Who, tmp_path: Path)
 
 
 def test_subscriptions_of_earlier_runs_stay_until_only(who: Who, tmp_path: Path) -> None:
+    directory = Path(str(who("alice")[1]))
+    tls = TLS(directory / "alice.pem", directory / "alice.key", directory / "ca.pem")
+
+    async def subscribe() -> None:
+        async with create_instance(InstanceOptions(database=directory / "alice.db", tls=tls)) as instance:
+            await instance.subscribe("a")
+
+    anyio.run(subscribe)
     for arguments, subscribed in (
-        (("--channel", "a"), ["'a' ''"]),
         (("--key", "b"), ["'' 'b'", "'a' ''"]),
         (("--channel", "c", "--only"), ["'c' ''"]),
     ):

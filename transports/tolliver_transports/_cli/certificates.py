@@ -13,6 +13,8 @@ from rich.text import Text
 from ..certs import LOCAL_HOSTS, Member, make_ca, make_certificate
 from . import words
 
+_WIDE = 10_000  # columns
+
 
 def make(directory: Path, names: Sequence[str], hosts: Sequence[str], days: int, uuid: UUID | None) -> None:
     """Raises ValueError and CertificateError; what was made before is shown, and stays."""
@@ -34,7 +36,7 @@ def make(directory: Path, names: Sequence[str], hosts: Sequence[str], days: int,
 def _show(made: dict[str, Member]) -> None:
     console = Console()
     if not console.is_terminal:
-        console = Console(width=max(console.width, 120))
+        console = Console(width=_WIDE)  # a path that is cut in two is no path
     table = Table("name", "uuid", "certificate", "key", box=None, pad_edge=False)
     table.columns[1].no_wrap = True
     for name, member in made.items():
