@@ -23,13 +23,13 @@ from tolliver_proto import (
 )
 
 from .contract import PEERS, StoreContract
-from .given import OURS
+from .given import MEMORY_DISK, OURS
 
 
 class SQLiteContract(StoreContract):
     def __init__(self) -> None:
         super().__init__()
-        self.directory = tempfile.TemporaryDirectory()
+        self.directory = tempfile.TemporaryDirectory(dir=MEMORY_DISK)
 
     def reopen(self, store: Store | None) -> SQLiteStore:
         path = Path(self.directory.name) / "node.db"

@@ -15,15 +15,15 @@ from tolliver_proto import CorruptMessage, ReplacePeerSubscriptions, StoredMessa
 from .given import OTHER, PEER, everything, message, open_store, storing
 
 FLIPS = 300
-COUNT = 600
+COUNT = 400
 PAGE = 4096
 LARGE = b"large" * 4000
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(scratch: Path) -> Path:
     """A database that was closed in order, with small bodies and one that fills pages of its own."""
-    path = tmp_path / "node.db"
+    path = scratch / "node.db"
     with closing(open_store(path)) as store:
         store.commit([storing(range(1, COUNT), peers=(PEER, OTHER)), storing([COUNT], body=LARGE)])
         store.commit([ReplacePeerSubscriptions(PEER, [Subscription("channel", "")])])
@@ -38,10 +38,10 @@ def payload(row: StoredMessage) -> tuple[object, ...]:
     return row.seq, row.wire_id, row.channel, row.key, row.body
 
 
-def test_no_flipped_bit_gives_a_wrong_payload(path: Path, tmp_path: Path) -> None:
+def test_no_flipped_bit_gives_a_wrong_payload(path: Path, scratch: Path) -> None:
     whole = path.read_bytes()
     random_ = random.Random(9)
-    damaged = tmp_path / "damaged.db"
+    damaged = scratch / "damaged.db"
     corrupt = refused = 0
     for _ in range(FLIPS):
         copy = bytearray(whole)
@@ -79,8 +79,8 @@ def test_no_flipped_bit_gives_a_wrong_payload(path: Path, tmp_path: Path) -> Non
         "DELETE FROM message",
     ],
 )
-def test_a_row_that_is_not_what_was_written_is_named_in_its_place(tmp_path: Path, change: str) -> None:
-    path = tmp_path / "node.db"
+def test_a_row_that_is_not_what_was_written_is_named_in_its_place(scratch: Path, change: str) -> None:
+    path = scratch / "node.db"
     with closing(open_store(path)) as store:
         store.commit([storing(range(1, 6))])
     with closing(sqlite3.connect(path)) as foreign:
@@ -98,8 +98,8 @@ def test_a_row_that_is_not_what_was_written_is_named_in_its_place(tmp_path: Path
     assert rows == [message(1), message(2), damaged, message(4), message(5)]
 
 
-def test_a_row_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "node.db"
+def test_a_row_in_the_place_of_another_is_noticed(scratch: Path) -> None:
+    path = scratch / "node.db"
     with closing(open_store(path)) as store:
         store.commit([storing(range(1, 6))])
     with closing(sqlite3.connect(path, isolation_level=None)) as foreign:
@@ -112,8 +112,8 @@ def test_a_row_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:
     assert rows == [message(1), message(2), CorruptMessage(3, wire_id), CorruptMessage(4, wire_id), message(5)]
 
 
-def test_the_number_of_a_lost_message_is_not_given_again(tmp_path: Path) -> None:
-    path = tmp_path / "node.db"
+def test_the_number_of_a_lost_message_is_not_given_again(scratch: Path) -> None:
+    path = scratch / "node.db"
     with closing(open_store(path)) as store:
         store.commit([storing(range(1, 6))])
     with closing(sqlite3.connect(path, isolation_level=None)) as foreign:

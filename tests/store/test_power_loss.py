@@ -16,9 +16,9 @@ KILLS = 10
 COMMITS = 40
 
 
-def test_every_commit_is_synced(tmp_path: Path) -> None:
+def test_every_commit_is_synced(scratch: Path) -> None:
     """Whether the system was asked to sync cannot be seen in a file, so the setting is looked at: 2 is FULL."""
-    with closing(open_store(tmp_path / "node.db")) as store:
+    with closing(open_store(scratch / "node.db")) as store:
         assert store._file.connection.execute("PRAGMA synchronous").fetchone() == (2,)
         assert store._file.connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)
 
@@ -34,16 +34,16 @@ def commits(store: SQLiteStore, random_: random.Random) -> list[tuple[int, int]]
     return done
 
 
-def test_what_was_committed_survives_any_end_of_the_log(tmp_path: Path) -> None:
+def test_what_was_committed_survives_any_end_of_the_log(scratch: Path) -> None:
     """Power goes after a commit: of what was written to the log since, nobody knows which bytes reached the disk."""
     random_ = random.Random(8)
-    path, image = tmp_path / "node.db", tmp_path / "image.db"
+    path, image = scratch / "node.db", scratch / "image.db"
     with closing(open_store(path)) as store:
         store._file.connection.execute("PRAGMA wal_autocheckpoint = 0")  # the log then only grows
         done = commits(store, random_)
         sent = {row.seq: row for row in everything(store)}
         whole = Path(f"{path}-wal").read_bytes()
-        shutil.copy(path, tmp_path / "base.db")
+        shutil.copy(path, scratch / "base.db")
     boundaries = [last for _, last in done]
     for _ in range(IMAGES):
         synced, acknowledged = random_.choice(done)
@@ -51,7 +51,7 @@ def test_what_was_committed_survives_any_end_of_the_log(tmp_path: Path) -> None:
         for _ in range(random_.randint(0, 3) if len(torn) > synced else 0):
             hole = range(random_.randrange(synced, len(torn)), len(torn))[: random_.randint(1, 4096)]
             torn[hole.start : hole.stop] = random_.choice([bytes(len(hole)), random_.randbytes(len(hole))])
-        shutil.copy(tmp_path / "base.db", image)
+        shutil.copy(scratch / "base.db", image)
         Path(f"{image}-wal").write_bytes(torn)
         with closing(open_store(image)) as store:
             rows = everything(store)
@@ -62,10 +62,10 @@ def test_what_was_committed_survives_any_end_of_the_log(tmp_path: Path) -> None:
         assert all(row == sent[row.seq] for row in rows)
 
 
-def test_what_was_committed_survives_kills(tmp_path: Path) -> None:
+def test_what_was_committed_survives_kills(scratch: Path) -> None:
     """One database, killed again and again; each commit that the process reported is there."""
     random_ = random.Random(7)
-    path = tmp_path / "node.db"
+    path = scratch / "node.db"
     for _ in range(KILLS):
         with start("writer", path) as writer:
             assert writer.stdout is not None

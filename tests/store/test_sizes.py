@@ -16,6 +16,7 @@ from tolliver_proto import (
     RemoveDeliveries,
     RemoveMessages,
     ReplacePeerSubscriptions,
+    ReserveIds,
     StoreMessages,
     Subscription,
 )
@@ -27,10 +28,10 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 16, 17, 63, 64, 65, 256, 257, 1023, 1024, 1025, 2049])
-def test_any_number_of_rows(tmp_path: Path, count: int) -> None:
+def test_any_number_of_rows(scratch: Path, count: int) -> None:
     """Statements take rows in fixed sizes: no number of them is special."""
     numbers = range(1, count + 1)
-    with closing(open_store(tmp_path / "node.db")) as store:
+    with closing(open_store(scratch / "node.db")) as store:
         wanted = [Subscription(f"channel {number}", "") for number in numbers]
         store.commit([storing(numbers), ReplacePeerSubscriptions(PEER, wanted)])
         store.commit([AddDeliveries(OTHER, [(seq, message(seq).wire_id, message(seq).size) for seq in numbers])])
@@ -45,20 +46,22 @@ def test_any_number_of_rows(tmp_path: Path, count: int) -> None:
         assert store.load().peers[OTHER].pending == 0
 
 
-def test_operations_of_one_kind_may_be_many_and_their_order_counts(tmp_path: Path) -> None:
+def test_operations_of_one_kind_may_be_many_and_their_order_counts(scratch: Path) -> None:
     wanted = Subscription("a", "")
     batch: list[Operation] = [storing([seq]) for seq in range(1, 31)]
     batch += [RemoveDeliveries(PEER, [(seq, seq)]) for seq in range(1, 11)]
     batch += [RemoveMessages([(seq, seq)]) for seq in range(1, 11)]
+    batch += [ReserveIds(5), ReserveIds(9)]
     batch += [AddPeerSubscription(PEER, wanted), ReplacePeerSubscriptions(PEER, []), storing([31])]
-    with closing(open_store(tmp_path / "node.db")) as store:
+    with closing(open_store(scratch / "node.db")) as store:
         store.commit(batch)
         assert seqs(everything(store)) == list(range(11, 32))
         assert store.load().peers[PEER].subscriptions == frozenset()
+        assert store.load().next_id == 9
 
 
-def test_spans_may_overlap_and_come_in_any_order(tmp_path: Path) -> None:
-    with closing(open_store(tmp_path / "node.db")) as store:
+def test_spans_may_overlap_and_come_in_any_order(scratch: Path) -> None:
+    with closing(open_store(scratch / "node.db")) as store:
         store.commit([storing(range(1, 101))])
         store.commit([RemoveDeliveries(PEER, [(60, 61), (10, 50), (20, 21), (40, 55), (61, 70), (99, 200)])])
         assert seqs(everything(store)) == [*range(1, 10), *range(56, 60), *range(71, 99)]

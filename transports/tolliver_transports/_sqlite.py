@@ -265,11 +265,15 @@ class SQLiteStore:
     def _store_messages(self, run: list[StoreMessages]) -> None:
         now = int(time.time())
         messages, deliveries, held = [], [], []
+        recipients, numbers = None, list[int]()
         for message, peers in chain.from_iterable(zip(op.messages, op.recipients, strict=True) for op in run):
+            if peers is not recipients:  # mostly the same ones as before, and hashing UUIDs is slow
+                recipients, numbers = peers, [self._number(peer) for peer in peers]
             seq, wire_id, channel, key, body = message.seq, message.wire_id, message.channel, message.key, message.body
             crc = _checksum(seq, wire_id, channel.encode(), key.encode(), body)
             messages.append((seq, wire_id, crc, now, channel, key, body))
-            deliveries += [(self._number(peer), seq, wire_id, message.size) for peer in peers]
+            for number in numbers:
+                deliveries.append((number, seq, wire_id, message.size))
             if not peers:
                 held.append((seq,))
         for rows in _by_bytes(messages):
