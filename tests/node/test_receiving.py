@@ -371,3 +371,16 @@ def test_own_lists_stay_within_what_peers_take() -> None:
             assert wire.got()
         play.node.connect("there")
         assert play.dialled(play.run()).got()
+
+
+def test_an_acknowledged_change_is_never_sent_again() -> None:
+    """T-29: a stale resend would bring back what was taken away since."""
+    play = Play()
+    wire = play.peer(LOW)
+    for call, kind, wire_id in (("subscribe", Subscribe, 1), ("unsubscribe", Unsubscribe, 2)):
+        play.call(call, "c", "k")
+        assert wire.got() == [kind("c", "k", wire_id)]
+        wire.ack(Message("", "", b"", wire_id))
+    play.wait(1000.0)
+    assert wire.got() == []
+    assert list(play.node._ids.live) == []
