@@ -74,8 +74,8 @@ def list_of(count: int) -> Frame:
 @pytest.mark.parametrize(
     ("small", "large", "piece"),
     [
-        (message(2**15), message(2**16), 1),
-        (message(2**15), message(2**16), 3),
+        (message(2**14), message(2**15), 1),
+        (message(2**14), message(2**15), 3),
         (message(2**23), message(2**24), 1024),
         (message(2**23), message(2**24), 65536),
         (list_of(1000), list_of(2000), 1),
@@ -111,7 +111,7 @@ def test_input_that_waits_is_copied_once(cost: Any) -> None:
 
 def test_single_bytes_cost_little_more_than_themselves() -> None:
     """Not an object of 30 bytes for each byte that waits."""
-    size = 2**17
+    size = 2**16
     data = encode(message(size))[:-1]
     tracemalloc.start()
     try:

@@ -1,6 +1,6 @@
 """V2: whatever can be written is read back the same, in both revisions, however it is cut.
 
-`TOLLIVER_ROUNDTRIP=1000000` makes it that many frames for each revision (default 3,000).
+`TOLLIVER_ROUNDTRIP=1000000` makes it that many frames for each revision (default 2,000).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tolliver_proto import Decoded, Decoder, Frame, Revision, decode, encode
 from .drive import REVISIONS
 from .strategies import cut, frames, sizes
 
-FRAMES = int(os.environ.get("TOLLIVER_ROUNDTRIP", "3000"))
+FRAMES = int(os.environ.get("TOLLIVER_ROUNDTRIP", "2000"))
 PER_EXAMPLE = 20
 
 thorough = settings(
