@@ -16,7 +16,9 @@ $(VENV)/.ready: pyproject.toml
 demo: $(VENV)/.ready
 	$(BIN)/tolliver demo --directory demo
 
+# The wire half first, by itself: its branch coverage must be 100 %.
 test: check
+	$(BIN)/python scripts/coverage_wire.py -n 2
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/.ready

@@ -21,13 +21,14 @@ from ._store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 class Outbox:
     """A peer's share of the store, in numbers. `last_seq` is its newest committed delivery."""
 
-    __slots__ = ("last_seq", "leaving", "parked", "pending", "pending_bytes")
+    __slots__ = ("last_seq", "leaving", "parked", "pending", "pending_bytes", "sent_to")
 
     def __init__(self, loaded: LoadedPeer) -> None:
         self.pending = loaded.pending
         self.pending_bytes = loaded.pending_bytes
         self.last_seq = loaded.last_seq
         self.parked = loaded.parked
+        self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
         self.leaving = Spans()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
 
     def has_room(self, count: int, size: int, limits: Limits) -> bool:

@@ -234,6 +234,10 @@ class Sending(NodeState):
             connection.send_encoded(frame)
             link.gathered.append(message.wire_id)
             room -= len(frame)
+            if message.seq > peer.outbox.sent_to:
+                peer.outbox.sent_to = message.seq
+            else:
+                self._counts["resent"] += 1
         else:
             link.choked = True
         self._writable[link] = None
