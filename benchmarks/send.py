@@ -205,7 +205,9 @@ def main() -> None:
         anyio.run(subscribe, arguments.subscribe, backend=arguments.backend)
         return
     print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {arguments.backend}")
-    with tempfile.TemporaryDirectory(dir=".") as directory:  # beside the code: /tmp may be memory, which fsyncs nothing
+    with tempfile.TemporaryDirectory(
+        dir="."
+    ) as directory:  # the system's own place for such may be memory, without fsync
         make_ca(directory)
         for name in ("publisher", "subscriber"):
             make_certificate(directory, name)
