@@ -13,7 +13,8 @@ from typing import Any
 from ._simulation._checks import SimFailure
 from ._simulation._memory import MemoryStore
 from ._simulation._pair import ConnectionPair, Side
-from ._simulation._simnet import Report, Simulation, Weather
+from ._simulation._simnet import Report, Simulation
+from ._simulation._world import Weather
 
 
 class SimNet(Simulation):
