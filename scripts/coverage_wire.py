@@ -1,6 +1,7 @@
 """Every line and every branch of the wire half is run by its tests, or this fails (V4).
 
     python scripts/coverage_wire.py [options of pytest, such as -n 2]
+    python scripts/coverage_wire.py --files     only names the test files that it runs
 
 Random tests are left out: what they happen to reach must not decide. So are those that count memory and calls.
 """
@@ -19,6 +20,9 @@ TESTS = [
 
 
 def main() -> int:
+    if sys.argv[1:] == ["--files"]:
+        print(*TESTS)
+        return 0
     return pytest.main(
         [
             *TESTS,
