@@ -20,9 +20,10 @@ def say(text: object) -> None:
 
 def holder(path: Path) -> None:
     """Keeps the database open until its input ends."""
-    open_store(path)
+    store = open_store(path)
     say("open")
     sys.stdin.read()
+    store.close()
 
 
 def opener(path: Path) -> None:

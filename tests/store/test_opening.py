@@ -64,6 +64,13 @@ def test_every_file_is_its_owners_alone(path: Path) -> None:
     store.close()
 
 
+def test_a_library_that_is_too_old_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 31, 1))
+    with pytest.raises(StoreError, match=r"use a build with 3\.32 or later"):
+        open_store(path)
+    assert not path.exists()
+
+
 # One instance at a time.
 
 

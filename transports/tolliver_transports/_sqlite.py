@@ -202,8 +202,9 @@ class SQLiteStore:
         connection = self._file.connection
         number = self._peers.get(peer, 0)
         with self._file.failing("read", *MALFORMED):
-            deliveries = connection.execute(_DELIVERIES, (number, after_seq, max_count)).fetchall()
-            within = sum(total <= max_bytes for total in accumulate(int(size) for _, _, size in deliveries))
+            rows = connection.execute(_DELIVERIES, (number, after_seq, max_count)).fetchall()
+            deliveries = [(int(seq), int(wire_id), int(size)) for seq, wire_id, size in rows]
+            within = sum(total <= max_bytes for total in accumulate(size for _, _, size in deliveries))
             deliveries = deliveries[: max(1, within)]
             if not deliveries:
                 return []
@@ -214,7 +215,7 @@ class SQLiteStore:
                 if primary_code(error) != sqlite3.SQLITE_CORRUPT:
                     raise
                 stored = dict(self._salvaged(seq for seq, _, _ in deliveries))
-            return [_verified(int(seq), int(wire_id), size, stored.get(seq)) for seq, wire_id, size in deliveries]
+            return [_verified(seq, wire_id, size, stored.get(seq)) for seq, wire_id, size in deliveries]
 
     def _salvaged(self, seqs: Iterable[int]) -> Iterator[tuple[int, _Values]]:
         """One by one, the message rows that can be read: one damaged page must not hold up a peer (V9)."""

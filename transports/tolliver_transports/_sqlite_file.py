@@ -12,6 +12,7 @@ import sqlite3
 import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from uuid import UUID
 from weakref import WeakSet
@@ -55,6 +56,7 @@ _PRAGMAS = (
     "PRAGMA cell_size_check = ON",  # V9: damage is noticed when its page is read
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
+_OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
 
 _LOCKED = ("another program holds a lock on it", "end that program and try again")
@@ -118,24 +120,26 @@ class DatabaseFile:
                 raise
         _open_files.add(self)
 
-    def _take_lock(self) -> int | None:
+    def _take_lock(self) -> FileIO | None:
         """On a file of its own: closing a descriptor of the database would drop SQLite's locks on it."""
         if not _FLOCK:
             return None
-        descriptor = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = FileIO(f"{self.path}.lock", "a", opener=lambda path, flags: os.open(path, flags, 0o600))
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(descriptor)
+            lock.close()
             if not isinstance(error, BlockingIOError):
                 raise
             raise StoreError(
                 f"the database {self.path} is in use by another instance: "
                 "stop that one, or give each instance a database of its own (T-79)"
             ) from error
-        return descriptor
+        return lock
 
     def _open(self, instance_id: UUID | None, first_id: int) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise StoreError(f"Python's sqlite3 has SQLite {sqlite3.sqlite_version}: use a build with 3.32 or later")
         if os.path.isdir(self.path):
             raise StoreError(f"{self.path} is a directory: give the path of a file in it")
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
@@ -203,7 +207,7 @@ class DatabaseFile:
         if connection is not None:
             connection.close()
         if lock is not None:
-            os.close(lock)
+            lock.close()
 
     def disown(self) -> None:
         """In a forked child: SQLite must not cross a fork, and our copy of the lock must not outlive the parent."""
