@@ -83,17 +83,17 @@ class Model:
 
     def apply(self, operation: Operation) -> None:
         match operation:
-            case StoreMessages(messages, recipients):
+            case StoreMessages(messages, recipients, held):
                 for message, owed in zip(messages, recipients, strict=True):
                     self.messages[message.seq] = message
                     for peer in owed:
                         self.queues[peer][message.seq] = Queued(message)
                     if not owed:
                         self.held.add(message.seq)
+                self.held.update(held)
             case AddDeliveries(peer, deliveries):
                 for seq, _, _ in deliveries:
                     self.queues[peer][seq] = Queued(self.messages[seq])
-                    self.held.discard(seq)
             case RemoveDeliveries(peer, spans):
                 for first, last in spans:
                     self.queues[peer] = {s: q for s, q in self.queues[peer].items() if not first <= s <= last}
@@ -120,8 +120,8 @@ class Model:
                 self.next_id = next_id
 
     def restart(self) -> None:
-        """Held messages that nobody came for are gone (T-62)."""
-        for seq in self.held:
+        """Held messages that nobody is owed are gone (T-62)."""
+        for seq in self.held - set(self.owed_to()):
             del self.messages[seq]
         self.held.clear()
 
@@ -191,18 +191,19 @@ class StoreContract(RuleBasedStateMachine):
         self.batch = []
         self.durable = deepcopy(self.model)
 
-    def new_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]]) -> StoreMessages:
+    def new_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]], held: bool = False) -> StoreMessages:
         messages = []
         for channel, key, body, _ in items:
             self.seq += 1
             size = OVERHEAD + len(channel.encode()) + len(key.encode()) + len(body)
             wire_id = (self.first_id + self.seq - 1) % LAST_ID + 1
             messages.append(StoredMessage(self.seq, wire_id, channel, key, body, size))
-        return StoreMessages(messages, [sorted(recipients) for *_, recipients in items])
+        seqs = [message.seq for message in messages if held]
+        return StoreMessages(messages, [sorted(recipients) for *_, recipients in items], seqs)
 
-    @rule(items=st.lists(contents, min_size=1, max_size=12))
-    def store_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]]) -> None:
-        self.do(self.new_messages(items))
+    @rule(items=st.lists(contents, min_size=1, max_size=12), held=st.booleans())
+    def store_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]], held: bool) -> None:
+        self.do(self.new_messages(items, held))
 
     @rule(count=st.integers(1, 70), recipients=st.frozensets(peers, min_size=1))
     def store_a_run(self, count: int, recipients: frozenset[UUID]) -> None:

@@ -1,4 +1,4 @@
-"""The SQLite store is run through the contract of all stores."""
+"""Both stores are run through the contract of all stores."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tolliver_proto import (
     StoreMessages,
     Subscription,
 )
+from tolliver_proto.testing import MemoryStore
 
 from .contract import PEERS, StoreContract
 from .given import MEMORY_DISK, OURS
@@ -62,5 +63,13 @@ class SQLiteContract(StoreContract):
         self.seq = seq
 
 
+class MemoryContract(StoreContract):
+    def reopen(self, store: Store | None) -> MemoryStore:
+        return store.reopen() if isinstance(store, MemoryStore) else MemoryStore(self.first_id)
+
+
 TestSQLite = SQLiteContract.TestCase
 TestSQLite.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+TestMemory = MemoryContract.TestCase
+TestMemory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

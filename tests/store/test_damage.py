@@ -34,6 +34,10 @@ def sent(seq: int) -> StoredMessage:
     return message(seq, LARGE if seq == COUNT else None)
 
 
+def lost(seq: int, wire_id: int | None = None) -> CorruptMessage:
+    return CorruptMessage(seq, message(seq).wire_id if wire_id is None else wire_id, message(seq).size)
+
+
 def payload(row: StoredMessage) -> tuple[object, ...]:
     return row.seq, row.wire_id, row.channel, row.key, row.body
 
@@ -92,7 +96,7 @@ def test_a_row_that_is_not_what_was_written_is_named_in_its_place(scratch: Path,
         foreign.commit()
     with closing(open_store(path)) as store:
         rows = everything(store)
-    damaged: Row = CorruptMessage(3, 7 if "delivery" in change else message(3).wire_id)
+    damaged: Row = lost(3, wire_id=7) if "delivery" in change else lost(3)
     if "AS TEXT" in change and "body" in change:
         damaged = message(3)
     assert rows == [message(1), message(2), damaged, message(4), message(5)]
@@ -108,8 +112,7 @@ def test_a_row_in_the_place_of_another_is_noticed(scratch: Path) -> None:
         foreign.execute("UPDATE delivery SET wire_id = wire_id - 1 WHERE seq = 4")
     with closing(open_store(path)) as store:
         rows = everything(store)
-    wire_id = message(3).wire_id
-    assert rows == [message(1), message(2), CorruptMessage(3, wire_id), CorruptMessage(4, wire_id), message(5)]
+    assert rows == [message(1), message(2), lost(3), lost(4, wire_id=message(3).wire_id), message(5)]
 
 
 def test_the_number_of_a_lost_message_is_not_given_again(scratch: Path) -> None:
@@ -121,7 +124,7 @@ def test_the_number_of_a_lost_message_is_not_given_again(scratch: Path) -> None:
     with closing(open_store(path)) as store:
         assert store.load().next_seq == 6
         store.commit([storing([6])])
-        assert everything(store) == [*(CorruptMessage(seq, message(seq).wire_id) for seq in range(1, 6)), message(6)]
+        assert everything(store) == [*(lost(seq) for seq in range(1, 6)), message(6)]
 
 
 def test_a_damaged_page_takes_its_own_rows_and_no_others(path: Path) -> None:

@@ -7,14 +7,16 @@ import shutil
 import sqlite3
 import stat
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tolliver_transports import _sqlite_file
 from tolliver_transports._sqlite import SQLiteStore
 
-from tolliver_proto import AddDeliveries, RemoveMessages, StoreError
+from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages
 
 from .given import FIRST_ID, OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing
 
@@ -160,15 +162,21 @@ def test_an_end_without_close_is_seen_once(path: Path, tmp_path: Path) -> None:
         store.close()
 
 
-def test_what_was_held_for_nobody_is_gone_after_a_restart(path: Path) -> None:
+def delivering(peer: UUID, seqs: Iterable[int]) -> AddDeliveries:
+    return AddDeliveries(peer, [(seq, message(seq).wire_id, message(seq).size) for seq in seqs])
+
+
+def test_what_is_held_and_owed_to_nobody_is_gone_after_a_restart(path: Path) -> None:
     store = open_store(path)
-    store.commit([storing([1, 2]), storing([3, 4, 5], peers=())])
-    store.commit([AddDeliveries(PEER, [(4, message(4).wire_id, message(4).size)])])
+    messages = [message(seq) for seq in range(3, 7)]
+    store.commit([storing([1, 2]), StoreMessages(messages, [[], [], [PEER], [PEER]], held=[5, 6])])
+    store.commit([delivering(PEER, [4])])  # the peer came
+    store.commit([RemoveDeliveries(PEER, [(6, 6)])])  # and this one needs no more, but who knows of the next
     store.close()
     store = open_store(path)
-    store.commit([AddDeliveries(OTHER, [(seq, message(seq).wire_id, message(seq).size) for seq in range(1, 6)])])
-    assert [row for row in everything(store, OTHER) if row == message(row.seq)] == [message(1), message(2), message(4)]
-    assert everything(store) == [message(1), message(2), message(4)]
+    assert everything(store) == [message(seq) for seq in (1, 2, 4, 5)]
+    store.commit([delivering(OTHER, range(1, 7))])
+    assert [row for row in everything(store, OTHER) if row == message(row.seq)] == everything(store)
     store.close()
 
 

@@ -76,7 +76,7 @@ def _verified(seq: int, wire_id: int, size: int, stored: Any) -> Row:
         _, stored_id, crc, channel, key, body = stored
         if stored_id == wire_id and crc == _checksum(seq, wire_id, channel, key, body):
             return StoredMessage(seq, wire_id, channel.decode(), key.decode(), body, size)
-    return CorruptMessage(seq, wire_id)
+    return CorruptMessage(seq, wire_id, size)
 
 
 @lru_cache
@@ -265,7 +265,7 @@ class SQLiteStore:
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
         now = int(time.time())
-        messages, deliveries, held = [], [], []
+        messages, deliveries, held = [], [], [(seq,) for op in run for seq in op.held]
         recipients, numbers = None, list[int]()
         for message, peers in chain.from_iterable(zip(op.messages, op.recipients, strict=True) for op in run):
             if peers is not recipients:  # mostly the same ones as before, and hashing UUIDs is slow
@@ -280,13 +280,12 @@ class SQLiteStore:
         for rows in _by_bytes(messages):
             self._insert("INSERT INTO message", rows)
         self._insert("INSERT INTO delivery(peer, seq, wire_id, size)", deliveries)
-        self._insert("INSERT INTO held", held)
+        self._insert("INSERT OR IGNORE INTO held", held)
         self._may_hold = self._may_hold or bool(held)
 
     def _add_deliveries(self, run: list[AddDeliveries]) -> None:
         rows = [(self._number(op.peer), *delivery) for op in run for delivery in op.deliveries]
         self._insert("INSERT OR IGNORE INTO delivery(peer, seq, wire_id, size)", rows)
-        self._unhold((seq, seq) for _, seq, _, _ in rows)
 
     def _remove_deliveries(self, run: list[RemoveDeliveries]) -> None:
         by_peer: dict[UUID, list[Span]] = {}
@@ -298,9 +297,6 @@ class SQLiteStore:
     def _remove_messages(self, run: list[RemoveMessages]) -> None:
         spans = [span for op in run for span in op.spans]
         self._delete("DELETE FROM message WHERE seq", spans)
-        self._unhold(spans)
-
-    def _unhold(self, spans: Iterable[Span]) -> None:
         if self._may_hold:
             self._delete("DELETE FROM held WHERE seq", spans)
 

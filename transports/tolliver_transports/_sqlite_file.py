@@ -56,6 +56,8 @@ _PRAGMAS = (
     "PRAGMA cell_size_check = ON",  # V9: damage is noticed when its page is read
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
+# One pass over the deliveries, however many peers there are, and none where nothing is held.
+_HELD_FOR_NOBODY = "SELECT seq FROM held EXCEPT SELECT seq FROM delivery WHERE EXISTS (SELECT 1 FROM held)"
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
 
@@ -155,7 +157,7 @@ class DatabaseFile:
         if journal != b"wal":
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
         with self.transaction():
-            connection.execute("DELETE FROM message WHERE seq IN (SELECT seq FROM held)")  # T-62
+            connection.execute(f"DELETE FROM message WHERE seq IN ({_HELD_FOR_NOBODY})")  # T-62
             connection.execute("DELETE FROM held")
             [(uuid, clean)] = connection.execute("SELECT uuid, clean FROM instance").fetchall()
             connection.execute("UPDATE instance SET clean = 0")
