@@ -19,8 +19,8 @@ import tempfile
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -33,6 +33,7 @@ OURS = UUID("01890000-0000-7000-8000-000000000001")
 PEER = UUID("01890000-0000-7000-8000-000000000002")
 BODY = bytes(100)
 BATCHES = (1, 10, 100, 1000)
+TURNS = 20
 
 
 Commit = Callable[[], object]
@@ -98,35 +99,40 @@ def spinning(stop: threading.Event) -> None:
             count += 1
 
 
-def rate(prepare: Prepare, count: int, beside: Callable[[threading.Event], None], seconds: float) -> float:
-    """Rows a second."""
+def rates(
+    subjects: Sequence[Prepare], count: int, beside: Callable[[threading.Event], None], seconds: float
+) -> list[float]:
+    """Rows a second of each. They take turns, so that what else the machine does meets all of them."""
     stop = threading.Event()
     other = threading.Thread(target=beside, args=(stop,))
     other.start()
-    spent, first = 0.0, 1
+    spent, firsts = [0.0] * len(subjects), [1] * len(subjects)
     try:
-        prepare(first, count)()
-        while spent < seconds:
-            first += count
-            commit = prepare(first, count)
-            start = time.perf_counter()
-            commit()
-            spent += time.perf_counter() - start
+        while min(spent) < seconds:
+            turn = spent.index(min(spent))
+            until = spent[turn] + seconds / TURNS
+            while spent[turn] < until:
+                commit = subjects[turn](firsts[turn], count)
+                firsts[turn] += count
+                start = time.perf_counter()
+                commit()
+                spent[turn] += time.perf_counter() - start
     finally:
         stop.set()
         other.join()
-    return (first - 1) / spent
+    return [(first - 1) / total for first, total in zip(firsts, spent, strict=True)]
 
 
 def commits(directory: Path, seconds: float) -> None:
     print(f"{'beside':12}{'rows':>6}{'bare rows/s':>14}{'store':>12}{'ratio':>8}{'and removed':>14}{'ratio':>8}")
     for beside in (nothing, event_loop, spinning):
         for count in BATCHES:
-            rates = []
-            for subject in (bare, stored, stored_and_removed):
-                with tempfile.TemporaryDirectory(dir=directory) as scratch, subject(Path(scratch)) as prepare:
-                    rates.append(rate(prepare, count, beside, seconds))
-            base, plain, removing = rates
+            with ExitStack() as stack:
+                subjects = []
+                for subject in (bare, stored, stored_and_removed):
+                    scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=directory))
+                    subjects.append(stack.enter_context(subject(Path(scratch))))
+                base, plain, removing = rates(subjects, count, beside, seconds)
             print(
                 f"{beside.__name__:12}{count:6}{base:14,.0f}{plain:12,.0f}{plain / base:8.2f}"
                 f"{removing:14,.0f}{removing / base:8.2f}"
