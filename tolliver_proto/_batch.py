@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from ._actions import Receipt
 from ._events import Subscription
 from ._store import (
+    AddDeadLetter,
     AddDeliveries,
+    DeadLetter,
+    Found,
     Operation,
     ParkDelivery,
     RemoveDeliveries,
@@ -47,11 +51,17 @@ class Batch:
         self.peer_lists: dict[Peer, frozenset[Subscription]] = {}  # as the store has them until then
         self.own: dict[Subscription, bool] = {}  # whether the store has it until then
         self.pins: list[Peer] = []
+        self.handled: list[tuple[UUID, int]] = []  # what is not to be delivered again (T-48)
+        self.unparked: list[tuple[Peer, Sequence[Found]]] = []  # what may go again (T-09)
+        self.forgotten: list[Peer] = []
+        self.letters: list[tuple[Link, DeadLetter]] = []  # what was given up here, and on which connection (T-47)
 
     @property
     def urgent(self) -> bool:
         """Whether anything in it is waited for; what is only put away rides with what comes next."""
-        return bool(self.operations or self.tokens or self.handshakes or self.control_acks)
+        return bool(
+            self.operations or self.tokens or self.handshakes or self.control_acks or self.handled or self.letters
+        )
 
     @property
     def empty(self) -> bool:
@@ -89,6 +99,7 @@ class Batch:
         for peer, messages in self.linked:
             deliveries = [(message.seq, message.wire_id, message.size) for message in messages]
             operations.append(AddDeliveries(peer.uuid, deliveries))
+        operations += [AddDeadLetter(letter) for _, letter in self.letters]
         operations += self.removals
         operations += self.parked
         if self.gone:

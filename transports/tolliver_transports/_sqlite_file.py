@@ -47,6 +47,14 @@ _SCHEMA = (
     f"""CREATE TABLE peer_subscription(
         peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(peer, channel, key)
     ) {_BY_KEY}""",
+    f"""CREATE TABLE dead_letter(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
+        attempts INTEGER NOT NULL, failed_at INTEGER NOT NULL, crc INTEGER NOT NULL,
+        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
+    ) {_BY_ROWID}""",
+    f"""CREATE TABLE handled(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL
+    ) {_BY_ROWID}""",
     f"CREATE TABLE own_subscription(channel TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(channel, key)) {_BY_KEY}",
 )
 _PRAGMAS = (
