@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from ._actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
@@ -85,7 +85,6 @@ class NodeState:
         self._running: tuple[int, Batch] | None = None
         self._removals_due = False
         self._fetching: dict[UUID, tuple[Link, int]] = {}
-        self._searches: dict[int, Any] = {}
         # The outbox.
         self._next_seq = loaded.next_seq
         self._ids = IdAllocator(loaded.next_id, loaded.live_ids)

@@ -1,7 +1,8 @@
 """Which messages were handled already: so that a second copy is acknowledged and not delivered again (T-48).
 
 The idea: an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A
-copy that comes while the first is still being handled is let go without an ack: it comes again.
+copy that comes while another is being handled, or before that is on disk where it must be, is let go without an ack: it
+comes again.
 """
 
 from __future__ import annotations
@@ -10,15 +11,23 @@ from collections import deque
 from collections.abc import Iterable
 from uuid import UUID
 
+from ._actions import Delivery
+
+_Key = tuple[UUID, int | None]
+
+
+def _key(delivery: Delivery) -> _Key:
+    return delivery.peer_id, delivery.message.message_id
+
 
 class Handled:
     """The last `size` handled messages, as (peer, message id), and those that are being handled now."""
 
     def __init__(self, size: int, known: Iterable[tuple[UUID, int]] = ()) -> None:
         self._size = size
-        self._order: deque[tuple[UUID, int]] = deque()
-        self._ids: dict[UUID, set[int]] = {}
-        self._under_way: dict[UUID, set[int]] = {}
+        self._order: deque[_Key] = deque()
+        self._known: set[_Key] = set()
+        self._under_way: dict[_Key, Delivery | None] = {}  # None: handled well, and not yet known
         for peer, message_id in known:
             self.add(peer, message_id)
 
@@ -27,30 +36,36 @@ class Handled:
 
     def knows(self, peer: UUID, message_id: int) -> bool:
         """Whether it was handled."""
-        return message_id in self._ids.get(peer, ())
+        return (peer, message_id) in self._known
 
-    def begin(self, peer: UUID, message_id: int) -> bool:
+    def begin(self, delivery: Delivery) -> bool:
         """It is handed out now; False if another copy of it is being handled."""
-        ids = self._under_way.setdefault(peer, set())
-        if message_id in ids:
+        return self._under_way.setdefault(_key(delivery), delivery) is delivery
+
+    def failed(self, delivery: Delivery) -> None:
+        """It is not being handled any more: the next copy is a message again."""
+        if self._under_way.get(_key(delivery)) is delivery:
+            del self._under_way[_key(delivery)]
+
+    def succeeded(self, delivery: Delivery) -> bool:
+        """Whether this is news: it was being handled. To be followed by `add`, at once or when it is on disk."""
+        if self._under_way.get(_key(delivery)) is not delivery:
             return False
-        ids.add(message_id)
+        self._under_way[_key(delivery)] = None
         return True
 
-    def end(self, peer: UUID, message_id: int) -> None:
-        """It is not being handled any more, well or not."""
-        self._under_way.get(peer, set()).discard(message_id)
-
     def add(self, peer: UUID, message_id: int) -> None:
-        """It was handled well."""
-        ids = self._ids.setdefault(peer, set())
-        if message_id in ids:
+        """From now on copies of it are duplicates."""
+        self._under_way.pop((peer, message_id), None)
+        if (peer, message_id) in self._known:
             return
-        ids.add(message_id)
+        self._known.add((peer, message_id))
         self._order.append((peer, message_id))
         if len(self._order) > self._size:
-            old_peer, old_id = self._order.popleft()
-            old = self._ids[old_peer]
-            old.discard(old_id)
-            if not old:
-                del self._ids[old_peer]
+            self._known.discard(self._order.popleft())
+
+    def forget(self, peer: UUID) -> None:
+        """Its ids mean nothing any more (T-77)."""
+        self._order = deque(key for key in self._order if key[0] != peer)
+        self._known = set(self._order)
+        self._under_way = {key: one for key, one in self._under_way.items() if key[0] != peer}

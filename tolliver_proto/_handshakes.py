@@ -119,9 +119,9 @@ class Handshakes(Receiving):
         self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
         batch.lists[peer] = None
         if peer.spki_sha256 is None and not link.identity.uuids and link.identity.spki_sha256 is not None:
+            batch.pins.setdefault(peer, None)
             peer.spki_sha256 = link.identity.spki_sha256
             batch.operations.append(PinPeer(peer.uuid, link.identity.spki_sha256))
-            batch.pins.append(peer)
         self._link(peer, self._stop_keeping(link, peer))
         link.storing = True
         batch.handshakes.append(link)
@@ -176,7 +176,7 @@ class Handshakes(Receiving):
         self._announce_up(link, link.remote)
         if link.control is not None:
             if self._policy.announce_after_handshake:
-                link.control.announced(())  # as if the list had said nothing (T-33)
+                link.control.doubt(self._own)
             for subscription in sorted(link.control.differing(self._own)):
                 self._sync_control(link, subscription)
 
@@ -210,7 +210,7 @@ class Handshakes(Receiving):
     def _suspect(self, link: Link) -> None:
         """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
         peer = _peer(link)
-        sizes = link.window.unacked() if link.window is not None else {}
+        sizes = link.window.in_flight(set(link.gathered)) if link.window is not None else {}
         seq = peer.outbox.suspicion.ended(list(sizes))
         if seq is not None:
             self._park(peer.outbox, peer.uuid, seq, sizes[seq])

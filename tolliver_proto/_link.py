@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from uuid import UUID
 
-from ._actions import Delivery, PeerIdentity, Remote
+from ._actions import Delivery, PeerIdentity, Receipt, Remote
 from ._connection import Allowance, Connection
 from ._errors import TolliverError
 from ._events import Role, Subscribe, Subscription, Unsubscribe
@@ -31,7 +31,7 @@ class Peer:
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
-        self.forgotten = False  # it is being purged: it may come back when that is done (T-77)
+        self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
         self.attempts: dict[int, int] = {}  # failed deliveries from this peer, by message id (T-47)
 
@@ -83,6 +83,10 @@ class ControlSync:
         self.drop()
         self._announced = frozenset(subscriptions)
         self._changed.clear()
+
+    def doubt(self, subscriptions: Iterable[Subscription]) -> None:
+        """The peer may not have taken these from the list (T-33)."""
+        self._announced -= frozenset(subscriptions)
 
     def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
         """What the peer does not know yet."""

@@ -266,7 +266,8 @@ class Node(Upkeep):
     @property
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
-        return not (self._links or self._running or self._actions or self._blocked) and self._batch.empty
+        busy = self._links or self._running or self._actions or self._blocked or self._searches
+        return not busy and self._batch.empty
 
     # The next thing to do.
 

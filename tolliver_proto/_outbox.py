@@ -182,7 +182,7 @@ class Window:
             if resend is not None:
                 resend.queued = False
                 return message
-        if not self._fresh or self.full or (self.outbox.suspicion.alone and self.under_way):
+        if not self._fresh or self.full or (self.outbox.suspicion.alone and self._unacked):
             return None
         message = self._fresh[0]
         limits = self._limits
@@ -261,14 +261,9 @@ class Window:
             resend.attempts += 1
             self._wanted[resend.seq] = wire_id
 
-    @property
-    def under_way(self) -> bool:
-        """Whether anything was sent and is unacknowledged."""
-        return bool(self._unacked or self._backoff)
-
-    def unacked(self) -> dict[int, int]:
-        """Size by seq of what was sent and is unacknowledged."""
-        sizes = {message.seq: message.size for message in self._unacked.values()}
+    def in_flight(self, unsent: Collection[int]) -> dict[int, int]:
+        """Size by seq of what was sent and is unacknowledged; of `unsent` ids the socket has not got anything yet."""
+        sizes = {one.seq: one.size for wire_id, one in self._unacked.items() if wire_id not in unsent}
         return sizes | {one.seq: one.message_size for one in self._backoff.values()}
 
     @property

@@ -13,7 +13,8 @@ class Policy:
     """Choices of a node. Raises ValueError for one that cannot be meant.
 
     - `dedupe`: how many handled messages are remembered, so that a copy is acknowledged and not delivered again; 0 is
-      the draft's own rule, every copy is delivered (T-48). `dedupe_durable`: remembered on disk, before the ack goes out.
+      the draft's own rule, every copy is delivered (T-48).
+    - `dedupe_durable`: they are remembered on disk, before the ack goes out.
     - `expire_after`: seconds after which a stored message that is still unacknowledged is given up, or None (D-10).
     - `strict_block`: sends wait while any connection is being made, as the first draft says literally (T-62).
     - `announce_after_handshake`: subscriptions are also sent as messages, where peers ignore a handshake's (T-33).

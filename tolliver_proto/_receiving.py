@@ -69,13 +69,11 @@ class Receiving(Sending):
             if not verdict and message.message_id is not None:
                 self._ack(link, [message.message_id])
             return
-        attempt = 1
         message_id = message.message_id
-        if message_id is not None and (peer.attempts or self._handled):
-            attempt += peer.attempts.get(message_id, 0)
-            if not self._is_new(link, peer, message_id, attempt):
-                return
+        attempt = 1 + peer.attempts.get(message_id, 0) if peer.attempts and message_id is not None else 1
         delivery = Delivery(link.cid, peer.uuid, message, attempt)
+        if message_id is not None and (attempt > 1 or self._handled) and not self._is_new(link, delivery, message_id):
+            return
         link.unsettled[delivery] = None
         link.unsettled_bytes += len(message.body)
         run = self._run
@@ -86,13 +84,13 @@ class Receiving(Sending):
             link.spent = True
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
 
-    def _is_new(self, link: Link, peer: Peer, message_id: int, attempt: int) -> bool:
+    def _is_new(self, link: Link, delivery: Delivery, message_id: int) -> bool:
         """Whether to deliver it: not if it is a dead letter (T-47) or a copy, and those are acknowledged (T-48)."""
-        if attempt > self.limits.max_attempts or self._handled.knows(peer.uuid, message_id):
+        if delivery.attempt > self.limits.max_attempts or self._handled.knows(delivery.peer_id, message_id):
             self._counts["duplicates"] += 1
             self._ack(link, [message_id])
             return False
-        if self._handled and not self._handled.begin(peer.uuid, message_id):
+        if self._handled and not self._handled.begin(delivery):
             self._counts["withheld"] += 1
             return False
         return True
@@ -108,13 +106,13 @@ class Receiving(Sending):
                 continue
             link = self._take_unsettled(delivery)
             message_id = delivery.message.message_id
-            if self._handled and message_id is not None:
+            if self._handled and message_id is not None and self._handled.succeeded(delivery):
                 self._remember(delivery.peer_id, message_id, link)
             if link is None:
                 continue
             handled += 1
             if message_id is not None:
-                if not self._policy.dedupe_durable:
+                if not self._policy.dedupe_durable:  # else it waits for its commit
                     acks.setdefault(link, []).append(message_id)
                 if link.peer is not None and link.peer.attempts:
                     link.peer.attempts.pop(message_id, None)
@@ -124,21 +122,22 @@ class Receiving(Sending):
 
     def _remember(self, peer: UUID, message_id: int, link: Link | None) -> None:
         """A copy of it will not be delivered (T-48). Where that must be on disk, the ack waits for it."""
-        self._handled.end(peer, message_id)
-        self._handled.add(peer, message_id)
-        if self._policy.dedupe_durable:
-            self._batch.handled.append((peer, message_id))
-            if link is not None:
-                self._batch.control_acks.append((link, message_id))
+        if not self._policy.dedupe_durable:
+            self._handled.add(peer, message_id)
+            return
+        self._batch.handled.append((peer, message_id))
+        if link is not None:
+            self._batch.control_acks.append((link, message_id))
+        else:
+            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
         """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
         self._tick(now)
         for delivery in deliveries:
             self._replayed.pop(delivery, None)
+            self._handled.failed(delivery)
             message_id = delivery.message.message_id
-            if message_id is not None:
-                self._handled.end(delivery.peer_id, message_id)
             link = self._take_unsettled(delivery)
             if link is None:
                 continue
@@ -170,9 +169,10 @@ class Receiving(Sending):
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""
         count = 0
+        under_way = set(self._replayed.values())
         for letter in letters:
             handlers = self._handlers.match(letter.channel, letter.key)
-            if not handlers or letter.number in self._replayed.values():
+            if not handlers or letter.number in under_way:
                 continue
             message = Message(letter.channel, letter.key, letter.body, letter.message_id)
             delivery = Delivery(0, letter.peer, message, letter.attempts + 1)

@@ -83,7 +83,7 @@ class RemoveMessages:
 
 @record
 class ParkDelivery:
-    """Keep the row, but never fetch it again until it is asked for (T-09, V9)."""
+    """Keep the row, but never fetch it again until it is asked for (T-09, V9). One that is gone is no error."""
 
     peer: UUID
     seq: int
@@ -144,7 +144,7 @@ class UnpinPeer:
 
 @record
 class ForgetPeer:
-    """Its row, its subscriptions, its pin: all that is left when its deliveries are removed (T-77)."""
+    """Its deliveries, its subscriptions, its pin, and what RememberHandled named of it (T-77). Dead letters stay."""
 
     peer: UUID
 

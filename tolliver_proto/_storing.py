@@ -68,15 +68,14 @@ class Storing(Handshakes):
         for link, letter in batch.letters:
             self._count_attempt(self._peers[letter.peer], letter.message_id, self.limits.max_attempts)
             self._ack(link, [letter.message_id])
-        for peer, found in batch.unparked:
-            self._read_again(peer, found[0].seq, found[-1].seq)
-        for peer in batch.forgotten:
-            if peer.link is None and not peer.voices:
-                del self._peers[peer.uuid]
+        for remembered in batch.handled:
+            self._handled.add(*remembered)
         for link in batch.handshakes:
             self._list_stored(link)
         for subscription in batch.own:
             self._sync_own(subscription)
+        for go_on in batch.then:
+            go_on(None)
 
     def _read_again(self, peer: Peer, first: int, last: int) -> None:
         """Deliveries were added below what a live window may have read already."""
@@ -100,12 +99,14 @@ class Storing(Handshakes):
             else:
                 self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
         self._take_back(batch)
-        for peer in batch.pins:
-            peer.spki_sha256 = None
-        for peer, found in batch.unparked:
-            peer.outbox.parked += len(found)
-            peer.outbox.add(-len(found), -sum(one.size for one in found))
-        self._batch.handled[:0] = batch.handled  # what was handled stays so; its ack comes with a copy
+        for peer, pin in batch.pins.items():
+            if peer in self._batch.pins:
+                self._batch.pins[peer] = pin
+            else:
+                peer.spki_sha256 = pin
+        self._batch.handled[:0] = (
+            batch.handled
+        )  # what was handled stays so; its ack comes with a copy, when that is stored
         self._batch.carry_over(batch)
         if self._batch.putting_away:
             self._timers.set("removals", self._now + _STORE_RETRY)
@@ -117,6 +118,8 @@ class Storing(Handshakes):
                 self._refuse(link, error)
         for subscription in batch.own:
             self._sync_own(subscription)
+        for go_on in batch.then:
+            go_on(error)
         self._unblock()
 
     def _restore_lists(self, failed: Batch) -> None:

@@ -81,7 +81,8 @@ class MemoryStore:
         self._own: set[Subscription] = set()
         self._letters: dict[int, DeadLetter] = {}
         self._last_letter = 0
-        self._handled: list[tuple[UUID, int]] = []
+        self._handled: dict[int, tuple[UUID, int]] = {}
+        self._last_handled = 0
         self.age = 0.0
         """Seconds that everything in it is taken to be old, for `find`."""
         self._next_seq = 1
@@ -125,7 +126,7 @@ class MemoryStore:
             self._next_id,
             spans_of(self._messages[seq].wire_id for seq in owed),
             runs,
-            list(self._handled),
+            list(self._handled.values()),
         )
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -200,7 +201,8 @@ class MemoryStore:
         copy._own = set(self._own)
         copy._letters = dict(self._letters)
         copy._last_letter = self._last_letter
-        copy._handled = list(self._handled)
+        copy._handled = dict(self._handled)
+        copy._last_handled = self._last_handled
         copy.age = self.age
         copy._next_seq = self._next_seq
         return copy
@@ -273,7 +275,8 @@ class MemoryStore:
         self._held.discard(seq)
 
     def _park(self, operation: ParkDelivery) -> None:
-        self._peer(operation.peer).parked.add(operation.seq)
+        peer = self._peer(operation.peer)
+        peer.parked.update({operation.seq}.intersection(peer.seqs))
 
     def _unpark(self, operation: UnparkDeliveries) -> None:
         parked = self._peer(operation.peer).parked
@@ -285,7 +288,7 @@ class MemoryStore:
 
     def _forget_peer(self, operation: ForgetPeer) -> None:
         self._peers.pop(operation.peer, None)
-        self._handled = [one for one in self._handled if one[0] != operation.peer]
+        self._handled = {number: one for number, one in self._handled.items() if one[0] != operation.peer}
 
     def _add_letter(self, operation: AddDeadLetter) -> None:
         self._last_letter += 1
@@ -305,7 +308,11 @@ class MemoryStore:
             self._letters.pop(number, None)
 
     def _remember(self, operation: RememberHandled) -> None:
-        self._handled = [*self._handled, *operation.messages][-operation.keep :]
+        for one in operation.messages:
+            self._last_handled += 1
+            self._handled[self._last_handled] = one
+        for number in [number for number in self._handled if number <= self._last_handled - operation.keep]:
+            del self._handled[number]
 
     def _replace_list(self, operation: ReplacePeerSubscriptions) -> None:
         self._peer(operation.peer).subscriptions = set(operation.subscriptions)

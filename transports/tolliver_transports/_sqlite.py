@@ -94,7 +94,7 @@ def _verified(seq: int, wire_id: int, size: int, stored: Sequence[Any] | None) -
             _, stored_id, crc, channel, key, body = stored
             if stored_id == wire_id and crc == _checksum(seq, wire_id, channel, key, body):
                 return StoredMessage(seq, wire_id, channel.decode(), key.decode(), body, size)
-    return CorruptMessage(seq, wire_id)
+    return CorruptMessage(seq, wire_id, size)
 
 
 @lru_cache
@@ -273,13 +273,15 @@ class SQLiteStore:
     def commit(self, operations: Sequence[Operation]) -> None:
         """As `Store.commit`: when it returns, all is on the disk (T-54)."""
         self._new_peers.clear()
+        known = dict(self._peers) if any(type(operation) is ForgetPeer for operation in operations) else None
         try:
             with self._file.failing("commit to"), self._file.transaction():
                 for kind, run in groupby(operations, type):
                     self._APPLY[kind](self, list(run))
         except BaseException:
             for peer in self._new_peers:
-                del self._peers[peer]
+                self._peers.pop(peer, None)
+            self._peers = self._peers if known is None else known
             raise
 
     def _insert(self, into: str, rows: Sequence[_Values]) -> None:
@@ -309,24 +311,24 @@ class SQLiteStore:
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
         now = int(time.time())
-        messages, deliveries, held = [], [], []
+        messages, deliveries = [], []
+        held = {seq for op in run for seq in op.held}
         for message, peers in chain.from_iterable(zip(op.messages, op.recipients, strict=True) for op in run):
             seq, wire_id, channel, key, body = message.seq, message.wire_id, message.channel, message.key, message.body
             crc = _checksum(seq, wire_id, channel.encode(), key.encode(), body)
             messages.append((seq, wire_id, crc, now, channel, key, body))
             deliveries += [(self._number(peer), seq, wire_id, message.size) for peer in peers]
             if not peers:
-                held.append((seq,))
+                held.add(seq)
         for rows in _by_bytes(messages):
             self._insert("INSERT INTO message", rows)
         self._insert("INSERT INTO delivery(peer, seq, wire_id, size)", deliveries)
-        self._insert("INSERT INTO held", held)
+        self._insert("INSERT INTO held", [(seq,) for seq in held])
         self._may_hold = self._may_hold or bool(held)
 
     def _add_deliveries(self, run: list[AddDeliveries]) -> None:
         rows = [(self._number(op.peer), *delivery) for op in run for delivery in op.deliveries]
         self._insert("INSERT OR IGNORE INTO delivery(peer, seq, wire_id, size)", rows)
-        self._unhold((seq, seq) for _, seq, _, _ in rows)
 
     def _remove_deliveries(self, run: list[RemoveDeliveries]) -> None:
         by_peer: dict[UUID, list[Span]] = {}
@@ -338,9 +340,6 @@ class SQLiteStore:
     def _remove_messages(self, run: list[RemoveMessages]) -> None:
         spans = [span for op in run for span in op.spans]
         self._delete("DELETE FROM message WHERE seq", spans)
-        self._unhold(spans)
-
-    def _unhold(self, spans: Iterable[Span]) -> None:
         if self._may_hold:
             self._delete("DELETE FROM held WHERE seq", spans)
 
@@ -389,12 +388,15 @@ class SQLiteStore:
             self._execute("UPDATE peer SET spki_sha256 = NULL WHERE id = ?", (self._peers.get(op.peer, 0),))
 
     def _forget_peers(self, run: list[ForgetPeer]) -> None:
-        """Its row stays where dead letters name it, without subscriptions and without a pin."""
+        """Its row stays where dead letters name it, without a pin."""
         for op in run:
-            number = (self._peers.get(op.peer, 0),)
-            self._execute("DELETE FROM peer_subscription WHERE peer = ?", number)
-            self._execute("DELETE FROM handled WHERE peer = ?", number)
+            number = (self._peers.pop(op.peer, 0),)
+            for table in ("delivery", "peer_subscription", "handled"):
+                self._execute(f"DELETE FROM {table} WHERE peer = ?", number)
             self._execute("UPDATE peer SET spki_sha256 = NULL WHERE id = ?", number)
+            self._execute("DELETE FROM peer WHERE id = ? AND id NOT IN (SELECT peer FROM dead_letter)", number)
+            kept = self._file.connection.execute("SELECT id FROM peer WHERE id = ?", number).fetchall()
+            self._peers |= {op.peer: int(number) for (number,) in kept}
 
     def _add_dead_letters(self, run: list[AddDeadLetter]) -> None:
         now = int(time.time())

@@ -57,6 +57,9 @@ _SCHEMA = (
     ) {_BY_ROWID}""",
     f"CREATE TABLE own_subscription(channel TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(channel, key)) {_BY_KEY}",
 )
+_DROP_HELD = """
+    DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
+        SELECT 1 FROM peer CROSS JOIN delivery ON delivery.peer = peer.id WHERE delivery.seq = held.seq))"""  # T-62
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
     "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
@@ -159,7 +162,7 @@ class DatabaseFile:
         if journal != b"wal":
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
         with self.transaction():
-            connection.execute("DELETE FROM message WHERE seq IN (SELECT seq FROM held)")  # T-62
+            connection.execute(_DROP_HELD)
             connection.execute("DELETE FROM held")
             [(uuid, clean)] = connection.execute("SELECT uuid, clean FROM instance").fetchall()
             connection.execute("UPDATE instance SET clean = 0")
