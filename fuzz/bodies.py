@@ -47,7 +47,7 @@ REVISIONS = (Revision.DRAFT_1, Revision.DRAFT_2)
 LIMITS = (
     Limits.format(),
     Limits(),
-    Limits(max_body=50, max_name=9, max_subscriptions=2, max_handshake=90, unexpected_per_minute=2, handshake_burst=1),
+    Limits(max_body=50, max_name=9, max_subscriptions=2, max_handshake=46, unexpected_per_minute=2, handshake_burst=1),
 )
 MOST_STEPS = 200
 SLACK = 128 * 1024
@@ -62,6 +62,7 @@ FRAMES: list[Frame] = [
     Message("a", "b", b"body", 1),
     Message("a", "b", bytes(60), None),
     Message("é", "", b"", 2**32 - 1),
+    Message("", "tolliver", b"", 0),
     Ack(1),
     Ack(2**31 - 1),
     Subscribe("a", "b", 2),
@@ -70,12 +71,29 @@ FRAMES: list[Frame] = [
 """What a well-meaning peer might send: a program picks from these to get past the handshake."""
 
 
-def seeds() -> list[bytes]:
-    """Cases to begin with: every frame in every revision, and one long stream of each."""
+def decoder_seeds() -> list[bytes]:
+    """Cases to begin with: every frame in every revision under all limits, and streams of them."""
     found = []
     for revision in REVISIONS:
         known = [encode(frame, revision) for frame in FRAMES if expressible(frame, revision)]
-        found += [bytes([REVISIONS.index(revision), 1, 3]) + data for data in (*known, b"".join(known))]
+        streams = [*known, *(b"".join(known[start:]) for start in range(len(known)))]
+        for limits in range(len(LIMITS)):
+            settings = bytes([REVISIONS.index(revision), limits, 3])
+            found += [settings + stream for stream in streams]
+    return found
+
+
+def connection_seeds() -> list[bytes]:
+    """Programs that get past the handshake: an opening, a decision, a final, requests again, some of everything."""
+    final, traffic = FRAMES.index(HandshakeFinal(True)), FRAMES.index(HandshakeFinal(False)) + 1
+    found = []
+    for opening, frame in enumerate(FRAMES[:final]):
+        for settings in range(8):
+            if isinstance(frame, HandshakeRequest) is bool(settings & 1):
+                for limits in (0, 1):
+                    head = bytes([settings, limits, 1, opening, 2, 0, 1, final])
+                    found.append(head + bytes([61, traffic, 13, opening, 2, 0, 1, final, 18, 0]))
+                    found.append(head + bytes([13, opening, *[2, 0] * 4, 1, final]))
     return found
 
 
@@ -259,14 +277,15 @@ def _step(reader: _Reader) -> Step:
         raw = reader.bytes(argument % 64)
         return lambda conn, trace: trace.feed(conn, raw)
     if code % 4 == 1:
-        return _well_meant(FRAMES[argument % len(FRAMES)])
+        count, stride = code // 4 % 8 + 1, code // 32 % 2
+        return _well_meant([FRAMES[(argument + number * stride) % len(FRAMES)] for number in range(count)])
     return _CALLS[code // 4 % len(_CALLS)](argument)
 
 
-def _well_meant(frame: Frame) -> Step:
+def _well_meant(frames: list[Frame]) -> Step:
     def step(conn: Connection, trace: Trace) -> None:
-        if expressible(frame, conn.revision):
-            trace.feed(conn, encode(frame, conn.revision))
+        revision = conn.revision
+        trace.feed(conn, b"".join(encode(frame, revision) for frame in frames if expressible(frame, revision)))
 
     return step
 

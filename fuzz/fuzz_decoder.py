@@ -23,6 +23,6 @@ def test_one_input(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    with with_seeds(sys.argv) as arguments:
+    with with_seeds(sys.argv, bodies.decoder_seeds()) as arguments:
         atheris.Setup(arguments, test_one_input)
         atheris.Fuzz()

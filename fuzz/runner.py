@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fuzz import bodies
-
 
 @contextmanager
-def with_seeds(arguments: list[str]) -> Iterator[list[str]]:
+def with_seeds(arguments: list[str], seeds: list[bytes]) -> Iterator[list[str]]:
     """The arguments for libFuzzer, completed. A file is one case to run again, a directory keeps new ones."""
     program, *given = arguments
     limits = ["-rss_limit_mb=1024", "-malloc_limit_mb=64", "-max_len=4096"]
@@ -21,7 +19,7 @@ def with_seeds(arguments: list[str]) -> Iterator[list[str]]:
         return
     for path in paths:
         path.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as seeds:
-        for number, seed in enumerate(bodies.seeds()):
-            Path(seeds, f"seed-{number}").write_bytes(seed)
-        yield [program, *limits, *given, seeds]
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, seed in enumerate(seeds):
+            Path(corpus, f"seed-{number}").write_bytes(seed)
+        yield [program, *limits, *given, corpus]

@@ -15,7 +15,7 @@ from uuid import UUID
 from ._actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from ._batch import Batch
 from ._errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
-from ._events import RESERVED_CHANNEL, Revision, Subscription
+from ._events import RESERVED_CHANNEL, HandshakeResponse, HandshakeStatus, Revision, Subscription
 from ._frames import encoder
 from ._handled import Handled
 from ._ids import IdAllocator
@@ -96,7 +96,8 @@ class NodeState:
         self._pair_sizes: dict[tuple[str, str], int] = {}
         # Subscriptions: our own, the peers', the handlers.
         self._own: dict[Subscription, None] = dict.fromkeys(sorted(loaded.own_subscriptions))
-        self._own_bytes = sum(self._entry_size(subscription) for subscription in self._own)
+        head = self._encoder.encode(HandshakeResponse(version, instance_id, HandshakeStatus.SAME_VERSION))
+        self._own_bytes = len(head) + sum(self._entry_size(subscription) for subscription in self._own)
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None

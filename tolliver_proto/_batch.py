@@ -78,20 +78,20 @@ class Batch:
     def putting_away(self) -> bool:
         return bool(self.removals or self.gone or self.parked or self.lists or self.handled)
 
-    def store(self, message: StoredMessage, recipients: Recipients, held: bool) -> None:
+    def store(self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool) -> None:
         operations = self.operations
         last = operations[-1] if operations else None
         if type(last) is not StoreMessages:
             last = StoreMessages([], [], [])
             operations.append(last)
-        last.messages.append(message)  # type: ignore[attr-defined]  # ours until it is handed out
-        last.recipients.append(recipients.ids)  # type: ignore[attr-defined]
+        last.messages.extend(messages)  # type: ignore[attr-defined]  # ours until it is handed out
+        last.recipients.extend([recipients.ids] * len(messages))  # type: ignore[attr-defined]
         if held:
-            last.held.append(message.seq)  # type: ignore[attr-defined]
+            last.held.extend(message.seq for message in messages)  # type: ignore[attr-defined]
         if self.runs and self.runs[-1][0] is recipients:
-            self.runs[-1][1].append(message)
+            self.runs[-1][1].extend(messages)
         elif recipients.peers:
-            self.runs.append((recipients, [message]))
+            self.runs.append((recipients, [*messages]))
 
     def messages(self) -> Iterator[StoredMessage]:
         """All that it stores."""

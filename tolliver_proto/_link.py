@@ -56,9 +56,10 @@ class Kept:
         self.messages: list[tuple[StoredMessage, Recipients]] = []
         self.size = 0
 
-    def add(self, message: StoredMessage, recipients: Recipients) -> None:
-        self.messages.append((message, recipients))
-        self.size += message.size
+    def add(self, messages: Iterable[StoredMessage], recipients: Recipients) -> None:
+        for message in messages:
+            self.messages.append((message, recipients))
+            self.size += message.size
 
 
 class ControlSync:

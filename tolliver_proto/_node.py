@@ -144,6 +144,9 @@ class Node(Upkeep):
         if link is None or link.connection is not None:
             self._actions.append(Abort(cid))
             return
+        if self.closing:
+            self._end(link)
+            return
         self._timers.cancel(("open", cid))
         link.role = role
         link.identity = identity or PeerIdentity()

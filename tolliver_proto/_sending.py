@@ -8,6 +8,7 @@ counted in runs (`_spans`), so that a million waiting messages cost no more than
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count, groupby
 from uuid import UUID
 
 from ._actions import Acked, Fetch, Receipt, Stored, Transmit
@@ -72,10 +73,9 @@ class Sending(NodeState):
 
     def watch(self, receipt: Receipt) -> None:
         """`Acked` will name this receipt when every recipient has acknowledged all of it."""
-        for seq in range(receipt.first_seq, receipt.last_seq + 1):
-            if seq in self._owed:
-                self._watched[seq] = receipt
-                receipt.unacked += 1
+        for first, last in self._owed.within(receipt.first_seq, receipt.last_seq):
+            self._watched.update(dict.fromkeys(range(first, last + 1), receipt))
+            receipt.unacked += last + 1 - first
         if not receipt.unacked:
             self._actions.append(Acked([receipt]))
 
@@ -113,26 +113,23 @@ class Sending(NodeState):
     def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt) -> None:
         routed = [self._routes.match(channel, key) for channel, key, _ in items]
         shares = self._shares(routed, sizes)
-        batch, kept, owed = self._batch, list(self._keeping.values()), self._owed
-        stored = [bool(recipients.peers or kept) for recipients in routed]
-        to_store = sum(stored)
-        wire_ids = iter(self._ids.take_many(to_store))
+        kept = list(self._keeping.values())
+        stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
+        numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
+        receipt.counts += [len(recipients.peers) for recipients in routed]
         receipt.first_seq = self._next_seq
-        for (channel, key, body), size, recipients, is_stored in zip(items, sizes, routed, stored, strict=True):
-            receipt.counts.append(len(recipients.peers))
-            if not is_stored:
-                continue  # T-53
-            message = StoredMessage(self._next_seq, next(wire_ids), channel, key, body, size)
-            self._next_seq += 1
-            batch.store(message, recipients, bool(kept))
-            owed.add(message.seq, len(recipients.peers) + len(kept))
+        for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
+            messages = [StoredMessage(seq, wire_id, *items[at], sizes[at]) for at, seq, wire_id in run]
+            self._batch.store(messages, recipients, bool(kept))
+            self._owed.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
             for one in kept:
-                one.add(message, recipients)
-        for peer, (count, total) in shares.items():
-            peer.outbox.add(count, total)
+                one.add(messages, recipients)
+        self._next_seq += len(stored)
+        for peer, share in shares.items():
+            peer.outbox.add(*share)
         receipt.last_seq = self._next_seq - 1
-        if to_store:
-            batch.tokens.append(receipt)
+        if stored:
+            self._batch.tokens.append(receipt)
         else:
             self._actions.append(Stored([receipt]))
 
@@ -280,10 +277,8 @@ class Sending(NodeState):
         """A run of acknowledgements: wire id -> (seq, size)."""
         peer = link.peer
         assert peer is not None
-        ids = {}
-        for wire_id, (seq, size) in acked.items():
-            peer.outbox.add(-1, -size)
-            ids[seq] = wire_id
+        ids = {seq: wire_id for wire_id, (seq, _) in acked.items()}
+        peer.outbox.add(-len(ids), -sum(size for _, size in acked.values()))
         spans = spans_of(ids)
         for first, last in spans:
             peer.outbox.leaving.add(first, last)

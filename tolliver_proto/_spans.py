@@ -105,9 +105,14 @@ class Owed:
         at = bisect_right(self._firsts, seq) - 1
         return at >= 0 and seq <= self._lasts[at]
 
-    def add(self, seq: int, count: int) -> None:
-        """A new message, higher than all before."""
-        self._append(seq, seq, count)
+    def within(self, first: int, last: int) -> Iterator[Span]:
+        """The spans of those in this range that somebody is owed."""
+        for at in range(bisect_left(self._lasts, first), bisect_right(self._firsts, last)):
+            yield max(self._firsts[at], first), min(self._lasts[at], last)
+
+    def add(self, seq: int, count: int, messages: int = 1) -> None:
+        """New messages from that seq on, higher than all before."""
+        self._append(seq, seq + messages - 1, count)
 
     def _append(self, first: int, last: int, count: int) -> None:
         if self._lasts and self._lasts[-1] + 1 == first and self._counts[-1] == count:

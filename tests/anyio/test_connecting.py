@@ -118,11 +118,14 @@ async def test_a_dialler_whose_certificate_is_refused_is_told_and_stops(nodes: N
     both.write_bytes(stranger.ca.read_bytes() + certs.ca.read_bytes())
     tls = TLS(stranger.cert, stranger.key, both)
     async with nodes.open("right") as right, nodes.open("left", tls=tls) as left:
-        for _ in range(20):
+        async with anyio.create_task_group() as tasks:  # a request that is still being written when it is refused
+            for number in range(200):
+                tasks.start_soon(left.subscribe, f"{number:04}" * 1000)
+        for dials in range(1, 21):
             error = await error_of(left, address(right))
             assert isinstance(error, CertificateError)
             assert "refuses our certificate" in str(error)
-            assert left.stats()["connections"] == 0
+            assert left.node._last_cid == dials  # the first try told it, each time
         assert gave_up(left)
         assert connected(right) == 0
 

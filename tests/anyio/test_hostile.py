@@ -172,3 +172,21 @@ async def test_control_messages_and_rubbish_from_a_member_are_survived(nodes: No
         assert connected(left) == 1
         with anyio.fail_after(5):
             await until(lambda: right.stats()["connections"] == 1)
+
+
+async def test_a_reset_while_its_list_is_being_stored_harms_nobody(nodes: Nodes, certs: Certificates) -> None:
+    """Reading is paused meanwhile, so the reset is seen only afterwards."""
+    async with nodes.open("right", plaintext=True) as right, nodes.open("left", plaintext=True) as left:
+        await left.new_connection(address(right))
+
+        def attack() -> None:
+            with RawPeer(_port(right), None, SOMEBODY, ["news"]) as raw:
+                linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
+                raw._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                raw._socket.sendall(b"".join(raw.connection.data_to_send()) + bytes(1_000_000))
+
+        for _ in range(10):
+            with suppress(ConnectionError):
+                await run_sync(attack)
+        await until(lambda: right.stats()["connections"] == 1)
+        assert connected(left) == 1

@@ -7,14 +7,19 @@ import os
 import socket
 import sys
 import threading
+from functools import partial
 from uuid import UUID
 
 import anyio
+import anyio.lowlevel
 import psutil
 import pytest
+from anyio.to_thread import run_sync
 from tolliver_transports.anyio import create_instance
 
 from tests.anyio.nodes import Nodes, address, connected, error_of, silent_port, until
+from tests.anyio.raw import RawPeer
+from tests.certificates import Certificates
 from tolliver_proto import ConnectionClosing, ConnectionLost, IdentityConflict, Limits, StoreError
 
 pytestmark = pytest.mark.anyio
@@ -174,10 +179,35 @@ async def test_closing_does_not_wait_for_a_handler_that_hangs(nodes: Nodes) -> N
         async with nodes.open("right", limits=Limits(inbox_messages=10)) as right:
             await right.subscribe("news", handler=hangs)
             await left.new_connection(address(right))
-            await left.send_many([("news", "", b"")] * 100)
-            await until(lambda: right.stats()["bytes_received"] > 100 * 21)
+            await left.send_many([("news", "", bytes(100_000))] * 50)
+            await until(lambda: right.stats()["bytes_received"] > 1_000_000)  # reading is paused, too
             started = anyio.current_time()
         assert anyio.current_time() - started < left.options.limits.close_timeout
+
+
+async def test_it_listens_no_more_while_it_closes(nodes: Nodes, certs: Certificates) -> None:
+    ready, over = threading.Event(), threading.Event()
+
+    def stays(port: int | None) -> None:
+        with RawPeer(port or 0, certs.tls("mallory"), certs.uuid("mallory")) as raw:
+            raw.establish()
+            ready.set()
+            over.wait(10)  # and does not answer the close
+
+    async with anyio.create_task_group() as tasks:
+        async with nodes.open("right", limits=Limits(close_timeout=0.3)) as right:
+            tasks.start_soon(partial(run_sync, stays, right.port))
+            await until(ready.is_set)
+
+            async def dial() -> None:
+                await until(lambda: right.node.closing)
+                await anyio.sleep(0.05)
+                assert right.stats()["connections"] == 1  # it is not through
+                with socket.socket() as late:
+                    assert late.connect_ex(("127.0.0.1", right.port or 0))
+
+            tasks.start_soon(dial)
+        over.set()
 
 
 def _left_open() -> tuple[int, set[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import threading
 from functools import partial
 
@@ -148,7 +149,20 @@ async def test_closing_with_data_in_flight_loses_nothing(nodes: Nodes) -> None:
     assert handled == everything
 
 
-# A full disk.
+# No descriptors, no space.
+
+
+async def test_a_listener_outlives_a_shortage_of_descriptors(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+    resource = pytest.importorskip("resource")
+    async with nodes.open("right") as right, nodes.open("left") as left:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with socket.create_connection(("127.0.0.1", right.port or 0)):  # it waits in the kernel until it is accepted
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds(), hard))
+                await until(lambda: "cannot accept" in caplog.text)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            await left.new_connection(address(right))
 
 
 async def test_a_full_disk_is_an_error_that_passes(nodes: Nodes) -> None:

@@ -278,6 +278,7 @@ class StoreContract(RuleBasedStateMachine):
         self.model.restart()
         self.store = self.reopen(self.store)
         self.durable = deepcopy(self.model)
+        self.seq = self.store.load().next_seq - 1
 
     @rule()
     def load(self) -> None:

@@ -92,10 +92,36 @@ def test_a_row_that_is_not_what_was_written_is_named_in_its_place(tmp_path: Path
         foreign.commit()
     with closing(open_store(path)) as store:
         rows = everything(store)
-    damaged: Row = CorruptMessage(3, 7 if "delivery" in change else message(3).wire_id)
+    damaged: Row = CorruptMessage(3, 7 if "delivery" in change else message(3).wire_id, message(3).size)
     if "AS TEXT" in change and "body" in change:
         damaged = message(3)
     assert rows == [message(1), message(2), damaged, message(4), message(5)]
+
+
+def test_a_row_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "node.db"
+    with closing(open_store(path)) as store:
+        store.commit([storing(range(1, 6))])
+    with closing(sqlite3.connect(path, isolation_level=None)) as foreign:
+        foreign.execute("DELETE FROM message WHERE seq = 4")
+        foreign.execute("UPDATE message SET seq = 4 WHERE seq = 3")
+        foreign.execute("UPDATE delivery SET wire_id = wire_id - 1 WHERE seq = 4")
+    with closing(open_store(path)) as store:
+        rows = everything(store)
+    wire_id = message(3).wire_id
+    assert rows == [message(1), message(2), CorruptMessage(3, wire_id), CorruptMessage(4, wire_id), message(5)]
+
+
+def test_the_number_of_a_lost_message_is_not_given_again(tmp_path: Path) -> None:
+    path = tmp_path / "node.db"
+    with closing(open_store(path)) as store:
+        store.commit([storing(range(1, 6))])
+    with closing(sqlite3.connect(path, isolation_level=None)) as foreign:
+        foreign.execute("DELETE FROM message")
+    with closing(open_store(path)) as store:
+        assert store.load().next_seq == 6
+        store.commit([storing([6])])
+        assert everything(store) == [*(CorruptMessage(seq, message(seq).wire_id) for seq in range(1, 6)), message(6)]
 
 
 def test_a_damaged_page_takes_its_own_rows_and_no_others(path: Path) -> None:

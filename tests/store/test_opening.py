@@ -7,13 +7,14 @@ import shutil
 import sqlite3
 import stat
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tolliver_transports import _sqlite_file
 from tolliver_transports._sqlite import SQLiteStore
 
-from tolliver_proto import AddDeliveries, StoreError
+from tolliver_proto import AddDeliveries, RemoveMessages, StoreError
 
 from .given import FIRST_ID, OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing
 
@@ -161,6 +162,27 @@ def test_what_was_held_for_nobody_is_gone_after_a_restart(path: Path) -> None:
     store.commit([AddDeliveries(OTHER, [(seq, message(seq).wire_id, message(seq).size) for seq in range(1, 6)])])
     assert [row for row in everything(store, OTHER) if row == message(row.seq)] == [message(1), message(2), message(4)]
     assert everything(store) == [message(1), message(2), message(4)]
+    store.close()
+
+
+def test_the_number_of_what_was_held_may_be_used_again(path: Path) -> None:
+    for _ in range(3):
+        store = open_store(path)
+        seq = store.load().next_seq
+        store.commit([storing([seq]), storing([seq + 1], peers=())])
+        store.close()
+    store = open_store(path)
+    assert everything(store) == [message(1), message(2), message(3)]
+    store.close()
+
+
+def test_what_was_held_and_removed_leaves_nothing_behind(path: Path) -> None:
+    store = open_store(path)
+    store.commit([storing(range(1, 50), peers=())])
+    store.commit([RemoveMessages([(1, 49)])])
+    with closing(sqlite3.connect(path)) as reader:
+        rows = [reader.execute(f"SELECT COUNT(*) FROM {table}").fetchone() for table in ("held", "message", "delivery")]
+    assert rows == [(0,), (0,), (0,)]
     store.close()
 
 

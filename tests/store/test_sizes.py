@@ -57,6 +57,13 @@ def test_operations_of_one_kind_may_be_many_and_their_order_counts(tmp_path: Pat
         assert store.load().peers[PEER].subscriptions == frozenset()
 
 
+def test_spans_may_overlap_and_come_in_any_order(tmp_path: Path) -> None:
+    with closing(open_store(tmp_path / "node.db")) as store:
+        store.commit([storing(range(1, 101))])
+        store.commit([RemoveDeliveries(PEER, [(60, 61), (10, 50), (20, 21), (40, 55), (61, 70), (99, 200)])])
+        assert seqs(everything(store)) == [*range(1, 10), *range(56, 60), *range(71, 99)]
+
+
 @contextmanager
 def reading_at_most(limit: int) -> Iterator[None]:
     """The bytes that this process asks the system for, from files and from caches."""

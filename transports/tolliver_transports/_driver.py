@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -58,22 +58,30 @@ class Promise(Protocol):
     def fail(self, error: TolliverError) -> None: ...
 
 
+class Wire(Protocol):
+    """A connection's transport. Nothing here waits."""
+
+    def transmit(self, units: Sequence[bytes]) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def shutdown_write(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
 class World(Protocol):
     """What an adapter can do. Nothing here waits."""
+
+    @property
+    def wires(self) -> Mapping[int, Wire]:
+        """The transports that are there. An action for one that is gone came a moment late: it is passed over."""
 
     def promise(self) -> Any: ...
 
     def dial(self, cid: int, remote: Any) -> None: ...
-
-    def transmit(self, cid: int, units: Sequence[bytes]) -> None: ...
-
-    def pause(self, cid: int) -> None: ...
-
-    def resume(self, cid: int) -> None: ...
-
-    def shutdown_write(self, cid: int) -> None: ...
-
-    def abort(self, cid: int) -> None: ...
 
     def store(self, job: Job, done: Done) -> None:
         """Run the job off the loop, one at a time and in order, then `done(result, error)` on the loop."""
@@ -96,12 +104,12 @@ class Driver:
         self._acked: dict[Receipt, Any] = {}
         self._connecting: dict[Remote, Any] = {}
         self._apply: dict[type, Callable[[Any], None]] = {
-            Transmit: lambda action: world.transmit(action.cid, action.units),
+            Transmit: self._on_wire(lambda wire, action: wire.transmit(action.units)),
             Dial: lambda action: world.dial(action.cid, action.remote),
-            PauseReading: lambda action: world.pause(action.cid),
-            ResumeReading: lambda action: world.resume(action.cid),
-            ShutdownWrite: lambda action: world.shutdown_write(action.cid),
-            Abort: lambda action: world.abort(action.cid),
+            PauseReading: self._on_wire(lambda wire, _: wire.pause()),
+            ResumeReading: self._on_wire(lambda wire, _: wire.resume()),
+            ShutdownWrite: self._on_wire(lambda wire, _: wire.shutdown_write()),
+            Abort: self._on_wire(lambda wire, _: wire.abort()),
             Commit: self._commit,
             Fetch: self._fetch,
             Find: self._find,
@@ -186,6 +194,14 @@ class Driver:
         return promise
 
     # What the node asks for.
+
+    def _on_wire(self, act: Callable[[Wire, Any], None]) -> Callable[[Any], None]:
+        def apply(action: Any) -> None:
+            wire = self._world.wires.get(action.cid)
+            if wire is not None:
+                act(wire, action)
+
+        return apply
 
     def _commit(self, action: Commit) -> None:
         def done(_result: None, error: TolliverError | None) -> None:

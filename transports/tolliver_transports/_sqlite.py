@@ -87,13 +87,12 @@ def _checksum(seq: int, wire_id: int, channel: bytes, key: bytes, body: bytes) -
     return crc32(body, crc32(_CHECKED.pack(seq, wire_id, len(channel), len(key)) + channel + key))
 
 
-def _verified(seq: int, wire_id: int, size: int, stored: Sequence[Any] | None) -> Row:
+def _verified(seq: int, wire_id: int, size: int, stored: Any) -> Row:
     """The message of a delivery, or CorruptMessage where its row is missing or not what was written (V9)."""
     with suppress(*MALFORMED, struct_error):
-        if stored is not None:
-            _, stored_id, crc, channel, key, body = stored
-            if stored_id == wire_id and crc == _checksum(seq, wire_id, channel, key, body):
-                return StoredMessage(seq, wire_id, channel.decode(), key.decode(), body, size)
+        _, stored_id, crc, channel, key, body = stored
+        if stored_id == wire_id and crc == _checksum(seq, wire_id, channel, key, body):
+            return StoredMessage(seq, wire_id, channel.decode(), key.decode(), body, size)
     return CorruptMessage(seq, wire_id, size)
 
 
@@ -116,11 +115,11 @@ def _chunks(items: Sequence[_T]) -> Iterator[tuple[int, Sequence[_T]]]:
 
 
 def _by_bytes(rows: Sequence[_Values]) -> Iterator[Sequence[_Values]]:
-    """Message rows in pieces whose bodies, the last column, take at most _STATEMENT_BYTES; at least one row each."""
+    """Message rows in pieces whose bodies, the last column, take at most _STATEMENT_BYTES, or of one row."""
     start = total = 0
     for at, row in enumerate(rows):
         total += len(row[-1])
-        if total > _STATEMENT_BYTES and at > start:
+        if total > _STATEMENT_BYTES:
             yield rows[start:at]
             start, total = at, len(row[-1])
     yield rows[start:]
@@ -396,7 +395,8 @@ class SQLiteStore:
             self._execute("UPDATE peer SET spki_sha256 = NULL WHERE id = ?", number)
             self._execute("DELETE FROM peer WHERE id = ? AND id NOT IN (SELECT peer FROM dead_letter)", number)
             kept = self._file.connection.execute("SELECT id FROM peer WHERE id = ?", number).fetchall()
-            self._peers |= {op.peer: int(number) for (number,) in kept}
+            if kept:
+                self._peers[op.peer] = int(kept[0][0])
 
     def _add_dead_letters(self, run: list[AddDeadLetter]) -> None:
         now = int(time.time())

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from types import TracebackType
 from typing import Any, Self, cast
 from uuid import UUID
@@ -77,7 +77,7 @@ class Instance:
         self._bell = Bell()  # for the timekeeper
         self._jobs: deque[tuple[Job, Done]] = deque()
         self._jobs_bell = Bell()
-        self._wires: dict[int, Wire] = {}
+        self.wires: dict[int, Wire] = {}
         self._idle_bell = Bell()
         self.mailboxes: set[Mailbox] = set()
         self._abandoned: deque[Mailbox] = deque()
@@ -319,23 +319,6 @@ class Instance:
 
         self._tasks.start_soon(self._run, cid, wire, connect)
 
-    def transmit(self, cid: int, units: Sequence[bytes]) -> None:
-        self._wires[cid].transmit(units)
-
-    def pause(self, cid: int) -> None:
-        self._wires[cid].pause()
-
-    def resume(self, cid: int) -> None:
-        self._wires[cid].resume()
-
-    def shutdown_write(self, cid: int) -> None:
-        self._wires[cid].shutdown_write()
-
-    def abort(self, cid: int) -> None:
-        wire = self._wires.get(cid)
-        if wire is not None:
-            wire.abort()
-
     # Connections.
 
     async def _listen(self, host: str, port: int) -> None:
@@ -357,8 +340,8 @@ class Instance:
         while True:
             try:
                 stream = await listener.accept()
-            except OSError as error:
-                log.warning("cannot accept a connection, trying again: %s", error)
+            except (OSError, anyio.BrokenResourceError) as error:  # trio's; asyncio's comes as it is
+                log.warning("cannot accept a connection, trying again: %s", error.__cause__ or error)
                 await anyio.sleep(ACCEPT_PAUSE)
             else:
                 self._tasks.start_soon(self._accepted, stream)
@@ -374,7 +357,7 @@ class Instance:
         await self._run(cid, wire, connect)
 
     def _new_wire(self, cid: int, role: Role, pump: AnyPump) -> Wire:
-        wire = self._wires[cid] = Wire(self, cid, role, pump)
+        wire = self.wires[cid] = Wire(self, cid, role, pump)
         return wire
 
     async def _run(self, cid: int, wire: Wire, connect: Callable[[], Awaitable[SocketStream]]) -> None:
@@ -382,7 +365,7 @@ class Instance:
         try:
             error = await wire.run(connect)
         finally:
-            del self._wires[cid]
+            del self.wires[cid]
             self.node.lost(cid, error, time.monotonic())
             self.turn()
 

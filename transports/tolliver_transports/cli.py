@@ -1,7 +1,7 @@
 """The `tolliver` command.
 
-The idea: the commands live in `_cli`, and nothing of what they need is part of the base installation; so this module
-imports nothing, and says what to install where something is missing.
+The idea: the commands live in `_cli`, and nothing of what they need is part of the base installation. So this module
+imports nothing itself, and where something is missing, at the start or in a command, it says what to install.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ def main() -> None:
     """Run the command line with the arguments of the process."""
     try:
         from ._cli.commands import app
+
+        app()
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in _EXTRA:
+        module = (error.name or "").split(".")[0]
+        if module not in _EXTRA:
             raise
-        sys.exit(f"tolliver: the module {error.name} is missing: pip install 'tolliver-proto[cli]'")
-    app()
+        sys.exit(f"tolliver: the module {module} is missing: pip install 'tolliver-proto[cli]'")
 
 
 if __name__ == "__main__":

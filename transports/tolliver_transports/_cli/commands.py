@@ -39,7 +39,7 @@ Connect = Annotated[
     list[str] | None, typer.Option("--connect", metavar="HOST:PORT", help="Connect to this peer; repeatable.")
 ]
 Database = Annotated[
-    Path | None, typer.Option(help="The instance's database, made if missing. [default: NAME.db in --certs]")
+    Path | None, typer.Option(help="The instance's database, made if missing (default: NAME.db in --certs).")
 ]
 Certs = Annotated[Path | None, typer.Option(help="The directory that `tolliver certs` filled.")]
 Name = Annotated[str | None, typer.Option(help="Which certificate of that directory is ours.")]
@@ -79,10 +79,10 @@ def certs(
     names: Annotated[list[str], typer.Argument(help="An instance's name, for its file names.", show_default=False)],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address under which others dial it; repeatable. [default: this machine]"),
+        typer.Option(help="A name or address under which others dial it; repeatable (default: this machine)."),
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="How long the certificates are valid.")] = 365,
-    uuid: Annotated[UUID | None, typer.Option(help="The UUID, for a single name. [default: a new one]")] = None,
+    uuid: Annotated[UUID | None, typer.Option(help="The UUID, for a single name (default: a new one).")] = None,
 ) -> None:
     """Make a private CA, if the directory has none, and a certificate for each name. Overwrites nothing."""
     from .certificates import make
@@ -198,7 +198,8 @@ def _interruptible(status: int) -> Iterator[None]:
     try:
         yield
     except Interrupted:
-        words.say("interrupted")
+        if status:
+            words.say("interrupted")
         raise typer.Exit(status) from None
 
 

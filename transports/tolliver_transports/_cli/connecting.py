@@ -42,10 +42,11 @@ class Place:
         """Raises ValueError where something is missing or said twice. `dial` says whether to dial from the start."""
         if self.listen is None and not self.connect:
             raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
+        tls = self._tls()
         options = InstanceOptions(
             database=self._database(),
             listen=self.listen,
-            tls=self._tls(),
+            tls=tls,
             plaintext=self.plaintext,
             revision=self.revision,
             remotes=self.remotes if dial else (),

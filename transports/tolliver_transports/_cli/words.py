@@ -6,6 +6,7 @@ cut (D-14), and whatever else goes wrong is one line on standard error that says
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import typer
 
 from tolliver_proto import TolliverError
 
+_UTF8 = codecs.getincrementaldecoder("utf-8")
 _BODY = 1000  # characters of a body
 
 
@@ -28,7 +30,7 @@ def body(data: bytes, most: int = _BODY) -> str:
     """Text where it is text, else a bytes literal; control characters escaped."""
     part = data[: 4 * most]
     try:
-        text = part.decode() if len(part) == len(data) else part.decode(errors="ignore")
+        text = _UTF8().decode(part, final=len(part) == len(data))  # a cut may go through a character
     except UnicodeDecodeError:
         shown = repr(part)
     else:
@@ -61,8 +63,14 @@ def clear_errors() -> Iterator[None]:
         # Whoever read our output has gone, as `head` does. Python would complain about that once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
-    except (TolliverError, OSError, ValueError, TypeError) as error:
+    except (TolliverError, OSError, ValueError) as error:
         if os.environ.get("TOLLIVER_DEBUG"):
             raise
-        say(str(error) or type(error).__name__)
+        say(_in_words(error))
         raise typer.Exit(1) from None
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from typing import Any
 from uuid import UUID
 
@@ -54,6 +53,14 @@ class _Peer:
         self.parked: set[int] = set()
         self.subscriptions: set[Subscription] = set()
         self.spki_sha256: bytes | None = None
+
+    def copy(self) -> _Peer:
+        other = _Peer()
+        other.seqs = list(self.seqs)
+        other.parked = set(self.parked)
+        other.subscriptions = set(self.subscriptions)
+        other.spki_sha256 = self.spki_sha256
+        return other
 
     def add(self, seq: int) -> None:
         at = bisect_right(self.seqs, seq)
@@ -197,7 +204,7 @@ class MemoryStore:
         copy._messages = dict(self._messages)
         copy._corrupt = set(self._corrupt)
         copy._held = set(self._held)
-        copy._peers = deepcopy(self._peers)
+        copy._peers = {uuid: peer.copy() for uuid, peer in self._peers.items()}
         copy._own = set(self._own)
         copy._letters = dict(self._letters)
         copy._last_letter = self._last_letter

@@ -12,7 +12,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from random import Random
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -39,6 +38,7 @@ from .._limits import Limits
 from .._node import Node
 from .._store import AddOwnSubscription
 from ._checks import Ledger, Sent, SimFailure, WireWitness, audit, check, check_memory
+from ._dice import Dice
 from ._memory import MemoryStore
 
 _TAIL = 60  # lines of the trace in a failure's text
@@ -143,16 +143,17 @@ class _Host:
         self.quiet_points = 0
 
 
-class SimNet:
-    """`SimNet(seed).run()`: a whole life of a few nodes. Raises SimFailure where a promise is broken.
+class Simulation:
+    """A whole life of a few nodes: `run()`. Raises SimFailure where a promise is broken.
 
-    `seconds` is how long the faults go on, `operations` how much the applications do in that time. With `trace` every
-    line is kept in `lines`, else the last few.
+    `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much
+    the applications do in that time. With `trace` every line is kept in `lines`, else the last few.
     """
 
     def __init__(
         self,
         seed: int,
+        dice: Dice,
         *,
         nodes: int | None = None,
         seconds: float = 30.0,
@@ -165,7 +166,7 @@ class SimNet:
         self.now = 0.0
         self.lines: deque[str] = deque(maxlen=None if trace else _TAIL)
         self.counts: Counter[str] = Counter()
-        self._rng = rng = Random(seed)
+        self._rng = rng = dice
         self._weather = weather or Weather(
             **{name: getattr(Weather(), name) * rng.choice((0.0, 0.3, 1.0, 2.0)) for name in Weather.__slots__}
         )
@@ -282,6 +283,7 @@ class SimNet:
         host.born += 1
         host.clock = self._rng.random() * 1000 - self.now
         host.closing = False
+        host.ledger.receipts.clear()  # nobody is left to be told
         late = not host.ledger.ordered and not self._calm
         host.node = Node(
             instance_id=host.ledger.uuid,
@@ -728,6 +730,8 @@ class SimNet:
             assert node is not None
             if host.jobs or node._running or not node._batch.empty or host.draining:
                 left.append(f"{host.name} is storing")
+            if host.ledger.receipts:
+                left.append(f"{host.name} was never told what became of {len(host.ledger.receipts)} sends")
             peers = {peer.uuid: peer for peer in node.peers()}
             if len(host.ends) != len(self._hosts) - 1:
                 left.append(f"{host.name} has {len(host.ends)} connections")

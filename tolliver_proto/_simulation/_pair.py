@@ -7,15 +7,15 @@ every event that came out stands in the transcript of its side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from random import Random
 from typing import Literal
 
 from .._connection import Connection
 from .._errors import TolliverError
 from .._events import Closed, Event
 from .._state import HOLDING
+from ._dice import Dice
 
-Cut = Literal["whole", "bytes"] | Random
+Cut = Literal["whole", "bytes"] | Dice
 """How bytes arrive: a write at a time, one by one, or cut by a random generator."""
 
 
@@ -91,7 +91,7 @@ class ConnectionPair:
     def _pieces(self, unit: bytes) -> Iterator[bytes]:
         at = 0
         while at < len(unit):
-            if isinstance(self._cut, Random):
+            if not isinstance(self._cut, str):
                 size = self._cut.randint(1, len(unit) - at)
             else:
                 size = len(unit) if self._cut == "whole" else 1

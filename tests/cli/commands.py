@@ -1,0 +1,88 @@
+"""Ways to run `tolliver`: within the test where one process is enough, else as a real one.
+
+The idea: every wait has a bound, and no process outlives its test.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tolliver_transports._cli.commands import app
+from typer.testing import CliRunner
+
+SECONDS = 20.0
+COMMAND = (sys.executable, "-m", "tolliver_transports.cli")
+
+
+class Result(NamedTuple):
+    """What a command left behind."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def tolliver(*arguments: object, stdin: bytes = b"") -> Result:
+    """The command, in this process. An exception that the command did not foresee is raised here."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Result(result.exit_code, result.stdout, result.stderr)
+
+
+def run_process(*arguments: object, stdin: bytes = b"") -> Result:
+    """The command as a process, to its end."""
+    command = [*COMMAND, *map(str, arguments)]
+    ended = subprocess.run(command, input=stdin, capture_output=True, timeout=SECONDS, check=False)
+    return Result(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+class Listener:
+    """A running `tolliver listen`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+        self.process = process
+        self._output = output
+        assert process.stderr is not None
+        words = b""
+        while b"subscribed to" not in words:  # its last word before it is ready
+            line = process.stderr.readline()
+            assert line, words
+            words += line
+        self.words = words.decode()
+        found = re.search(r"listening on (\S+)", self.words)
+        self.address = found.group(1) if found else ""
+
+    def lines(self) -> list[str]:
+        """What it has printed so far."""
+        return self._output.read_text().splitlines()
+
+    def interrupt(self) -> int:
+        """Ctrl-C; returns the exit status."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(SECONDS)
+
+
+@contextmanager
+def listener(output: Path, who: Sequence[object], *arguments: object) -> Iterator[Listener]:
+    """`tolliver listen` with its standard output in a file."""
+    command = [*COMMAND, "listen", *map(str, (*who, *arguments))]
+    with output.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE) as process:
+        try:
+            yield Listener(process, output)
+        finally:
+            process.kill()
+
+
+def free_address() -> str:
+    """An address that nobody listens on at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"

@@ -1,0 +1,25 @@
+"""What the tests of the command line share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tolliver_transports.certs import make_ca, make_certificate
+
+Who = Callable[[str], tuple[object, ...]]
+
+
+@pytest.fixture
+def who(tmp_path: Path) -> Who:
+    """The options that say who an instance is: `who("alice")` makes her certificate and database when first named."""
+    directory = tmp_path / "certificates"
+    make_ca(directory)
+
+    def options(name: str) -> tuple[object, ...]:
+        if not (directory / f"{name}.pem").exists():
+            make_certificate(directory, name)
+        return "--certs", directory, "--name", name
+
+    return options

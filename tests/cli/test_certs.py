@@ -1,0 +1,92 @@
+"""`tolliver certs`: files, modes, identities, and nothing ever overwritten."""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from cryptography import x509
+from tolliver_transports._options import TLS
+from tolliver_transports._tls import Pumps
+
+from tests.cli.commands import tolliver
+from tests.wire.vectors import ONE
+
+SECRET = {"ca.key", "alice.key", "bob.key"}
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def alternative_names(path: Path) -> x509.SubjectAlternativeName:
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+
+
+def test_a_ca_and_a_certificate_for_each_name(tmp_path: Path) -> None:
+    directory = tmp_path / "new" / "certificates"
+    result = tolliver("certs", directory, "alice", "bob")
+    assert result.exit_code == 0, result.stderr
+    assert set(contents(directory)) == SECRET | {"ca.pem", "alice.pem", "bob.pem"}
+    for path in directory.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == (0o600 if path.name in SECRET else 0o644)
+    for name in ("alice", "bob"):
+        tls = TLS(directory / f"{name}.pem", directory / f"{name}.key", directory / "ca.pem")
+        (uuid,) = Pumps(tls).identity.uuids
+        (row,) = (line for line in result.stdout.splitlines() if line.startswith(name))
+        assert str(uuid) in row
+
+
+def test_a_second_call_adds_a_member_to_the_same_ca(tmp_path: Path) -> None:
+    tolliver("certs", tmp_path, "alice")
+    before = contents(tmp_path)
+    assert tolliver("certs", tmp_path, "bob").exit_code == 0
+    assert contents(tmp_path).items() > before.items()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    tolliver("certs", tmp_path, "alice")
+    before = contents(tmp_path)
+    result = tolliver("certs", tmp_path, "alice")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"tolliver: {tmp_path / 'alice.key'}: File exists: nothing is overwritten")
+    assert len(result.stderr.splitlines()) == 1
+    assert contents(tmp_path) == before
+
+
+def test_what_was_made_before_a_refusal_is_shown(tmp_path: Path) -> None:
+    tolliver("certs", tmp_path, "alice")
+    result = tolliver("certs", tmp_path, "bob", "alice")
+    assert result.exit_code == 1
+    assert "bob.key" in result.stdout
+
+
+def test_half_of_a_ca_is_not_made_whole(tmp_path: Path) -> None:
+    tolliver("certs", tmp_path, "alice")
+    (tmp_path / "ca.key").unlink()
+    before = contents(tmp_path)
+    result = tolliver("certs", tmp_path, "bob")
+    assert result.exit_code == 1
+    assert "ca.key is missing" in result.stderr
+    assert contents(tmp_path) == before
+
+
+def test_uuid_and_hosts_are_what_was_asked_for(tmp_path: Path) -> None:
+    result = tolliver("certs", tmp_path, "alice", "--uuid", ONE, "--host", "a.example", "--host", "10.0.0.7")
+    assert result.exit_code == 0
+    names = alternative_names(tmp_path / "alice.pem")
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [ONE.urn]
+    assert names.get_values_for_type(x509.DNSName) == ["a.example"]
+    assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address("10.0.0.7")]
+
+
+@pytest.mark.parametrize("arguments", [("alice", "bob", "--uuid", UUID(int=5)), ("../alice",), ("ca",)])
+def test_what_cannot_work_is_refused(tmp_path: Path, arguments: tuple[object, ...]) -> None:
+    result = tolliver("certs", tmp_path, *arguments)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith("tolliver: ")
+    assert not list(tmp_path.glob("*alice*"))

@@ -1,0 +1,102 @@
+"""`tolliver send` and `tolliver listen` as they are used: real processes, mutual TLS, a database each."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cli.commands import SECONDS, free_address, listener, run_process, tolliver
+from tests.cli.conftest import Who
+
+
+def objects(lines: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines]
+
+
+def bodies(lines: list[str]) -> list[bytes]:
+    return [base64.b64decode(one["body"]) for one in objects(lines)]
+
+
+def test_one_message_between_two_processes(who: Who, tmp_path: Path) -> None:
+    with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--count", 1) as alice:
+        result = run_process("send", "greeting", "to\nyou", "hi \x1b[2J", "--connect", alice.address, *who("bob"))
+        assert alice.process.wait(SECONDS) == 0
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("stored 1 of 1 message for 1 recipient, 1 acknowledged, in ")
+    (line,) = alice.lines()
+    assert line.endswith(r" 'greeting' 'to\nyou' hi \x1b[2J")
+
+
+def test_files_of_lines_reliable_and_not(who: Who, tmp_path: Path) -> None:
+    lines = [b"line %d \xc3\xa9" % number for number in range(999)] + [b"\xff\x00 no text"]
+    (tmp_path / "lines").write_bytes(b"\n".join(lines))
+    send = ("send", "c", "k", "--file", tmp_path / "lines")
+    with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--json", "--channel", "c") as alice:
+        to_alice = ("--connect", alice.address, *who("bob"))
+        reliable = tolliver(*send, *to_alice)
+        assert reliable.exit_code == 0
+        assert reliable.stdout.startswith("stored 1,000 of 1,000 messages for 1 recipient, 1,000 acknowledged, in ")
+        got = alice.lines()
+        assert bodies(got) == lines
+        first = objects(got)[0]
+        assert set(first) == {"time", "peer", "channel", "key", "message_id", "attempt", "body"}
+        assert (first["channel"], first["key"], first["attempt"]) == ("c", "k", 1)
+
+        unreliable = tolliver(*send, *to_alice, "--unreliable", "--trio")
+        assert unreliable.exit_code == 0
+        assert unreliable.stdout.startswith("sent 1,000 of 1,000 messages for 1 recipient, in ")
+
+        nobody = tolliver("send", "another", "k", "x", *to_alice)
+        assert nobody.exit_code == 1
+        assert nobody.stdout.startswith("stored 0 of 1 message for 0 recipients")
+        assert "sent to 0 recipients: no peer is subscribed to 'another' 'k', nothing was kept" in nobody.stderr
+        assert alice.interrupt() == 0
+    got = alice.lines()[1000:]
+    assert bodies(got) == lines
+    assert {one["message_id"] for one in objects(got)} == {None}
+
+
+def test_what_nobody_is_there_for_waits_in_the_database(who: Who, tmp_path: Path) -> None:
+    """The listener dials here, and the sender gives it time to."""
+    address = "127.0.0.1:0"
+    with listener(tmp_path / "out", who("alice"), "--listen", address, "--json") as alice:
+        assert tolliver("send", "c", "k", "one", "--connect", alice.address, *who("bob")).exit_code == 0
+        assert alice.interrupt() == 0
+        address = alice.address
+    away = ("--connect", address, *who("bob"), "--timeout", 0.1)
+    unseen = tolliver("send", "c", "k", "two", *away)
+    assert unseen.exit_code == 1
+    assert unseen.stdout.startswith("stored 1 of 1 message for 1 recipient, 0 acknowledged")
+    assert "no acknowledgement within 0.1 s" in unseen.stderr
+    stored = tolliver("send", "c", "k", "three", *away, "--no-wait")
+    assert stored.exit_code == 0
+    assert stored.stdout.startswith("stored 1 of 1 message for 1 recipient, in ")
+    assert "0 peers connected within 0.1 s" in stored.stderr
+    with listener(tmp_path / "again", who("alice"), "--listen", address, "--json", "--count", 3) as alice:
+        last = tolliver("send", "c", "k", "four", "--connect", address, *who("bob"))
+        assert (last.exit_code, alice.process.wait(SECONDS)) == (0, 0)
+    assert bodies(alice.lines()) == [b"two", b"three", b"four"]
+
+
+def test_the_sender_listens_and_waits_for_a_subscriber(who: Who, tmp_path: Path) -> None:
+    address = free_address()
+    with listener(
+        tmp_path / "out", who("alice"), "--connect", address, "--json", "--count", 2, "--trio", "--channel", "c"
+    ) as alice:
+        result = tolliver("send", "c", "k", "-", "--listen", address, *who("bob"), stdin=b"one\n\x00two")
+        assert (result.exit_code, alice.process.wait(SECONDS)) == (0, 0), result.stderr
+    assert bodies(alice.lines()) == [b"one", b"\x00two"]
+
+
+def test_subscriptions_of_earlier_runs_stay_until_only(who: Who, tmp_path: Path) -> None:
+    for arguments, subscribed in (
+        (("--channel", "a"), ["'a' ''"]),
+        (("--key", "b"), ["'' 'b'", "'a' ''"]),
+        (("--channel", "c", "--only"), ["'c' ''"]),
+    ):
+        with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", *arguments) as alice:
+            listed = alice.words.partition("subscribed to ")[2].partition(" (")[0]
+            assert sorted(listed.split(", ")) == subscribed
+            assert alice.interrupt() == 0

@@ -1,0 +1,75 @@
+"""The examples of docs/cli.md: what is typed there says what is written there, but for times and identities.
+
+The idea: the page is read from the top. `listen` is started and looked at when the page is through, as it ends by
+itself after what the later examples send; everything else runs at once.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.cli.commands import SECONDS, free_address, listener, tolliver
+from tests.wire.vectors import D2
+from tolliver_proto import Ack, HandshakeFinal, Message, encode
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+VARYING = (
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
+    (r"\d\d:\d\d:\d\d\.\d\d\d [0-9a-f]{8} ", "TIME PEER "),
+    (r"in [\d.]+ s \([\d,]+/s\)", "in SECONDS (RATE)"),
+    (r" +$", ""),
+)
+
+
+class Example(NamedTuple):
+    arguments: list[str]
+    output: list[str]
+
+
+def examples() -> list[Example]:
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        for typed in re.split(r"^\$ tolliver ", block, flags=re.MULTILINE)[1:]:
+            command, *output = typed.splitlines()
+            found.append(Example(shlex.split(command), output))
+    return found
+
+
+def steady(lines: list[str]) -> list[str]:
+    """Without what differs from run to run; the two streams have no order between them."""
+    for pattern, word in VARYING:
+        lines = [re.sub(pattern, word, line) for line in lines]
+    return sorted(lines)
+
+
+def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    address = free_address()
+    Path("lines.txt").write_text("line 1\nline 2\n")
+    final, message = encode(HandshakeFinal(True), D2), encode(Message("test", "key", b"hi", 1), D2)
+    Path("recorded.bin").write_bytes(final + message + encode(Ack(1), D2))
+    Path("cut.bin").write_bytes(final + message[:-1])
+
+    def here(text: str) -> str:
+        return text.replace("127.0.0.1:7011", address)
+
+    shown = examples()
+    assert len(shown) == 9
+    (certs, again, listen), rest = shown[:3], shown[3:]
+    for example in (certs, again):
+        result = tolliver(*example.arguments)
+        assert steady((result.stdout + result.stderr).splitlines()) == steady(example.output)
+    arguments = [here(argument) for argument in listen.arguments[1:]]
+    with listener(Path("out"), arguments) as alice:
+        for example in rest:
+            if alice.process.poll() is None and "--timeout" in example.arguments:
+                assert alice.process.wait(SECONDS) == 0
+            result = tolliver(*map(here, example.arguments))
+            assert steady((result.stdout + result.stderr).splitlines()) == steady(example.output)
+    said = [*alice.words.splitlines(), *alice.lines()]
+    assert steady(said) == steady([here(line) for line in listen.output])

@@ -1,0 +1,32 @@
+"""Whatever comes from others is shown without harm (D-14)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tolliver_transports._cli import words
+
+
+@given(st.text(st.characters(exclude_categories=[])))
+def test_a_name_is_short_and_printable(text: str) -> None:
+    shown = words.name(text)
+    assert shown.isprintable()
+    assert len(shown) <= 100
+
+
+@given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")), st.integers(1, 50))
+def test_a_body_is_short_and_printable(data: bytes, most: int) -> None:
+    shown = words.body(data, most)
+    assert shown.isprintable()
+    if len(shown) > most:
+        assert shown == f"{shown[: shown.rindex('...')]}... ({len(data):,} bytes)"
+        assert shown.rindex("...") <= most
+
+
+@given(st.text(st.characters(categories=["L", "N"]), max_size=50))
+def test_text_is_shown_as_it_is(text: str) -> None:
+    assert words.body(text.encode()) == text
+
+
+def test_a_long_body_that_is_no_text_keeps_its_bytes() -> None:
+    assert words.body(b"\xff" * 9000, 8) == "b'\\xff\\x... (9,000 bytes)"

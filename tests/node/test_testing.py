@@ -1,0 +1,116 @@
+"""The public tools for tests: a pair of connections, a store in memory."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import settings
+
+from tolliver_proto import (
+    AddDeliveries,
+    AddOwnSubscription,
+    Closed,
+    Connection,
+    Established,
+    HandshakeRejected,
+    HandshakeStatus,
+    Message,
+    Operation,
+    Role,
+    Store,
+    StoredMessage,
+    StoreError,
+    StoreMessages,
+    Subscription,
+)
+from tolliver_proto.testing import ConnectionPair, MemoryStore
+
+from ..store.contract import StoreContract
+from .play import HIGH, LOW
+
+
+def pair(cut: object = "whole", version: int = 1, **options: object) -> ConnectionPair:
+    return ConnectionPair(
+        client=Connection(Role.CLIENT, instance_id=LOW, version=version),
+        server=Connection(Role.SERVER, instance_id=HIGH, subscriptions=[Subscription("c", "")]),
+        cut=cut,  # type: ignore[arg-type]  # whatever the test says
+        **options,  # type: ignore[arg-type]  # whatever the test says
+    )
+
+
+@pytest.mark.parametrize("cut", ["whole", "bytes", Random(3)])
+def test_a_pair_shakes_hands_and_talks(cut: object) -> None:
+    both = pair(cut).run()
+    established = both.client.events[-1]
+    assert isinstance(established, Established)
+    assert established.subscriptions == (Subscription("c", ""),)
+    both.client.connection.send(Message("c", "k", b"hello", 1))
+    both.run()
+    assert both.server.events[-1] == Message("c", "k", b"hello", 1)
+    assert both.transcript[-1] == f"server: {both.server.events[-1]}"
+    both.client.connection.close()
+    both.run()
+    assert both.server.closed
+    assert both.server.error is None
+    assert both.client.events[-1] == Closed(None)
+
+
+def test_a_pair_without_a_decision_waits_for_it() -> None:
+    both = pair(accept=False).run()
+    assert not both.client.events
+    both.server.connection.reject()
+    both.run()
+    assert both.client.closed
+
+
+def test_a_pair_of_incompatible_versions() -> None:
+    both = pair(version=9).run()
+    assert isinstance(both.client.error, HandshakeRejected)
+    assert both.client.error.status is HandshakeStatus.OLDER
+    assert isinstance(both.server.error, HandshakeRejected)
+
+
+def test_a_decision_of_ones_own() -> None:
+    both = pair(decide=lambda side: side.connection.reject()).run()
+    assert both.server.closed
+    assert both.client.closed
+
+
+class MemoryContract(StoreContract):
+    def reopen(self, store: Store | None) -> MemoryStore:
+        return store.snapshot().reopen() if isinstance(store, MemoryStore) else MemoryStore(self.first_id)
+
+
+TestMemoryStore = MemoryContract.TestCase
+TestMemoryStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+ROW = StoredMessage(1, 7, "c", "k", b"body", 24)
+
+
+def test_a_failed_commit_changes_nothing() -> None:
+    store = MemoryStore()
+    store.fail_next_commit = StoreError("disk full")
+    operations: list[Operation] = [AddOwnSubscription(Subscription("c", "")), StoreMessages([ROW], [[LOW]])]
+    with pytest.raises(StoreError, match="disk full"):
+        store.commit(operations)
+    with pytest.raises(StoreError, match="not stored"):
+        store.commit([*operations, AddDeliveries(HIGH, [(2, 8, 24)])])
+    assert store.messages == []
+    assert store.load().own_subscriptions == frozenset()
+    store.commit(operations)
+    with pytest.raises(StoreError, match="already"):
+        store.commit(operations)
+    assert store.deliveries(LOW) == [1]
+
+
+def test_a_snapshot_goes_its_own_way() -> None:
+    store = MemoryStore()
+    store.commit([StoreMessages([ROW], [[LOW]])])
+    copy = store.snapshot()
+    copy.corrupt(1)
+    store.fail_next_fetch = StoreError("locked")
+    with pytest.raises(StoreError, match="locked"):
+        store.fetch(LOW, 0, 10, 1000)
+    assert store.fetch(LOW, 0, 10, 1000) == [ROW]
+    assert copy.fetch(LOW, 0, 10, 1000) != [ROW]

@@ -1,0 +1,30 @@
+"""Tools for tests of tolliver and of whatever is built on it: all in memory, all repeatable.
+
+The idea: what a test needs of the world is made of the same pieces as the product and driven by one random generator,
+so a seed is a whole story. `ConnectionPair` joins two connections, `MemoryStore` is a store, `SimNet` a network of
+nodes with crashes and faults that checks the promises of the node at every step.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from ._simulation._checks import SimFailure
+from ._simulation._memory import MemoryStore
+from ._simulation._pair import ConnectionPair, Side
+from ._simulation._simnet import Report, Simulation, Weather
+
+
+class SimNet(Simulation):
+    """`SimNet(seed).run()`: a whole life of a few nodes. Raises SimFailure where a promise is broken.
+
+    One seed, one story. Further arguments are those of `Simulation`: `seconds` is how long the faults go on,
+    `operations` how much the applications do in that time, `nodes` how many there are, `trace=True` keeps every line.
+    """
+
+    def __init__(self, seed: int, **scenario: Any) -> None:
+        super().__init__(seed, Random(seed), **scenario)
+
+
+__all__ = ["ConnectionPair", "MemoryStore", "Report", "Side", "SimFailure", "SimNet", "Weather"]
