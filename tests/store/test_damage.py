@@ -92,7 +92,7 @@ def test_a_row_that_is_not_what_was_written_is_named_in_its_place(scratch: Path,
         foreign.commit()
     with closing(open_store(path)) as store:
         rows = everything(store)
-    damaged: Row = CorruptMessage(3, 7 if "delivery" in change else message(3).wire_id)
+    damaged: Row = CorruptMessage(3, 7 if "delivery" in change else message(3).wire_id, message(3).size)
     if "AS TEXT" in change and "body" in change:
         damaged = message(3)
     assert rows == [message(1), message(2), damaged, message(4), message(5)]

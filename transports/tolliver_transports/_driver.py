@@ -24,6 +24,7 @@ from tolliver_proto import (
     Dial,
     DialEnded,
     Fetch,
+    Find,
     Node,
     Notice,
     PauseReading,
@@ -111,6 +112,7 @@ class Driver:
             Abort: self._on_wire(lambda wire, _: wire.abort()),
             Commit: self._commit,
             Fetch: self._fetch,
+            Find: self._find,
             Deliver: self._deliver,
             Stored: self._on_stored,
             Acked: self._on_acked,
@@ -219,6 +221,13 @@ class Driver:
 
         bounds = (action.peer, action.after_seq, action.max_count, action.max_bytes)
         self._world.store(lambda: self._store.fetch(*bounds), done)
+
+    def _find(self, action: Find) -> None:
+        def done(rows: Any, error: TolliverError | None) -> None:
+            self.node.found(action.search_id, rows or [], error, time.monotonic())
+
+        bounds = (action.peer, action.after_seq, action.max_count, action.min_age)
+        self._world.store(lambda: self._store.find(*bounds), done)
 
     def _deliver(self, action: Deliver) -> None:
         settlement = Settlement(self.settle, action.deliveries, len(action.handlers))
