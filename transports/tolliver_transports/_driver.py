@@ -19,6 +19,7 @@ from tolliver_proto import (
     Acked,
     Commit,
     ConnectionClosing,
+    DeadLetter,
     Deliver,
     Delivery,
     Dial,
@@ -154,6 +155,33 @@ class Driver:
 
     def unsubscribe(self, channel: str, key: str) -> Any:
         return self._when_stored(self.node.unsubscribe(channel, key, time.monotonic()))
+
+    def forget_peer(self, peer: UUID) -> Any:
+        return self._when_stored(self.node.forget_peer(peer, time.monotonic()))
+
+    def repin(self, peer: UUID, spki_sha256: bytes | None) -> Any:
+        return self._when_stored(self.node.repin(peer, spki_sha256, time.monotonic()))
+
+    def retry(self, peer: UUID) -> Any:
+        return self._when_stored(self.node.retry(peer, time.monotonic()))
+
+    def drop_parked(self, peer: UUID) -> Any:
+        return self._when_stored(self.node.drop_parked(peer, time.monotonic()))
+
+    def dead_letters(self, after_number: int, max_count: int) -> Any:
+        """A promise of the list."""
+        promise = self._world.promise()
+
+        def done(letters: Any, error: TolliverError | None) -> None:
+            _keep_promise(promise, letters, error)
+
+        self._world.store(lambda: self._store.dead_letters(after_number, max_count), done)
+        return promise
+
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
+        count = self.node.replay(letters)
+        self.turn()
+        return count
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         sent = self.node.unreliable_send(channel, key, body)
