@@ -24,6 +24,7 @@ from .._actions import (
     Delivery,
     Dial,
     Fetch,
+    Find,
     PauseReading,
     PeerIdentity,
     PeerUp,
@@ -36,6 +37,7 @@ from .._errors import ConnectionLost, OutboxFull, StoreError, TolliverError
 from .._events import Revision, Role, Subscription
 from .._limits import Limits
 from .._node import Node
+from .._policy import Policy
 from .._store import AddOwnSubscription
 from ._checks import Ledger, Sent, SimFailure, WireWitness, audit, check, check_memory
 from ._dice import Dice
@@ -81,6 +83,8 @@ TIGHT = Limits(
     attempts_remembered=3,
 )
 """Bounds that even a short simulation meets."""
+
+POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), Policy(dedupe=10_000, dedupe_durable=True))
 
 ROOMY = Limits(resend_first=2.0, resend_max=20.0)
 
@@ -133,7 +137,7 @@ class _Host:
         self.born = 0
         self.clock = 0.0  # what its monotonic clock is ahead of the world's
         self.ends: dict[int, _End] = {}
-        self.jobs: deque[Commit | Fetch] = deque()
+        self.jobs: deque[Commit | Fetch | Find] = deque()
         self.opening: dict[int, int] = {}  # cid -> how many messages had been sent when it opened (T-62)
         self.log: list[Sent] = []
         self.wishes: set[tuple[int, int]] = set()  # remotes
@@ -160,6 +164,7 @@ class Simulation:
         operations: int = 80,
         limits: Limits | None = None,
         weather: Weather | None = None,
+        policy: Policy | None = None,
         trace: bool = False,
     ) -> None:
         self.seed = seed
@@ -177,6 +182,7 @@ class Simulation:
         self._calm = False
         self._seconds = seconds
         self._operations = operations
+        self._policy = policy or rng.choice(POLICIES)
         tight = limits or rng.choice((TIGHT, TIGHT, ROOMY))
         count = nodes or rng.choice((2, 2, 3, 3, 4, 5))
         self._hosts = [self._make_host(index, tight) for index in range(count)]
@@ -187,6 +193,7 @@ class Simulation:
             Dial: self._dial,
             Commit: self._store_job,
             Fetch: self._store_job,
+            Find: self._store_job,
             Deliver: self._deliver,
             ShutdownWrite: self._shutdown_write,
             Abort: self._abort,
@@ -207,6 +214,7 @@ class Simulation:
             (1, self._op_crash),
             (1, self._op_close),
             (1, self._op_corrupt),
+            (1, self._op_retry),
         ]
 
     def _make_host(self, index: int, limits: Limits) -> _Host:
@@ -283,6 +291,7 @@ class Simulation:
         host.born += 1
         host.clock = self._rng.random() * 1000 - self.now
         host.closing = False
+        host.ledger.handled_in_this_life.clear()
         host.ledger.receipts.clear()  # nobody is left to be told
         late = not host.ledger.ordered and not self._calm
         host.node = Node(
@@ -293,6 +302,7 @@ class Simulation:
             handlers=() if late else [("", "", "handler")],
             version=host.version,
             speaks=lambda _version: True,
+            policy=self._policy,
             now=self.now + host.clock,
         )
         self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")
@@ -495,7 +505,7 @@ class Simulation:
 
     # The disk: one job at a time, in order, reported in order.
 
-    def _store_job(self, host: _Host, action: Commit | Fetch) -> None:
+    def _store_job(self, host: _Host, action: Commit | Fetch | Find) -> None:
         host.jobs.append(action)
         if len(host.jobs) == 1:
             self._at(self._delay(), self._perform, host, host.born)
@@ -513,6 +523,8 @@ class Simulation:
                 host.ledger.applied(job.operations)
             except StoreError as raised:
                 check(raised is error, f"the store refused a commit: {raised}")
+        elif isinstance(job, Find):
+            result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
         elif error is None:
             result = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
         self._at(self._delay(), self._report, host, born, result, error)
@@ -529,6 +541,8 @@ class Simulation:
                 self._call(host, "committed", job.batch_id)
             else:
                 self._call(host, "store_failed", job.batch_id, error)
+        elif isinstance(job, Find):
+            self._call(host, "found", job.search_id, result, error)
         elif error is None:
             self._call(host, "fetched", job.peer, result)
         else:
@@ -555,6 +569,9 @@ class Simulation:
         handled = [one for one in deliveries if one not in failed]
         for one in handled:
             host.ledger.handled[one.body] += 1
+            if self._policy.dedupe and one.reliable:
+                check(one.body not in host.ledger.handled_in_this_life, f"{one} was handled before (T-48)")
+                host.ledger.handled_in_this_life.add(one.body)
             end = host.ends.get(one.cid)
             if end is not None and one.message_id is not None:
                 end.witness.acknowledged.add(one.message_id)
@@ -689,6 +706,11 @@ class Simulation:
             host.ledger.sent[spoilt.body].due_to.clear()
             host.ledger.sent[spoilt.body].damaged = True
 
+    def _op_retry(self, host: _Host) -> None:
+        """What was set aside is sent again (T-09)."""
+        for uuid in sorted(self._ledgers.keys() - {host.ledger.uuid}):
+            self._call(host, "retry", uuid)
+
     def _closed(self, host: _Host, born: int) -> None:
         if host.born == born and host.node is not None:
             check(host.node.idle, f"{host.name} is not idle a minute after close()")
@@ -710,6 +732,7 @@ class Simulation:
             host.wishes |= {(other, 0) for other in range(index)}
             for remote in sorted(host.wishes):
                 self._call(host, "connect", remote)
+            self._op_retry(host)
 
     def _drain(self) -> None:
         end = self.now + 300.0
