@@ -224,6 +224,7 @@ class Simulation:
         start = rng.choice((1, 2**31 - 2 - rng.randrange(60), rng.randrange(1, 2**31 - 1)))
         host = _Host(f"n{index}", Ledger(uuid, permanent), MemoryStore(start), limits, rng.choice((1, 1, 1, 2)))
         host.store.commit([AddOwnSubscription(subscription) for subscription in permanent])
+        host.ledger.remembers = self._policy.dedupe_durable
         if rng.random() < self._weather.late_handlers:
             host.ledger.ordered = False
         return host
@@ -798,5 +799,7 @@ def _line(action: Action) -> str:
 def _operation_line(operation: object) -> str:
     spans = getattr(operation, "spans", None)
     messages = getattr(operation, "messages", None)
-    detail = spans if spans is not None else [one.seq for one in messages] if messages is not None else ""
+    detail = (
+        spans if spans is not None else [getattr(one, "seq", one) for one in messages] if messages is not None else ""
+    )
     return f"{type(operation).__name__}{detail}"
