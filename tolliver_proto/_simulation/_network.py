@@ -39,10 +39,13 @@ class Network(World):
         if host.born != born or cid not in host.node._links:  # type: ignore[union-attr]  # alive: same birth
             return
         target = self._hosts[remote[0]]
-        if target.node is None or target.closing or self._chance(self._weather.dial_fails):
+        if self._apart(host, target) and self._chance(0.5):
+            return  # it is never heard of again: the node must give up by itself (T-68)
+        refused = target.node is None or target.closing or self._apart(host, target)
+        if target.node is None or refused or self._chance(self._weather.dial_fails):
             self._call(host, "dial_failed", cid, ConnectionLost("connection refused"))
             return
-        server_cid = target.node.new_cid(now=self.now + target.clock)
+        server_cid = target.node.new_cid(now=target.time(self.now))
         near = End(host, cid, WireWitness(host.ledger, True, Revision.DRAFT_2))
         far = End(target, server_cid, WireWitness(target.ledger, False, Revision.DRAFT_2))
         near.other, far.other = far, near
@@ -62,6 +65,10 @@ class Network(World):
         self._call(host, "opened", end.cid, role, PeerIdentity(address=end.other.host.name))
         self._move(end)
 
+    def _apart(self, one: Host, other: Host) -> bool:
+        """Whether nothing gets through between them now: what was sent comes late, if the connection lives."""
+        return self.now < self._split_until and one.island != other.island
+
     def _transmit(self, host: Host, action: Transmit) -> None:
         end = host.ends.get(action.cid)
         if end is None:
@@ -69,7 +76,7 @@ class Network(World):
         check(not end.in_transit, f"a second Transmit for {action.cid} while one is outstanding")
         check(not end.shut, f"a Transmit for {action.cid} after ShutdownWrite")
         end.in_transit = True
-        end.witness.transmit(action.units, self.now, host.limits.resend_first)
+        end.witness.transmit(action.units, host.time(self.now), host.limits.resend_first)
         if not end.broken:
             end.other.arriving.extend(action.units)
             self._move(end.other)
@@ -78,7 +85,7 @@ class Network(World):
     def _taken(self, end: End) -> None:
         if end.alive:
             end.in_transit = False
-            end.witness.taken(self.now)
+            end.witness.taken(end.host.time(self.now))
             self._call(end.host, "sent", end.cid)
 
     def _move(self, end: End) -> None:
@@ -87,6 +94,9 @@ class Network(World):
             self._at(self._delay(), self._arrive, end)
 
     def _arrive(self, end: End) -> None:
+        if end.alive and self._apart(end.host, end.other.host):
+            self._at(self._split_until - self.now + self._delay(), self._arrive, end)
+            return
         end.moving = False
         if not end.alive or end.paused or not end.arriving:
             return

@@ -8,7 +8,7 @@ seed is one trace: the same seed fails the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from heapq import heappop
 
@@ -27,7 +27,7 @@ from .._actions import (
     Stored,
     Transmit,
 )
-from .._errors import OutboxFull
+from .._errors import ConnectionLost, OutboxFull
 from .._limits import Limits
 from .._node import Node
 from .._policy import Policy
@@ -52,7 +52,8 @@ class Simulation(Network):
     """A whole life of a few nodes: `run()`. Raises SimFailure where a promise is broken.
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much
-    the applications do in that time. With `trace` every line is kept in `lines`, else the last few.
+    the applications do in that time. What `never` names does not happen: an operation ("crash", "break", "close",
+    "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is kept in `lines`, else the last few.
     """
 
     def __init__(
@@ -66,9 +67,10 @@ class Simulation(Network):
         limits: Limits | None = None,
         weather: Weather | None = None,
         policy: Policy | None = None,
+        never: Collection[str] = (),
         trace: bool = False,
     ) -> None:
-        super().__init__(seed, dice, nodes, limits, weather, policy, trace)
+        super().__init__(seed, dice, nodes, limits, weather, policy, never, trace)
         self._steps = 0
         self._seconds = seconds
         self._operations = operations
@@ -87,7 +89,7 @@ class Simulation(Network):
             Stored: self._stored,
             PeerUp: self._peer_up,
         }
-        self._operate_by: list[tuple[int, Callable[[Host], None]]] = [
+        operations_by_weight: list[tuple[int, Callable[[Host], None]]] = [
             (12, self._op_send),
             (5, self._op_send_many),
             (2, self._op_unreliable),
@@ -100,12 +102,12 @@ class Simulation(Network):
             (1, self._op_close),
             (1, self._op_corrupt),
             (1, self._op_retry),
+            (1, self._op_split),
+            (1, self._op_jump),
+            (1, self._op_stop_clock),
         ]
-
-    def never(self, *operations: str) -> None:
-        """Leave these out of what happens: "crash", "break", "close", "corrupt", "disconnect" ..."""
-        unwanted = {f"_op_{operation}" for operation in operations}
-        self._operate_by = [(weight, do) for weight, do in self._operate_by if do.__name__ not in unwanted]
+        unwanted = {f"_op_{name}" for name in never}
+        self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
 
     # The run.
 
@@ -148,6 +150,8 @@ class Simulation(Network):
             return
         host.born += 1
         host.clock = self._rng.random() * 1000 - self.now
+        host.stopped = None
+        host.hanging.clear()
         host.closing = False
         host.ledger.handled_in_this_life.clear()
         host.ledger.receipts.clear()  # nobody is left to be told
@@ -161,7 +165,7 @@ class Simulation(Network):
             version=host.version,
             speaks=lambda _version: True,
             policy=self._policy,
-            now=self.now + host.clock,
+            now=host.time(self.now),
         )
         self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")
         if late:
@@ -203,7 +207,12 @@ class Simulation(Network):
             wait = self._delay()
             if self._chance(self._weather.handler_slow):
                 wait = self._rng.random() * self._weather.handler_patience
-            self._at(wait, self._handle, host, host.born, action.deliveries[start : start + size])
+            some = action.deliveries[start : start + size]
+            if self._chance(self._weather.handler_hangs):
+                host.hanging.append((host.born, some))
+                self.counts["hung"] += 1
+            else:
+                self._at(wait, self._handle, host, host.born, some)
             start += size
 
     def _handle(self, host: Host, born: int, deliveries: list[Delivery]) -> None:
@@ -270,7 +279,7 @@ class Simulation(Network):
                     sent.due_to.add(uuid)
         try:
             items = [(sent.channel, sent.key, sent.body) for sent in batch]
-            receipt = host.node.send_many(items, now=self.now + host.clock)
+            receipt = host.node.send_many(items, now=host.time(self.now))
         except OutboxFull:
             self.counts["outbox_full"] += 1
             return
@@ -336,6 +345,7 @@ class Simulation(Network):
         self.counts["closes"] += 1
         host.closing = True
         self._trace(f"{host.name} closes")
+        self._start_clock(host, host.born)
         self._call(host, "close")
         self._at(60.0, self._closed, host, host.born)
 
@@ -355,6 +365,46 @@ class Simulation(Network):
         for uuid in sorted(self._ledgers.keys() - {host.ledger.uuid}):
             self._call(host, "retry", uuid)
 
+    def _op_split(self, host: Host) -> None:
+        """The network falls into two for a while: nothing gets through, and some connections do not outlive it."""
+        if self.now < self._split_until:
+            return
+        self.counts["splits"] += 1
+        self._split_until = self.now + self._rng.random() * 15
+        for one in self._hosts:
+            one.island = self._rng.randrange(2)
+        islands = " ".join(f"{one.name}:{one.island}" for one in self._hosts)
+        self._trace(f"the network is split until {self._split_until:.4f}: {islands}")
+        for one in self._hosts:
+            for end in list(one.ends.values()):
+                if self._apart(one, end.other.host) and self._chance(0.3):
+                    self._at(self._rng.random() * 15, self._lose, end, ConnectionLost("timed out"))
+
+    def _op_jump(self, host: Host) -> None:
+        """Its clock is set forward: whoever counts on it being right is wrong, and nobody may (V20)."""
+        if host.stopped is None:
+            seconds = self._rng.choice((7.0, 3600.0, 10 * 365.25 * 86400))
+            self.counts["jumps"] += 1
+            self._trace(f"{host.name}'s clock is set {seconds:g} s forward")
+            host.clock += seconds
+            host.timer = float("inf")
+            self._call(host, "handle_timeout")
+
+    def _op_stop_clock(self, host: Host) -> None:
+        """Its clock stands still for a while."""
+        if host.stopped is None:
+            self.counts["stopped_clocks"] += 1
+            host.stopped = host.time(self.now)
+            self._trace(f"{host.name}'s clock stands still")
+            self._at(self._rng.random() * 15, self._start_clock, host, host.born)
+
+    def _start_clock(self, host: Host, born: int) -> None:
+        if host.born == born and host.stopped is not None:
+            host.clock = host.stopped - self.now
+            host.stopped = None
+            host.timer = float("inf")
+            self._call(host, "handle_timeout")
+
     def _closed(self, host: Host, born: int) -> None:
         if host.born == born and host.node is not None:
             check(host.node.idle, f"{host.name} is not idle a minute after close()")
@@ -371,6 +421,10 @@ class Simulation(Network):
             if host.closing:
                 self._stop(host)
             self._start(host)
+            self._start_clock(host, host.born)
+            hanging, host.hanging = host.hanging, []
+            for born, deliveries in hanging:
+                self._handle(host, born, deliveries)
         for index, host in enumerate(self._hosts):
             host.wishes = {(other, 0) for other in range(len(self._hosts)) if other != index and self._chance(0.7)}
             host.wishes |= {(other, 0) for other in range(index)}
