@@ -104,6 +104,9 @@ class NoticeKind(StrEnum):
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
     HANDLER_FAILED = "handler_failed"  # T-45: it comes again
+    DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
+    PARKED = "parked"  # T-09: set aside, as the peer closes whenever it gets it
+    EXPIRED = "expired"  # D-10: given up after the time that the policy allows
     BACKOFF_FULL = "backoff_full"  # T-52: sends to that peer pause
 
 
@@ -166,6 +169,18 @@ class Fetch:
     after_seq: int
     max_count: int
     max_bytes: int
+
+
+@record
+class Find:
+    """List deliveries without their bodies (see `Store.find`); answer `found(search_id, rows)`, or
+    `found(search_id, [], error)`. In order with fetches and commits."""
+
+    search_id: int
+    peer: UUID | None
+    after_seq: int
+    max_count: int
+    min_age: float
 
 
 @record
@@ -240,6 +255,7 @@ Action = (
     | Abort
     | Commit
     | Fetch
+    | Find
     | Deliver
     | Stored
     | Acked

@@ -12,14 +12,16 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from ._actions import Action, Deliver, Handler, Notice, NoticeKind, Receipt
+from ._actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from ._batch import Batch
 from ._errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
 from ._events import RESERVED_CHANNEL, HandshakeResponse, HandshakeStatus, Revision, Subscription
 from ._frames import encoder
+from ._handled import Handled
 from ._ids import IdAllocator
 from ._limits import Limits
 from ._link import Kept, Link, Peer, Recipients
+from ._policy import Policy
 from ._spans import Owed
 from ._store import Loaded
 from ._subscriptions import Routes
@@ -55,6 +57,7 @@ class NodeState:
         revision: Revision,
         speaks: Callable[[int], bool],
         retry_interval: float | None,
+        policy: Policy,
         now: float | None,
     ) -> None:
         self.instance_id = instance_id
@@ -62,6 +65,7 @@ class NodeState:
         self.version = version
         self.revision = revision
         self.closing = False
+        self._policy = policy
         self._speaks = speaks
         self._rng = rng
         self._resend_first = limits.resend_first if retry_interval is None else retry_interval
@@ -97,6 +101,8 @@ class NodeState:
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None
+        self._handled = Handled(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._peers: dict[UUID, Peer] = {}
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
         for uuid, known in loaded.peers.items():

@@ -7,13 +7,18 @@ back; acknowledged rows are never taken back, their removal just waits for the n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from ._actions import Receipt
+from ._errors import TolliverError
 from ._events import Subscription
 from ._store import (
+    AddDeadLetter,
     AddDeliveries,
+    DeadLetter,
+    ForgetPeer,
     Operation,
     ParkDelivery,
     RemoveDeliveries,
@@ -46,12 +51,24 @@ class Batch:
         self.told: dict[Link, frozenset[Subscription]] = {}  # what they had said there before
         self.peer_lists: dict[Peer, frozenset[Subscription]] = {}  # as the store has them until then
         self.own: dict[Subscription, bool] = {}  # whether the store has it until then
-        self.pins: list[Peer] = []
+        self.pins: dict[Peer, bytes | None] = {}  # as the store has them until then
+        self.handled: list[tuple[UUID, int]] = []  # what is not to be delivered again (T-48)
+        self.forgets: list[UUID] = []  # peers of whom nothing is left (T-77)
+        self.then: list[Callable[[TolliverError | None], None]] = []  # what goes on when it is through or has failed
+        self.letters: list[tuple[Link, DeadLetter]] = []  # what was given up here, and on which connection (T-47)
 
     @property
     def urgent(self) -> bool:
         """Whether anything in it is waited for; what is only put away rides with what comes next."""
-        return bool(self.operations or self.tokens or self.handshakes or self.control_acks)
+        return bool(
+            self.operations
+            or self.tokens
+            or self.handshakes
+            or self.control_acks
+            or self.letters
+            or self.forgets
+            or self.then
+        )
 
     @property
     def empty(self) -> bool:
@@ -59,7 +76,7 @@ class Batch:
 
     @property
     def putting_away(self) -> bool:
-        return bool(self.removals or self.gone or self.parked or self.lists)
+        return bool(self.removals or self.gone or self.parked or self.lists or self.handled)
 
     def store(self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool) -> None:
         operations = self.operations
@@ -89,8 +106,10 @@ class Batch:
         for peer, messages in self.linked:
             deliveries = [(message.seq, message.wire_id, message.size) for message in messages]
             operations.append(AddDeliveries(peer.uuid, deliveries))
+        operations += [AddDeadLetter(letter) for _, letter in self.letters]
+        operations += self.parked  # what is set aside may be dropped before that was stored
         operations += self.removals
-        operations += self.parked
+        operations += [ForgetPeer(peer) for peer in self.forgets]
         if self.gone:
             operations.append(RemoveMessages(self.gone))
         return operations

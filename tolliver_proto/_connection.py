@@ -80,7 +80,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class _Allowance:
+class Allowance:
     """A burst, refilled at a steady rate: how often a peer may do what it has no reason to do."""
 
     __slots__ = ("_left", "_limit", "_rate", "_seen")
@@ -160,8 +160,8 @@ class Connection:
         self._unsent = 0
         self._now = 0.0
         self._deadline: float | None = None
-        self._unexpected = _Allowance(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
-        self._renewals = _Allowance(self.limits.handshake_burst, 1.0)
+        self._unexpected = Allowance(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
+        self._renewals = Allowance(self.limits.handshake_burst, 1.0)
         self._tick(now)
         if role is Role.CLIENT:
             request = HandshakeRequest(version, instance_id, self._subscriptions)

@@ -13,7 +13,7 @@ from uuid import UUID
 from ._actions import Abort, Dial, DialEnded, NoticeKind, PeerDown, PeerUp, Remote
 from ._connection import Connection
 from ._dialing import Dialer, Dialled
-from ._errors import IdentityConflict, RemoteProtocolError, SelfConnection, TolliverError
+from ._errors import ConnectionLost, IdentityConflict, RemoteProtocolError, SelfConnection, TolliverError
 from ._events import (
     RESERVED_CHANNEL,
     Closed,
@@ -40,7 +40,7 @@ class Handshakes(Receiving):
 
     def _new_link(self, role: Role, remote: Remote | None) -> Link:
         self._last_cid += 1
-        link = self._links[self._last_cid] = Link(self._last_cid, role, remote)
+        link = self._links[self._last_cid] = Link(self._last_cid, role, remote, self.limits)
         self._timers.set(("open", link.cid), self._now + self.limits.handshake_timeout)
         return link
 
@@ -95,6 +95,9 @@ class Handshakes(Receiving):
             self._refuse(link, SelfConnection(f"{link.identity.address} is this instance itself (T-71)"))
             return False
         known = self._peers.get(claimed)
+        if known is not None and known.forgotten:
+            self._refuse(link, ConnectionLost(f"peer {claimed} is being forgotten here: try again in a moment"))
+            return False
         proved = link.identity
         if proved.uuids and claimed not in proved.uuids:
             detail = f"its certificate names {', '.join(map(str, sorted(proved.uuids)))}"
@@ -116,9 +119,9 @@ class Handshakes(Receiving):
         self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
         batch.lists[peer] = None
         if peer.spki_sha256 is None and not link.identity.uuids and link.identity.spki_sha256 is not None:
+            batch.pins.setdefault(peer, None)
             peer.spki_sha256 = link.identity.spki_sha256
             batch.operations.append(PinPeer(peer.uuid, link.identity.spki_sha256))
-            batch.pins.append(peer)
         self._link(peer, self._stop_keeping(link, peer))
         link.storing = True
         batch.handshakes.append(link)
@@ -172,6 +175,8 @@ class Handshakes(Receiving):
         self._sendable[link] = None
         self._announce_up(link, link.remote)
         if link.control is not None:
+            if self._policy.announce_after_handshake:
+                link.control.doubt(self._own)
             for subscription in sorted(link.control.differing(self._own)):
                 self._sync_control(link, subscription)
 
@@ -195,10 +200,26 @@ class Handshakes(Receiving):
         if isinstance(event.error, RemoteProtocolError) and not link.gone:
             uuid = link.peer.uuid if link.peer else None
             self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
+        if link.up and event.error is None and not link.ending and not link.gone:
+            self._suspect(link)
         self._take_down(link, link.error)
         self._writable[link] = None
         if link.gone:
             self._forget(link)
+
+    def _suspect(self, link: Link) -> None:
+        """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
+        peer = _peer(link)
+        sizes = link.window.in_flight(set(link.gathered)) if link.window is not None else {}
+        seq = peer.outbox.suspicion.ended(list(sizes))
+        if seq is not None:
+            self._park(peer.outbox, peer.uuid, seq, sizes[seq])
+            self._notice(
+                NoticeKind.PARKED,
+                peer.uuid,
+                f"message {seq} was set aside, as the peer closes whenever it gets it; the next ones go. Is it larger "
+                "than the peer's limit? `retry` sends it again (T-09)",
+            )
 
     def _refuse(self, link: Link, error: TolliverError) -> None:
         """End it without a frame (T-67): `error` is what whoever asked for the connection will see."""
@@ -211,6 +232,7 @@ class Handshakes(Receiving):
             self._actions.append(Abort(link.cid))
             self._forget(link)
             return
+        link.ending = True
         link.connection.close(self._now)
         self._go_on(link)
         self._writable[link] = None
@@ -244,7 +266,7 @@ class Handshakes(Receiving):
         del self._links[link.cid]
         for ready in (self._readable, self._sendable, self._writable):
             ready.pop(link, None)
-        for name in ("open", "link", "resend", "fetch"):
+        for name in ("open", "link", "resend", "fetch", "hurry"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         self._stop_keeping(link)

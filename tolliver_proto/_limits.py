@@ -38,7 +38,9 @@ class Limits:
     backoff_messages: int = 10_000  # T-52: left the window, waiting for their resend
     outbox_messages: int = 100_000  # D-10
     outbox_bytes: int = 1024 * _MIB
-    attempts_remembered: int = 10_000  # T-47: failed deliveries whose count is kept in memory
+    max_attempts: int = 20  # T-47: failed deliveries of a message before it becomes a dead letter
+    attempts_remembered: int = 10_000  # T-47: messages whose failed deliveries are counted in memory
+    control_per_second: int = 100  # D-12: control messages; what is above waits
 
     # Sending again.
     resend_first: float = 10.0  # T-50

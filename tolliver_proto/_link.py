@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from uuid import UUID
 
-from ._actions import Delivery, PeerIdentity, Remote
-from ._connection import Connection
+from ._actions import Delivery, PeerIdentity, Receipt, Remote
+from ._connection import Allowance, Connection
 from ._errors import TolliverError
 from ._events import Role, Subscribe, Subscription, Unsubscribe
 from ._ids import IdAllocator
+from ._limits import Limits
 from ._outbox import Outbox, Window
 from ._store import LoadedPeer, StoredMessage
 
@@ -22,7 +23,7 @@ from ._store import LoadedPeer, StoredMessage
 class Peer:
     """Another instance, by UUID."""
 
-    __slots__ = ("attempts", "link", "outbox", "spki_sha256", "subscriptions", "uuid", "voices")
+    __slots__ = ("attempts", "forgotten", "link", "outbox", "spki_sha256", "subscriptions", "uuid", "voices")
 
     def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
         self.uuid = uuid
@@ -30,6 +31,7 @@ class Peer:
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
+        self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
         self.attempts: dict[int, int] = {}  # failed deliveries from this peer, by message id (T-47)
 
@@ -83,6 +85,10 @@ class ControlSync:
         self._announced = frozenset(subscriptions)
         self._changed.clear()
 
+    def doubt(self, subscriptions: Iterable[Subscription]) -> None:
+        """The peer may not have taken these from the list (T-33)."""
+        self._announced -= frozenset(subscriptions)
+
     def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
         """What the peer does not know yet."""
         told = set(self._announced)
@@ -133,7 +139,7 @@ class ControlSync:
 class Link:
     """One connection of the node, from its cid on."""
 
-    def __init__(self, cid: int, role: Role, remote: Remote | None) -> None:
+    def __init__(self, cid: int, role: Role, remote: Remote | None, limits: Limits) -> None:
         self.cid = cid
         self.role = role
         self.remote = remote  # None where the peer dialled us
@@ -142,13 +148,16 @@ class Link:
         self.peer: Peer | None = None
         self.window: Window | None = None
         self.control: ControlSync | None = None
+        self.control_allowance = Allowance(limits.control_per_second, limits.control_per_second)  # D-12
         self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
         self.up = False  # established and the peer's live link
         self.up_since = 0.0
         self.version = 0  # what both speak, once established
+        self.ending = False  # it was we who closed it
         self.closed = False  # the connection has said its last
         self.spent = False  # its credit is handed out: no events until some is settled
+        self.hurried = False  # more control messages than allowed: no events for a moment (D-12)
         self.storing = False  # its list is being committed: no events until then
         self.paused = False
         self.gone = False  # the transport is; what it brought is still being handed out
@@ -160,6 +169,11 @@ class Link:
         self.gathered: list[int] = []  # message ids behind it
         self.unsettled: dict[Delivery, None] = {}
         self.unsettled_bytes = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether what comes in stays unread for now."""
+        return self.storing or self.hurried or (self.spent and not self.gone)
 
     @property
     def unsent(self) -> int:

@@ -10,7 +10,8 @@ Promises, held by tests and by the simulator:
 I1  `Stored` and the first Transmit of a reliable message come only after the commit of its row.
 I2  An Ack for a delivered message goes out only after `acknowledge()`; control, ignored and unwanted messages are the
     node's own to acknowledge.
-I3  A delivery leaves the outbox only by a commit caused by that peer's ack of that id.
+I3  A delivery leaves the outbox only by a commit caused by that peer's ack of that id, or by `forget_peer`, by
+    `drop_parked`, or by an expiry that the policy asks for.
 I4  After a crash at any instant and a restart from the committed store, every unacknowledged, unparked delivery is sent
     again.
 I5  `next_action()` with nothing to do is O(1): ready sets and a heap, never a walk over the peers.
@@ -55,9 +56,10 @@ from ._events import (
 )
 from ._limits import Limits
 from ._link import ControlSync, Link
+from ._policy import Policy
 from ._state import State
 from ._store import Loaded
-from ._storing import Storing
+from ._upkeep import Upkeep
 
 _RUN = 256  # events of one connection before the next one has its turn
 
@@ -66,7 +68,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Storing):
+class Node(Upkeep):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -86,6 +88,7 @@ class Node(Storing):
         revision: Revision = Revision.DRAFT_2,
         speaks: Callable[[int], bool] = _speaks_no_other,
         retry_interval: float | None = None,
+        policy: Policy | None = None,
         now: float | None = None,
     ) -> None:
         """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50)."""
@@ -98,6 +101,7 @@ class Node(Storing):
             revision,
             speaks,
             retry_interval,
+            policy or Policy(),
             now,
         )
         self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
@@ -117,9 +121,12 @@ class Node(Storing):
             "link": self._on_link_timeout,
             "resend": self._on_resend_timeout,
             "fetch": self._on_fetch_timeout,
+            "hurry": self._on_hurry_timeout,
+            "expire": self._on_expire_timeout,
             "redial": self._dialer.retry,
             "removals": self._on_removals_timeout,
         }
+        self._schedule_expiry()
         for channel, key, handler in handlers:
             self.register(channel, key, handler)
 
@@ -171,7 +178,7 @@ class Node(Storing):
         link.connection.receive_data(data, self._now)
         self._counts["bytes_received"] += len(data)
         self._readable[link] = None
-        if (link.spent or link.storing) and link.connection.buffered_bytes > self.limits.low_water:
+        if link.waiting and link.connection.buffered_bytes > self.limits.low_water:
             self._pause(link)
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
@@ -262,7 +269,8 @@ class Node(Storing):
     @property
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
-        return not (self._links or self._running or self._actions or self._blocked) and self._batch.empty
+        busy = self._links or self._running or self._actions or self._blocked or self._searches
+        return not busy and self._batch.empty
 
     # The next thing to do.
 
@@ -291,7 +299,7 @@ class Node(Storing):
         acked: dict[int, tuple[int, int]] = {}
         on_event, next_event = self._on_event, connection.next_event
         for _ in range(_RUN):
-            if link.storing or (link.spent and not link.gone):
+            if link.waiting:
                 break
             event = next_event()
             if event is None:
@@ -382,6 +390,11 @@ class Node(Storing):
 
     def _on_fetch_timeout(self, cid: int) -> None:
         self._sendable[self._links[cid]] = None
+
+    def _on_hurry_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        link.hurried = False
+        self._go_on(link)
 
     def _on_removals_timeout(self, _subject: None) -> None:
         self._removals_due = True

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
 from ._limits import Limits
+from ._poison import Suspicion
 from ._spans import Spans, spans_of
 from ._store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 
@@ -21,7 +22,7 @@ from ._store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 class Outbox:
     """A peer's share of the store, in numbers. `last_seq` is its newest committed delivery."""
 
-    __slots__ = ("last_seq", "leaving", "parked", "pending", "pending_bytes", "sent_to")
+    __slots__ = ("last_seq", "leaving", "parked", "pending", "pending_bytes", "sent_to", "suspicion")
 
     def __init__(self, loaded: LoadedPeer) -> None:
         self.pending = loaded.pending
@@ -29,6 +30,7 @@ class Outbox:
         self.last_seq = loaded.last_seq
         self.parked = loaded.parked
         self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
+        self.suspicion = Suspicion()
         self.leaving = Spans()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
 
     def has_room(self, count: int, size: int, limits: Limits) -> bool:
@@ -39,11 +41,11 @@ class Outbox:
         self.pending += count
         self.pending_bytes += size
 
-    def park(self, row: CorruptMessage) -> None:
-        """This delivery is set aside: it waits for nothing any more (V9)."""
+    def park(self, seq: int, size: int) -> None:
+        """This delivery is set aside: it waits for nothing any more (V9, T-09)."""
         self.parked += 1
-        self.add(-1, -row.size)
-        self.leaving.add(row.seq, row.seq)
+        self.add(-1, -size)
+        self.leaving.add(seq, seq)
 
     def removed(self, spans: Iterable[Span]) -> None:
         """That commit is through."""
@@ -163,6 +165,14 @@ class Window:
         self.full = False
         return resend.seq, resend.message_size
 
+    def drop(self, wire_ids: set[int]) -> None:
+        """These are owed no more, whether they were sent or not."""
+        for wire_id in wire_ids:
+            self.acked(wire_id)
+        if any(message.wire_id in wire_ids for message in self._fresh):
+            self._fresh = deque(message for message in self._fresh if message.wire_id not in wire_ids)
+            self._fresh_bytes = sum(message.size for message in self._fresh)
+
     # What goes out.
 
     def next_to_send(self) -> StoredMessage | None:
@@ -173,7 +183,7 @@ class Window:
             if resend is not None:
                 resend.queued = False
                 return message
-        if not self._fresh or self.full:
+        if not self._fresh or self.full or (self.outbox.suspicion.alone and self._unacked):
             return None
         message = self._fresh[0]
         limits = self._limits
@@ -251,6 +261,11 @@ class Window:
             resend.queued = True
             resend.attempts += 1
             self._wanted[resend.seq] = wire_id
+
+    def in_flight(self, unsent: Collection[int]) -> dict[int, int]:
+        """Size by seq of what was sent and is unacknowledged; of `unsent` ids the socket has not got anything yet."""
+        sizes = {one.seq: one.size for wire_id, one in self._unacked.items() if wire_id not in unsent}
+        return sizes | {one.seq: one.message_size for one in self._backoff.values()}
 
     @property
     def in_window(self) -> tuple[int, int]:

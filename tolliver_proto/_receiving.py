@@ -9,8 +9,9 @@ is the connection's credit; when it is spent, reading waits (D-9).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from uuid import UUID
 
-from ._actions import Deliver, Delivery, Handler, PauseReading, Receipt, ResumeReading
+from ._actions import Deliver, Delivery, Handler, NoticeKind, PauseReading, Receipt, ResumeReading
 from ._errors import OwnLimitExceeded
 from ._events import RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from ._link import Link, Peer
@@ -18,7 +19,9 @@ from ._sending import Sending
 from ._store import (
     AddOwnSubscription,
     AddPeerSubscription,
+    DeadLetter,
     Operation,
+    RemoveDeadLetters,
     RemoveOwnSubscription,
     RemovePeerSubscription,
 )
@@ -66,10 +69,11 @@ class Receiving(Sending):
             if not verdict and message.message_id is not None:
                 self._ack(link, [message.message_id])
             return
-        attempt = 1
-        if peer.attempts and message.message_id is not None:
-            attempt += peer.attempts.get(message.message_id, 0)
+        message_id = message.message_id
+        attempt = 1 + peer.attempts.get(message_id, 0) if peer.attempts and message_id is not None else 1
         delivery = Delivery(link.cid, peer.uuid, message, attempt)
+        if message_id is not None and (attempt > 1 or self._handled) and not self._is_new(link, delivery, message_id):
+            return
         link.unsettled[delivery] = None
         link.unsettled_bytes += len(message.body)
         run = self._run
@@ -80,39 +84,102 @@ class Receiving(Sending):
             link.spent = True
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
 
+    def _is_new(self, link: Link, delivery: Delivery, message_id: int) -> bool:
+        """Whether to deliver it: not if it is a dead letter (T-47) or a copy, and those are acknowledged (T-48)."""
+        if delivery.attempt > self.limits.max_attempts or self._handled.knows(delivery.peer_id, message_id):
+            self._counts["duplicates"] += 1
+            self._ack(link, [message_id])
+            return False
+        if self._handled and not self._handled.begin(delivery):
+            self._counts["withheld"] += 1
+            return False
+        return True
+
     def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
         """All matching handlers succeeded (T-45). What is settled or whose connection is gone is passed over."""
         self._tick(now)
-        acks: dict[int, list[int]] = {}
+        acks: dict[Link, list[int]] = {}
         handled = 0
         for delivery in deliveries:
+            if delivery in self._replayed:
+                self._batch.operations.append(RemoveDeadLetters([self._replayed.pop(delivery)]))
+                continue
             link = self._take_unsettled(delivery)
             message_id = delivery.message.message_id
+            if self._handled and message_id is not None and self._handled.succeeded(delivery):
+                self._remember(delivery.peer_id, message_id, link)
             if link is None:
                 continue
             handled += 1
             if message_id is not None:
-                acks.setdefault(link.cid, []).append(message_id)
+                if not self._policy.dedupe_durable:  # else it waits for its commit
+                    acks.setdefault(link, []).append(message_id)
                 if link.peer is not None and link.peer.attempts:
                     link.peer.attempts.pop(message_id, None)
         self._counts["handled"] += handled
-        for cid, message_ids in acks.items():
-            self._ack(self._links[cid], message_ids)
+        for link, message_ids in acks.items():
+            self._ack(link, message_ids)
+
+    def _remember(self, peer: UUID, message_id: int, link: Link | None) -> None:
+        """A copy of it will not be delivered (T-48). Where that must be on disk, the ack waits for it."""
+        if not self._policy.dedupe_durable:
+            self._handled.add(peer, message_id)
+            return
+        self._batch.handled.append((peer, message_id))
+        if link is not None:
+            self._batch.control_acks.append((link, message_id))
+        else:
+            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """A handler failed: no ack, so the peer sends it again (T-45)."""
+        """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
         self._tick(now)
         for delivery in deliveries:
-            link = self._take_unsettled(delivery)
+            self._replayed.pop(delivery, None)
+            self._handled.failed(delivery)
             message_id = delivery.message.message_id
+            link = self._take_unsettled(delivery)
             if link is None:
                 continue
             self._counts["failed"] += 1
             if message_id is not None and link.peer is not None:
-                attempts = link.peer.attempts
-                if len(attempts) >= self.limits.attempts_remembered:
-                    attempts.pop(next(iter(attempts)))
-                attempts[message_id] = delivery.attempt
+                is_last = delivery.attempt >= self.limits.max_attempts
+                # Until the dead letter is stored a copy is still a message: it may be tried once more.
+                self._count_attempt(link.peer, message_id, delivery.attempt - is_last)
+                if is_last:
+                    self._give_up(link, delivery, message_id)
+
+    def _count_attempt(self, peer: Peer, message_id: int, attempts: int) -> None:
+        if len(peer.attempts) >= self.limits.attempts_remembered and message_id not in peer.attempts:
+            peer.attempts.pop(next(iter(peer.attempts)))
+        peer.attempts[message_id] = attempts
+
+    def _give_up(self, link: Link, delivery: Delivery, message_id: int) -> None:
+        """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
+        message = delivery.message
+        letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
+        self._batch.letters.append((link, letter))
+        self._notice(
+            NoticeKind.DEAD_LETTER,
+            delivery.peer_id,
+            f"message {message_id} of {message.channel!r:.100} {message.key!r:.100} failed {delivery.attempt} times: "
+            "kept as a dead letter, see dead_letters() and replay() (T-47)",
+        )
+
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
+        """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""
+        count = 0
+        under_way = set(self._replayed.values())
+        for letter in letters:
+            handlers = self._handlers.match(letter.channel, letter.key)
+            if not handlers or letter.number in under_way:
+                continue
+            message = Message(letter.channel, letter.key, letter.body, letter.message_id)
+            delivery = Delivery(0, letter.peer, message, letter.attempts + 1)
+            self._replayed[delivery] = letter.number
+            self._actions.append(Deliver([delivery], handlers))
+            count += 1
+        return count
 
     def _take_unsettled(self, delivery: Delivery) -> Link | None:
         link = self._links.get(delivery.cid)
@@ -135,7 +202,7 @@ class Receiving(Sending):
     def _go_on(self, link: Link) -> None:
         """What made it wait is over."""
         self._readable[link] = None
-        if link.paused and not (link.spent or link.storing):
+        if link.paused and not link.waiting:
             link.paused = False
             self._actions.append(ResumeReading(link.cid))
 
@@ -164,6 +231,10 @@ class Receiving(Sending):
         peer = link.peer
         if peer is None or not link.up:
             return
+        if not link.control_allowance.spend(self._now):
+            link.hurried = True  # what follows waits a second (D-12)
+            self._counts["hurried"] += 1
+            self._timers.set(("hurry", link.cid), self._now + 1.0)
         wanted = isinstance(frame, Subscribe)
         if subscription.channel == RESERVED_CHANNEL or (wanted and self._has_too_many(link, subscription)):
             self._counts["refused_subscriptions"] += 1  # T-27, D-6: acknowledged, or it would come again

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, groupby
+from uuid import UUID
 
 from ._actions import Acked, Fetch, Receipt, Stored, Transmit
 from ._base import Item, NodeState
@@ -16,8 +17,9 @@ from ._batch import Batch
 from ._errors import ConnectionClosing, LocalProtocolError, OutboxFull, OwnLimitExceeded, ReservedChannel, TolliverError
 from ._events import RESERVED_CHANNEL
 from ._link import Kept, Link, Peer, Recipients
+from ._outbox import Outbox
 from ._spans import spans_of
-from ._store import RemoveDeliveries, StoredMessage
+from ._store import ParkDelivery, RemoveDeliveries, StoredMessage
 
 _PAIRS_KNOWN = 4096
 
@@ -157,6 +159,8 @@ class Sending(NodeState):
         self._keeping[link] = Kept()
 
     def _must_wait(self) -> bool:
+        if self._policy.strict_block:
+            return bool(self._keeping)
         return any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())
 
     def _stop_keeping(self, link: Link, peer: Peer | None = None) -> list[StoredMessage]:
@@ -282,10 +286,17 @@ class Sending(NodeState):
         spans = spans_of(ids)
         for first, last in spans:
             peer.outbox.leaving.add(first, last)
+        peer.outbox.suspicion.acked()
         self._counts["acked"] += len(ids)
         self._batch.removals.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
         self._sendable[link] = None
+
+    def _park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
+        """Set a delivery aside with the next commit; the row stays."""
+        outbox.park(seq, size)
+        self._batch.parked.append(ParkDelivery(peer, seq))
+        self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def _take_back(self, batch: Batch) -> None:
         """Messages that were not stored: no id, no owner, no place in a window that keeps for somebody."""

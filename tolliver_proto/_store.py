@@ -83,7 +83,7 @@ class RemoveMessages:
 
 @record
 class ParkDelivery:
-    """Keep the row, but never fetch it again until it is asked for (T-09, V9)."""
+    """Keep the row, but never fetch it again until it is asked for (T-09, V9). One that is gone is no error."""
 
     peer: UUID
     seq: int
@@ -128,6 +128,75 @@ class PinPeer:
 
 
 @record
+class UnparkDeliveries:
+    """These may be fetched again (T-09)."""
+
+    peer: UUID
+    spans: Sequence[Span]
+
+
+@record
+class UnpinPeer:
+    """The next certificate that it presents is pinned anew (D-3)."""
+
+    peer: UUID
+
+
+@record
+class ForgetPeer:
+    """Its deliveries, its subscriptions, its pin, and what RememberHandled named of it (T-77). Dead letters stay."""
+
+    peer: UUID
+
+
+@record
+class DeadLetter:
+    """A message that was given up after so many failed deliveries (T-47). `number` is 0 until it is stored.
+
+    `failed_at` is wall-clock seconds, set by the store.
+    """
+
+    peer: UUID
+    channel: str
+    key: str
+    body: bytes
+    message_id: int
+    attempts: int
+    number: int = 0
+    failed_at: float = 0.0
+
+
+@record
+class AddDeadLetter:
+    letter: DeadLetter
+
+
+@record
+class RemoveDeadLetters:
+    numbers: Sequence[int]
+
+
+@record
+class RememberHandled:
+    """These (peer, message id) were handled; of all that were ever named the last `keep` are kept (T-48)."""
+
+    messages: Sequence[tuple[UUID, int]]
+    keep: int
+
+
+@record
+class Found:
+    """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time."""
+
+    peer: UUID
+    seq: int
+    wire_id: int
+    size: int
+    parked: bool
+    age: float
+
+
+@record
 class ReserveIds:
     """After a restart, ids begin here: none below was left unused for another purpose (T-40)."""
 
@@ -146,6 +215,12 @@ Operation = (
     | AddOwnSubscription
     | RemoveOwnSubscription
     | PinPeer
+    | UnparkDeliveries
+    | UnpinPeer
+    | ForgetPeer
+    | AddDeadLetter
+    | RemoveDeadLetters
+    | RememberHandled
     | ReserveIds
 )
 
@@ -167,7 +242,8 @@ class Loaded:
     """What a node must know at start, from indexes alone.
 
     `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
-    for runs of messages owed to equally many peers. Both ascend and never overlap.
+    for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
+    RememberHandled named, oldest first.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -176,6 +252,7 @@ class Loaded:
     next_id: int = 1
     live_ids: Sequence[Span] = ()
     owed: Sequence[tuple[int, int, int]] = ()
+    handled: Sequence[tuple[UUID, int]] = ()
 
 
 class Store(Protocol):
@@ -189,3 +266,9 @@ class Store(Protocol):
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
         """The peer's unparked deliveries with a higher seq, in order, until a bound is met; at least one if any."""
+
+    def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
+        """Deliveries, parked ones too, to one peer or to any, with a higher seq and at least that old, by seq."""
+
+    def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
+        """Dead letters with a higher number, in order (T-47)."""

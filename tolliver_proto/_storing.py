@@ -15,10 +15,11 @@ from ._batch import Batch
 from ._errors import TolliverError
 from ._events import Subscription
 from ._handshakes import Handshakes
+from ._link import Peer
 from ._spans import spans_of
 from ._store import (
     AddOwnSubscription,
-    ParkDelivery,
+    RememberHandled,
     RemoveOwnSubscription,
     ReserveIds,
     Row,
@@ -38,6 +39,8 @@ class Storing(Handshakes):
         batch, self._batch = self._batch, Batch()
         if batch.empty:
             return
+        if batch.handled:
+            batch.operations.append(RememberHandled(batch.handled, self._policy.dedupe))
         if self._ids.needs_reserve:
             batch.operations.append(ReserveIds(self._ids.reserve()))
         self._last_batch += 1
@@ -53,10 +56,7 @@ class Storing(Handshakes):
             for peer in recipients.peers:
                 self._committed_for(peer, messages)
         for peer, messages in batch.linked:
-            peer.outbox.last_seq = max(peer.outbox.last_seq, messages[-1].seq)
-            if peer.link is not None and peer.link.window is not None:
-                peer.link.window.go_back(messages[0].seq - 1)
-                self._sendable[peer.link] = None
+            self._read_again(peer, messages[0].seq, messages[-1].seq)
         for removal in batch.removals:
             self._peers[removal.peer].outbox.removed(removal.spans)
         for parked in batch.parked:
@@ -65,10 +65,24 @@ class Storing(Handshakes):
             self._actions.append(Stored(batch.tokens))
         for link, message_id in batch.control_acks:
             self._ack(link, [message_id])
+        for link, letter in batch.letters:
+            self._count_attempt(self._peers[letter.peer], letter.message_id, self.limits.max_attempts)
+            self._ack(link, [letter.message_id])
+        for remembered in batch.handled:
+            self._handled.add(*remembered)
         for link in batch.handshakes:
             self._list_stored(link)
         for subscription in batch.own:
             self._sync_own(subscription)
+        for go_on in batch.then:
+            go_on(None)
+
+    def _read_again(self, peer: Peer, first: int, last: int) -> None:
+        """Deliveries were added below what a live window may have read already."""
+        peer.outbox.last_seq = max(peer.outbox.last_seq, last)
+        if peer.link is not None and peer.link.window is not None:
+            peer.link.window.go_back(first - 1)
+            self._sendable[peer.link] = None
 
     def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
         """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later."""
@@ -85,8 +99,14 @@ class Storing(Handshakes):
             else:
                 self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
         self._take_back(batch)
-        for peer in batch.pins:
-            peer.spki_sha256 = None
+        for peer, pin in batch.pins.items():
+            if peer in self._batch.pins:
+                self._batch.pins[peer] = pin
+            else:
+                peer.spki_sha256 = pin
+        self._batch.handled[:0] = (
+            batch.handled
+        )  # what was handled stays so; its ack comes with a copy, when that is stored
         self._batch.carry_over(batch)
         if self._batch.putting_away:
             self._timers.set("removals", self._now + _STORE_RETRY)
@@ -98,6 +118,8 @@ class Storing(Handshakes):
                 self._refuse(link, error)
         for subscription in batch.own:
             self._sync_own(subscription)
+        for go_on in batch.then:
+            go_on(error)
         self._unblock()
 
     def _restore_lists(self, failed: Batch) -> None:
@@ -146,9 +168,7 @@ class Storing(Handshakes):
         if link is None or link is not live or link.window is None:
             return
         for row in link.window.fetched(rows, after_seq):
-            link.window.outbox.park(row)
-            self._batch.parked.append(ParkDelivery(peer, row.seq))
-            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+            self._park(link.window.outbox, peer, row.seq, row.size)
             self._notice(
                 NoticeKind.CORRUPT_MESSAGE,
                 peer,

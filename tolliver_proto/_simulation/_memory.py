@@ -16,15 +16,21 @@ from .._errors import StoreError
 from .._events import Subscription
 from .._spans import spans_of
 from .._store import (
+    AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
     AddPeerSubscription,
     CorruptMessage,
+    DeadLetter,
+    ForgetPeer,
+    Found,
     Loaded,
     LoadedPeer,
     Operation,
     ParkDelivery,
     PinPeer,
+    RememberHandled,
+    RemoveDeadLetters,
     RemoveDeliveries,
     RemoveMessages,
     RemoveOwnSubscription,
@@ -34,6 +40,8 @@ from .._store import (
     Row,
     StoredMessage,
     StoreMessages,
+    UnparkDeliveries,
+    UnpinPeer,
 )
 
 
@@ -78,6 +86,12 @@ class MemoryStore:
         self._held: set[int] = set()
         self._peers: dict[UUID, _Peer] = {}
         self._own: set[Subscription] = set()
+        self._letters: dict[int, DeadLetter] = {}
+        self._last_letter = 0
+        self._handled: dict[int, tuple[UUID, int]] = {}
+        self._last_handled = 0
+        self.age = 0.0
+        """Seconds that everything in it is taken to be old, for `find`."""
         self._next_seq = 1
         self._next_id = next_id
         self._apply: dict[type, Callable[[Any], None]] = {
@@ -92,6 +106,12 @@ class MemoryStore:
             AddOwnSubscription: lambda op: self._own.add(op.subscription),
             RemoveOwnSubscription: lambda op: self._own.discard(op.subscription),
             PinPeer: self._pin,
+            UnparkDeliveries: self._unpark,
+            UnpinPeer: self._unpin,
+            ForgetPeer: self._forget_peer,
+            AddDeadLetter: self._add_letter,
+            RemoveDeadLetters: self._remove_letters,
+            RememberHandled: self._remember,
             ReserveIds: self._reserve,
         }
 
@@ -113,6 +133,7 @@ class MemoryStore:
             self._next_id,
             spans_of(self._messages[seq].wire_id for seq in owed),
             runs,
+            list(self._handled.values()),
         )
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -143,6 +164,25 @@ class MemoryStore:
             room -= message.size
         return rows
 
+    def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
+        """Deliveries to one peer or to any, by seq."""
+        if self.age < min_age:
+            return []
+        rows = [
+            (seq, uuid, seq in known.parked)
+            for uuid, known in self._peers.items()
+            if peer in (None, uuid)
+            for seq in known.seqs[bisect_right(known.seqs, after_seq) :]
+        ]
+        return [
+            Found(uuid, seq, self._messages[seq].wire_id, self._messages[seq].size, parked, self.age)
+            for seq, uuid, parked in sorted(rows)[:max_count]
+        ]
+
+    def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
+        """Those with a higher number, in order."""
+        return [letter for number, letter in self._letters.items() if number > after_number][:max_count]
+
     # What a test asks for.
 
     def corrupt(self, seq: int) -> None:
@@ -166,6 +206,11 @@ class MemoryStore:
         copy._held = set(self._held)
         copy._peers = {uuid: peer.copy() for uuid, peer in self._peers.items()}
         copy._own = set(self._own)
+        copy._letters = dict(self._letters)
+        copy._last_letter = self._last_letter
+        copy._handled = dict(self._handled)
+        copy._last_handled = self._last_handled
+        copy.age = self.age
         copy._next_seq = self._next_seq
         return copy
 
@@ -237,7 +282,44 @@ class MemoryStore:
         self._held.discard(seq)
 
     def _park(self, operation: ParkDelivery) -> None:
-        self._peer(operation.peer).parked.add(operation.seq)
+        peer = self._peer(operation.peer)
+        peer.parked.update({operation.seq}.intersection(peer.seqs))
+
+    def _unpark(self, operation: UnparkDeliveries) -> None:
+        parked = self._peer(operation.peer).parked
+        for first, last in operation.spans:
+            parked.difference_update(range(first, last + 1))
+
+    def _unpin(self, operation: UnpinPeer) -> None:
+        self._peer(operation.peer).spki_sha256 = None
+
+    def _forget_peer(self, operation: ForgetPeer) -> None:
+        self._peers.pop(operation.peer, None)
+        self._handled = {number: one for number, one in self._handled.items() if one[0] != operation.peer}
+
+    def _add_letter(self, operation: AddDeadLetter) -> None:
+        self._last_letter += 1
+        letter = operation.letter
+        self._letters[self._last_letter] = DeadLetter(
+            letter.peer,
+            letter.channel,
+            letter.key,
+            letter.body,
+            letter.message_id,
+            letter.attempts,
+            self._last_letter,
+        )
+
+    def _remove_letters(self, operation: RemoveDeadLetters) -> None:
+        for number in operation.numbers:
+            self._letters.pop(number, None)
+
+    def _remember(self, operation: RememberHandled) -> None:
+        for one in operation.messages:
+            self._last_handled += 1
+            self._handled[self._last_handled] = one
+        for number in [number for number in self._handled if number <= self._last_handled - operation.keep]:
+            del self._handled[number]
 
     def _replace_list(self, operation: ReplacePeerSubscriptions) -> None:
         self._peer(operation.peer).subscriptions = set(operation.subscriptions)

@@ -14,6 +14,7 @@ from .._actions import (
     Commit,
     Dial,
     Fetch,
+    Find,
     PauseReading,
     PeerIdentity,
     ResumeReading,
@@ -38,10 +39,13 @@ class Network(World):
         if host.born != born or cid not in host.node._links:  # type: ignore[union-attr]  # alive: same birth
             return
         target = self._hosts[remote[0]]
-        if target.node is None or target.closing or self._chance(self._weather.dial_fails):
+        if self._apart(host, target) and self._chance(0.5):
+            return  # it is never heard of again: the node must give up by itself (T-68)
+        refused = target.node is None or target.closing or self._apart(host, target)
+        if target.node is None or refused or self._chance(self._weather.dial_fails):
             self._call(host, "dial_failed", cid, ConnectionLost("connection refused"))
             return
-        server_cid = target.node.new_cid(now=self.now + target.clock)
+        server_cid = target.node.new_cid(now=target.time(self.now))
         near = End(host, cid, WireWitness(host.ledger, True, Revision.DRAFT_2))
         far = End(target, server_cid, WireWitness(target.ledger, False, Revision.DRAFT_2))
         near.other, far.other = far, near
@@ -61,6 +65,10 @@ class Network(World):
         self._call(host, "opened", end.cid, role, PeerIdentity(address=end.other.host.name))
         self._move(end)
 
+    def _apart(self, one: Host, other: Host) -> bool:
+        """Whether nothing gets through between them now: what was sent comes late, if the connection lives."""
+        return self.now < self._split_until and one.island != other.island
+
     def _transmit(self, host: Host, action: Transmit) -> None:
         end = host.ends.get(action.cid)
         if end is None:
@@ -68,7 +76,7 @@ class Network(World):
         check(not end.in_transit, f"a second Transmit for {action.cid} while one is outstanding")
         check(not end.shut, f"a Transmit for {action.cid} after ShutdownWrite")
         end.in_transit = True
-        end.witness.transmit(action.units, self.now, host.limits.resend_first)
+        end.witness.transmit(action.units, host.time(self.now), host.limits.resend_first)
         if not end.broken:
             end.other.arriving.extend(action.units)
             self._move(end.other)
@@ -77,7 +85,7 @@ class Network(World):
     def _taken(self, end: End) -> None:
         if end.alive:
             end.in_transit = False
-            end.witness.taken(self.now)
+            end.witness.taken(end.host.time(self.now))
             self._call(end.host, "sent", end.cid)
 
     def _move(self, end: End) -> None:
@@ -86,6 +94,9 @@ class Network(World):
             self._at(self._delay(), self._arrive, end)
 
     def _arrive(self, end: End) -> None:
+        if end.alive and self._apart(end.host, end.other.host):
+            self._at(self._split_until - self.now + self._delay(), self._arrive, end)
+            return
         end.moving = False
         if not end.alive or end.paused or not end.arriving:
             return
@@ -154,7 +165,7 @@ class Network(World):
 
     # The disk: one job at a time, in order, reported in order.
 
-    def _store_job(self, host: Host, action: Commit | Fetch) -> None:
+    def _store_job(self, host: Host, action: Commit | Fetch | Find) -> None:
         host.jobs.append(action)
         if len(host.jobs) == 1:
             self._at(self._delay(), self._perform, host, host.born)
@@ -172,6 +183,8 @@ class Network(World):
                 host.ledger.applied(job.operations)
             except StoreError as raised:
                 check(raised is error, f"the store refused a commit: {raised}")
+        elif isinstance(job, Find):
+            result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
         elif error is None:
             result = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
         self._at(self._delay(), self._report, host, born, result, error)
@@ -188,6 +201,8 @@ class Network(World):
                 self._call(host, "committed", job.batch_id)
             else:
                 self._call(host, "store_failed", job.batch_id, error)
+        elif isinstance(job, Find):
+            self._call(host, "found", job.search_id, result, error)
         elif error is None:
             self._call(host, "fetched", job.peer, result)
         else:

@@ -8,7 +8,7 @@ seed is one trace: the same seed fails the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from heapq import heappop
 
@@ -19,6 +19,7 @@ from .._actions import (
     Delivery,
     Dial,
     Fetch,
+    Find,
     PauseReading,
     PeerUp,
     ResumeReading,
@@ -26,9 +27,10 @@ from .._actions import (
     Stored,
     Transmit,
 )
-from .._errors import OutboxFull
+from .._errors import ConnectionLost, OutboxFull
 from .._limits import Limits
 from .._node import Node
+from .._policy import Policy
 from ._checks import Sent, SimFailure, audit, check
 from ._dice import Dice
 from ._network import Network
@@ -50,7 +52,8 @@ class Simulation(Network):
     """A whole life of a few nodes: `run()`. Raises SimFailure where a promise is broken.
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much
-    the applications do in that time. With `trace` every line is kept in `lines`, else the last few.
+    the applications do in that time. What `never` names does not happen: an operation ("crash", "break", "close",
+    "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is kept in `lines`, else the last few.
     """
 
     def __init__(
@@ -63,9 +66,11 @@ class Simulation(Network):
         operations: int = 80,
         limits: Limits | None = None,
         weather: Weather | None = None,
+        policy: Policy | None = None,
+        never: Collection[str] = (),
         trace: bool = False,
     ) -> None:
-        super().__init__(seed, dice, nodes, limits, weather, trace)
+        super().__init__(seed, dice, nodes, limits, weather, policy, never, trace)
         self._steps = 0
         self._seconds = seconds
         self._operations = operations
@@ -75,6 +80,7 @@ class Simulation(Network):
             Dial: self._dial,
             Commit: self._store_job,
             Fetch: self._store_job,
+            Find: self._store_job,
             Deliver: self._deliver,
             ShutdownWrite: self._shutdown_write,
             Abort: self._abort,
@@ -83,7 +89,7 @@ class Simulation(Network):
             Stored: self._stored,
             PeerUp: self._peer_up,
         }
-        self._operate_by: list[tuple[int, Callable[[Host], None]]] = [
+        operations_by_weight: list[tuple[int, Callable[[Host], None]]] = [
             (12, self._op_send),
             (5, self._op_send_many),
             (2, self._op_unreliable),
@@ -95,12 +101,13 @@ class Simulation(Network):
             (1, self._op_crash),
             (1, self._op_close),
             (1, self._op_corrupt),
+            (1, self._op_retry),
+            (1, self._op_split),
+            (1, self._op_jump),
+            (1, self._op_stop_clock),
         ]
-
-    def never(self, *operations: str) -> None:
-        """Leave these out of what happens: "crash", "break", "close", "corrupt", "disconnect" ..."""
-        unwanted = {f"_op_{operation}" for operation in operations}
-        self._operate_by = [(weight, do) for weight, do in self._operate_by if do.__name__ not in unwanted]
+        unwanted = {f"_op_{name}" for name in never}
+        self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
 
     # The run.
 
@@ -143,7 +150,10 @@ class Simulation(Network):
             return
         host.born += 1
         host.clock = self._rng.random() * 1000 - self.now
+        host.stopped = None
+        host.hanging.clear()
         host.closing = False
+        host.ledger.handled_in_this_life.clear()
         host.ledger.receipts.clear()  # nobody is left to be told
         late = not host.ledger.ordered and not self._calm
         host.node = Node(
@@ -154,7 +164,8 @@ class Simulation(Network):
             handlers=() if late else [("", "", "handler")],
             version=host.version,
             speaks=lambda _version: True,
-            now=self.now + host.clock,
+            policy=self._policy,
+            now=host.time(self.now),
         )
         self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")
         if late:
@@ -196,7 +207,12 @@ class Simulation(Network):
             wait = self._delay()
             if self._chance(self._weather.handler_slow):
                 wait = self._rng.random() * self._weather.handler_patience
-            self._at(wait, self._handle, host, host.born, action.deliveries[start : start + size])
+            some = action.deliveries[start : start + size]
+            if self._chance(self._weather.handler_hangs):
+                host.hanging.append((host.born, some))
+                self.counts["hung"] += 1
+            else:
+                self._at(wait, self._handle, host, host.born, some)
             start += size
 
     def _handle(self, host: Host, born: int, deliveries: list[Delivery]) -> None:
@@ -206,6 +222,9 @@ class Simulation(Network):
         handled = [one for one in deliveries if one not in failed]
         for one in handled:
             host.ledger.handled[one.body] += 1
+            if self._policy.dedupe and one.reliable:
+                check(one.body not in host.ledger.handled_in_this_life, f"{one} was handled before (T-48)")
+                host.ledger.handled_in_this_life.add(one.body)
             end = host.ends.get(one.cid)
             if end is not None and one.message_id is not None:
                 end.witness.acknowledged.add(one.message_id)
@@ -260,7 +279,7 @@ class Simulation(Network):
                     sent.due_to.add(uuid)
         try:
             items = [(sent.channel, sent.key, sent.body) for sent in batch]
-            receipt = host.node.send_many(items, now=self.now + host.clock)
+            receipt = host.node.send_many(items, now=host.time(self.now))
         except OutboxFull:
             self.counts["outbox_full"] += 1
             return
@@ -326,6 +345,7 @@ class Simulation(Network):
         self.counts["closes"] += 1
         host.closing = True
         self._trace(f"{host.name} closes")
+        self._start_clock(host, host.born)
         self._call(host, "close")
         self._at(60.0, self._closed, host, host.born)
 
@@ -339,6 +359,51 @@ class Simulation(Network):
             host.store.corrupt(spoilt.seq)
             host.ledger.sent[spoilt.body].due_to.clear()
             host.ledger.sent[spoilt.body].damaged = True
+
+    def _op_retry(self, host: Host) -> None:
+        """What was set aside is sent again (T-09)."""
+        for uuid in sorted(self._ledgers.keys() - {host.ledger.uuid}):
+            self._call(host, "retry", uuid)
+
+    def _op_split(self, host: Host) -> None:
+        """The network falls into two for a while: nothing gets through, and some connections do not outlive it."""
+        if self.now < self._split_until:
+            return
+        self.counts["splits"] += 1
+        self._split_until = self.now + self._rng.random() * 15
+        for one in self._hosts:
+            one.island = self._rng.randrange(2)
+        islands = " ".join(f"{one.name}:{one.island}" for one in self._hosts)
+        self._trace(f"the network is split until {self._split_until:.4f}: {islands}")
+        for one in self._hosts:
+            for end in list(one.ends.values()):
+                if self._apart(one, end.other.host) and self._chance(0.3):
+                    self._at(self._rng.random() * 15, self._lose, end, ConnectionLost("timed out"))
+
+    def _op_jump(self, host: Host) -> None:
+        """Its clock is set forward: whoever counts on it being right is wrong, and nobody may (V20)."""
+        if host.stopped is None:
+            seconds = self._rng.choice((7.0, 3600.0, 10 * 365.25 * 86400))
+            self.counts["jumps"] += 1
+            self._trace(f"{host.name}'s clock is set {seconds:g} s forward")
+            host.clock += seconds
+            host.timer = float("inf")
+            self._call(host, "handle_timeout")
+
+    def _op_stop_clock(self, host: Host) -> None:
+        """Its clock stands still for a while."""
+        if host.stopped is None:
+            self.counts["stopped_clocks"] += 1
+            host.stopped = host.time(self.now)
+            self._trace(f"{host.name}'s clock stands still")
+            self._at(self._rng.random() * 15, self._start_clock, host, host.born)
+
+    def _start_clock(self, host: Host, born: int) -> None:
+        if host.born == born and host.stopped is not None:
+            host.clock = host.stopped - self.now
+            host.stopped = None
+            host.timer = float("inf")
+            self._call(host, "handle_timeout")
 
     def _closed(self, host: Host, born: int) -> None:
         if host.born == born and host.node is not None:
@@ -356,11 +421,16 @@ class Simulation(Network):
             if host.closing:
                 self._stop(host)
             self._start(host)
+            self._start_clock(host, host.born)
+            hanging, host.hanging = host.hanging, []
+            for born, deliveries in hanging:
+                self._handle(host, born, deliveries)
         for index, host in enumerate(self._hosts):
             host.wishes = {(other, 0) for other in range(len(self._hosts)) if other != index and self._chance(0.7)}
             host.wishes |= {(other, 0) for other in range(index)}
             for remote in sorted(host.wishes):
                 self._call(host, "connect", remote)
+            self._op_retry(host)
 
     def _drain(self) -> None:
         end = self.now + 300.0

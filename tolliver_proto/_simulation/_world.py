@@ -7,17 +7,18 @@ out what the node asks for, as an adapter does: at once, or late, with more inpu
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from heapq import heappush
 from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from .._actions import Action, Commit, Deliver, Fetch, Stored, Transmit
+from .._actions import Action, Commit, Deliver, Delivery, Fetch, Find, Stored, Transmit
 from .._events import Subscription
 from .._limits import Limits
 from .._node import Node
+from .._policy import Policy
 from .._store import AddOwnSubscription
 from ._checks import Ledger, Sent, WireWitness, audit, check_memory
 from ._dice import Dice
@@ -37,6 +38,7 @@ class Weather:
     handler_fails: float = 0.1
     handler_slow: float = 0.03
     handler_patience: float = 12.0  # the slowest handler
+    handler_hangs: float = 0.01  # chance that it says nothing until the faults stop
     half_open: float = 0.3  # chance that a lost connection is noticed late
     half_open_for: float = 25.0
     late_drain: float = 0.2  # chance that actions wait for more input
@@ -44,7 +46,14 @@ class Weather:
 
 
 CALM = Weather(
-    slow=0.0, dial_fails=0.0, store_fails=0.0, handler_fails=0.0, handler_slow=0.0, half_open=0.0, late_handlers=0.0
+    slow=0.0,
+    dial_fails=0.0,
+    store_fails=0.0,
+    handler_fails=0.0,
+    handler_slow=0.0,
+    handler_hangs=0.0,
+    half_open=0.0,
+    late_handlers=0.0,
 )
 
 TIGHT = Limits(
@@ -63,6 +72,8 @@ TIGHT = Limits(
     attempts_remembered=3,
 )
 """Bounds that even a short simulation meets."""
+
+POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), Policy(dedupe=10_000, dedupe_durable=True))
 
 ROOMY = Limits(resend_first=2.0, resend_max=20.0)
 
@@ -103,8 +114,10 @@ class Host:
         self.node: Node | None = None
         self.born = 0
         self.clock = 0.0  # what its monotonic clock is ahead of the world's
+        self.stopped: float | None = None  # where its clock stands still
+        self.island = 0  # hosts on other islands cannot be reached while the network is split
         self.ends: dict[int, End] = {}
-        self.jobs: deque[Commit | Fetch] = deque()
+        self.jobs: deque[Commit | Fetch | Find] = deque()
         self.opening: dict[int, int] = {}  # cid -> how many messages had been sent when it opened (T-62)
         self.log: list[Sent] = []
         self.wishes: set[tuple[int, int]] = set()  # remotes
@@ -112,6 +125,11 @@ class Host:
         self.draining = False
         self.closing = False
         self.quiet_points = 0
+        self.hanging: list[tuple[int, list[Delivery]]] = []  # what handlers say nothing about, and in which life
+
+    def time(self, now: float) -> float:
+        """Its monotonic clock, when the world's says `now`."""
+        return now + self.clock if self.stopped is None else self.stopped
 
 
 class World:
@@ -120,22 +138,33 @@ class World:
     _do: dict[type, Callable[[Host, Any], None]]
 
     def __init__(
-        self, seed: int, dice: Dice, nodes: int | None, limits: Limits | None, weather: Weather | None, trace: bool
+        self,
+        seed: int,
+        dice: Dice,
+        nodes: int | None,
+        limits: Limits | None,
+        weather: Weather | None,
+        policy: Policy | None,
+        never: Collection[str],
+        trace: bool,
     ) -> None:
         self.seed = seed
         self.now = 0.0
         self.lines: deque[str] = deque(maxlen=None if trace else TAIL)
         self.counts: Counter[str] = Counter()
         self._rng = rng = dice
-        self._weather = weather or Weather(
+        drawn = Weather(
             **{name: getattr(Weather(), name) * rng.choice((0.0, 0.3, 1.0, 2.0)) for name in Weather.__slots__}
         )
+        self._weather = replace(weather or drawn, **{name: 0.0 for name in Weather.__slots__ if name in never})
+        self._split_until = 0.0
         self._hash = 0
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = 0
         self._calm = False
+        self._policy = policy or rng.choice(POLICIES)
         bounds = limits or rng.choice((TIGHT, TIGHT, ROOMY))
-        count = nodes or rng.choice((2, 2, 3, 3, 4, 5))
+        count = nodes or rng.choice((2, 2, 2, 3, 3, 3, 4, 5, 6, 7))
         self._hosts = [self._make_host(index, bounds) for index in range(count)]
         self._ledgers = {host.ledger.uuid: host.ledger for host in self._hosts}
 
@@ -146,6 +175,7 @@ class World:
         start = rng.choice((1, 2**31 - 2 - rng.randrange(60), rng.randrange(1, 2**31 - 1)))
         host = Host(f"n{index}", Ledger(uuid, permanent), MemoryStore(start), limits, rng.choice((1, 1, 1, 2)))
         host.store.commit([AddOwnSubscription(subscription) for subscription in permanent])
+        host.ledger.remembers = self._policy.dedupe_durable
         if rng.random() < self._weather.late_handlers:
             host.ledger.ordered = False
         return host
@@ -172,7 +202,7 @@ class World:
         """One input to the node, then what it asks for."""
         if host.node is None:
             return None
-        result = getattr(host.node, name)(*arguments, now=self.now + host.clock)
+        result = getattr(host.node, name)(*arguments, now=host.time(self.now))
         if self._chance(self._weather.late_drain):
             if not host.draining:
                 host.draining = True
@@ -196,7 +226,8 @@ class World:
         due = node.next_timeout()
         if due is not None and due < host.timer:
             host.timer = due
-            self._at(max(0.0, due - host.clock - self.now), self._timeout, host, born, due)
+            if host.stopped is None:
+                self._at(max(0.0, due - host.clock - self.now), self._timeout, host, born, due)
 
     def _look_at(self, host: Host, node: Node) -> None:
         if host.jobs or node._keeping or node._running or not node._batch.empty:
@@ -206,10 +237,10 @@ class World:
             audit(node, host.store)
 
     def _timeout(self, host: Host, born: int, due: float) -> None:
-        if host.born != born or host.timer != due or host.node is None:
+        if host.born != born or host.timer != due or host.node is None or host.stopped is not None:
             return
         host.timer = float("inf")
-        host.node.handle_timeout(max(due, self.now + host.clock))  # two clocks never agree to the last bit
+        host.node.handle_timeout(max(due, host.time(self.now)))  # two clocks never agree to the last bit
         self._call(host, "handle_timeout")
 
 
@@ -229,5 +260,6 @@ def _line(action: Action) -> str:
 def _operation_line(operation: object) -> str:
     spans = getattr(operation, "spans", None)
     messages = getattr(operation, "messages", None)
-    detail = spans if spans is not None else [one.seq for one in messages] if messages is not None else ""
-    return f"{type(operation).__name__}{detail}"
+    if spans is None and messages is not None:
+        spans = [getattr(one, "seq", one) for one in messages]
+    return f"{type(operation).__name__}{spans or ''}"

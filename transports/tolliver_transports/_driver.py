@@ -19,11 +19,13 @@ from tolliver_proto import (
     Acked,
     Commit,
     ConnectionClosing,
+    DeadLetter,
     Deliver,
     Delivery,
     Dial,
     DialEnded,
     Fetch,
+    Find,
     Node,
     Notice,
     PauseReading,
@@ -111,6 +113,7 @@ class Driver:
             Abort: self._on_wire(lambda wire, _: wire.abort()),
             Commit: self._commit,
             Fetch: self._fetch,
+            Find: self._find,
             Deliver: self._deliver,
             Stored: self._on_stored,
             Acked: self._on_acked,
@@ -152,6 +155,33 @@ class Driver:
 
     def unsubscribe(self, channel: str, key: str) -> Any:
         return self._when_stored(self.node.unsubscribe(channel, key, time.monotonic()))
+
+    def forget_peer(self, peer: UUID) -> Any:
+        return self._when_stored(self.node.forget_peer(peer, time.monotonic()))
+
+    def repin(self, peer: UUID, spki_sha256: bytes | None) -> Any:
+        return self._when_stored(self.node.repin(peer, spki_sha256, time.monotonic()))
+
+    def retry(self, peer: UUID) -> Any:
+        return self._when_stored(self.node.retry(peer, time.monotonic()))
+
+    def drop_parked(self, peer: UUID) -> Any:
+        return self._when_stored(self.node.drop_parked(peer, time.monotonic()))
+
+    def dead_letters(self, after_number: int, max_count: int) -> Any:
+        """A promise of the list."""
+        promise = self._world.promise()
+
+        def done(letters: Any, error: TolliverError | None) -> None:
+            _keep_promise(promise, letters, error)
+
+        self._world.store(lambda: self._store.dead_letters(after_number, max_count), done)
+        return promise
+
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
+        count = self.node.replay(letters)
+        self.turn()
+        return count
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         sent = self.node.unreliable_send(channel, key, body)
@@ -219,6 +249,13 @@ class Driver:
 
         bounds = (action.peer, action.after_seq, action.max_count, action.max_bytes)
         self._world.store(lambda: self._store.fetch(*bounds), done)
+
+    def _find(self, action: Find) -> None:
+        def done(rows: Any, error: TolliverError | None) -> None:
+            self.node.found(action.search_id, rows or [], error, time.monotonic())
+
+        bounds = (action.peer, action.after_seq, action.max_count, action.min_age)
+        self._world.store(lambda: self._store.find(*bounds), done)
 
     def _deliver(self, action: Deliver) -> None:
         settlement = Settlement(self.settle, action.deliveries, len(action.handlers))

@@ -51,6 +51,7 @@ def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
             revision=options.revision,
             speaks=options.speaks,
             retry_interval=options.retry_interval,
+            policy=options.policy,
             now=time.monotonic(),
         )
     except BaseException:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from attrs import Attribute, define, field, validators
 
-from tolliver_proto import Limits, Revision
+from tolliver_proto import Limits, Policy, Revision
 
 DEFAULT_PORT = 7011  # T-78
 
@@ -197,6 +197,7 @@ class InstanceOptions:
       we can speak a peer's version that is not ours (A5).
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
     - `identity`: our UUID where neither the certificate nor the database says it.
+    - `dedupe`, `dedupe_durable`, `expire_after`, `strict_block`, `announce_after_handshake`: see `Policy`.
 
     Raises TypeError or ValueError.
     """
@@ -236,8 +237,27 @@ class InstanceOptions:
     )
     _limits: Limits = field(factory=Limits, validator=_is(Limits, "give a Limits(...)"))
     identity: UUID | None = field(default=None, validator=_uuid)
+    dedupe: int = field(default=0, validator=_is(int, "give the number of messages to remember, or 0"))
+    dedupe_durable: bool = field(default=False, validator=_flag)
+    expire_after: float | None = field(
+        default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
+    )
+    strict_block: bool = field(default=False, validator=_flag)
+    announce_after_handshake: bool = field(default=False, validator=_flag)
+
+    @property
+    def policy(self) -> Policy:
+        """What the rulings leave to choose, as the node takes it."""
+        return Policy(
+            dedupe=self.dedupe,
+            dedupe_durable=self.dedupe_durable,
+            expire_after=self.expire_after,
+            strict_block=self.strict_block,
+            announce_after_handshake=self.announce_after_handshake,
+        )
 
     def __attrs_post_init__(self) -> None:
+        _ = self.policy  # it refuses what cannot be meant
         if (self.tls is None) is not self.plaintext:
             raise ValueError(
                 f"InstanceOptions has {'neither' if self.tls is None else 'both'} of tls and plaintext=True: give "

@@ -22,15 +22,21 @@ from uuid import UUID
 from zlib import crc32
 
 from tolliver_proto import (
+    AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
     AddPeerSubscription,
     CorruptMessage,
+    DeadLetter,
+    ForgetPeer,
+    Found,
     Loaded,
     LoadedPeer,
     Operation,
     ParkDelivery,
     PinPeer,
+    RememberHandled,
+    RemoveDeadLetters,
     RemoveDeliveries,
     RemoveMessages,
     RemoveOwnSubscription,
@@ -40,6 +46,8 @@ from tolliver_proto import (
     StoredMessage,
     StoreMessages,
     Subscription,
+    UnparkDeliveries,
+    UnpinPeer,
 )
 
 from ._sqlite_file import MALFORMED, DatabaseFile, primary_code
@@ -59,6 +67,15 @@ _COUNTS = """
 _OWED = "SELECT seq, wire_id, COUNT(*) FROM delivery GROUP BY seq"
 _DELIVERIES = """
     SELECT seq, wire_id, size FROM delivery WHERE peer = ? AND seq > ? AND parked = 0 ORDER BY seq LIMIT ?"""
+_OLD = """
+    SELECT uuid, seq, delivery.wire_id, size, parked, stored_at
+    FROM peer CROSS JOIN delivery ON delivery.peer = peer.id JOIN message USING (seq)
+    WHERE (?1 IS NULL OR peer.id = ?1) AND seq > ?2 AND seq < IFNULL(
+        (SELECT seq FROM message WHERE seq > ?2 AND stored_at > ?3 ORDER BY seq LIMIT 1), 9223372036854775807)
+    ORDER BY seq, peer.id LIMIT ?4"""
+_LETTERS = """
+    SELECT uuid, dead_letter.channel, dead_letter.key, body, wire_id, attempts, number, failed_at, crc
+    FROM dead_letter JOIN peer ON peer.id = dead_letter.peer WHERE number > ? ORDER BY number LIMIT ?"""
 _MESSAGE = "SELECT message.seq, message.wire_id, crc, channel, key, body FROM"
 _MESSAGES = f"""
     {_MESSAGE} delivery CROSS JOIN message USING (seq) WHERE peer = ? AND seq BETWEEN ? AND ? AND parked = 0"""
@@ -195,7 +212,13 @@ class SQLiteStore:
             [(newest,)] = connection.execute("SELECT IFNULL(MAX(seq), 0) FROM message").fetchall()
             live_ids, owed = _runs(connection.execute(_OWED))
             next_seq = max(newest, owed[-1][1] if owed else 0) + 1
-        return Loaded(own_subscriptions, peers, next_seq, int(next_id), live_ids, owed)
+            by_number = {number: uuid for uuid, number in self._peers.items()}
+            handled = [
+                (by_number[peer], int(wire_id))
+                for peer, wire_id in connection.execute("SELECT peer, wire_id FROM handled ORDER BY number")
+                if peer in by_number
+            ]
+        return Loaded(own_subscriptions, peers, next_seq, int(next_id), live_ids, owed, handled)
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
         """As `Store.fetch`: all rows together stay within `max_bytes`, or there is only one."""
@@ -217,6 +240,27 @@ class SQLiteStore:
                 stored = dict(self._salvaged(seq for seq, _, _ in deliveries))
             return [_verified(seq, wire_id, size, stored.get(seq)) for seq, wire_id, size in deliveries]
 
+    def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
+        """As `Store.find`. With several peers owed one message, a piece may end between them only at `max_count`."""
+        now = int(time.time())
+        number = None if peer is None else self._peers.get(peer, 0)
+        with self._file.failing("search", *MALFORMED):
+            rows = self._file.connection.execute(_OLD, (number, after_seq, now - min_age, max_count)).fetchall()
+            return [
+                Found(UUID(bytes=uuid), int(seq), int(wire_id), int(size), bool(parked), float(now - stored_at))
+                for uuid, seq, wire_id, size, parked, stored_at in rows
+            ]
+
+    def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
+        """As `Store.dead_letters`. One whose checksum is wrong is left out (V9)."""
+        with self._file.failing("read", *MALFORMED):
+            rows = self._file.connection.execute(_LETTERS, (after_number, max_count)).fetchall()
+            return [
+                DeadLetter(UUID(bytes=uuid), channel.decode(), key.decode(), body, wire_id, attempts, number, failed_at)
+                for uuid, channel, key, body, wire_id, attempts, number, failed_at, crc in rows
+                if crc == _checksum(0, wire_id, channel, key, body)
+            ]
+
     def _salvaged(self, seqs: Iterable[int]) -> Iterator[tuple[int, _Values]]:
         """One by one, the message rows that can be read: one damaged page must not hold up a peer (V9)."""
         for seq in seqs:
@@ -229,13 +273,15 @@ class SQLiteStore:
     def commit(self, operations: Sequence[Operation]) -> None:
         """As `Store.commit`: when it returns, all is on the disk (T-54)."""
         self._new_peers.clear()
+        known = dict(self._peers) if any(type(operation) is ForgetPeer for operation in operations) else None
         try:
             with self._file.failing("commit to"), self._file.transaction():
                 for kind, run in groupby(operations, type):
                     self._APPLY[kind](self, list(run))
         except BaseException:
             for peer in self._new_peers:
-                del self._peers[peer]
+                self._peers.pop(peer, None)
+            self._peers = self._peers if known is None else known
             raise
 
     def _insert(self, into: str, rows: Sequence[_Values]) -> None:
@@ -265,7 +311,8 @@ class SQLiteStore:
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
         now = int(time.time())
-        messages, deliveries, held = [], [], [(seq,) for op in run for seq in op.held]
+        messages, deliveries = [], []
+        held = {seq for op in run for seq in op.held}
         recipients, numbers = None, list[int]()
         for message, peers in chain.from_iterable(zip(op.messages, op.recipients, strict=True) for op in run):
             if peers is not recipients:  # mostly the same ones as before, and hashing UUIDs is slow
@@ -276,11 +323,11 @@ class SQLiteStore:
             for number in numbers:
                 deliveries.append((number, seq, wire_id, message.size))
             if not peers:
-                held.append((seq,))
+                held.add(seq)
         for rows in _by_bytes(messages):
             self._insert("INSERT INTO message", rows)
         self._insert("INSERT INTO delivery(peer, seq, wire_id, size)", deliveries)
-        self._insert("INSERT OR IGNORE INTO held", held)
+        self._insert("INSERT OR IGNORE INTO held", [(seq,) for seq in sorted(held)])
         self._may_hold = self._may_hold or bool(held)
 
     def _add_deliveries(self, run: list[AddDeliveries]) -> None:
@@ -332,6 +379,50 @@ class SQLiteStore:
         for op in run:
             self._execute("UPDATE peer SET spki_sha256 = ? WHERE id = ?", (op.spki_sha256, self._number(op.peer)))
 
+    def _unpark(self, run: list[UnparkDeliveries]) -> None:
+        for op in run:
+            for first, last in op.spans:
+                self._execute(
+                    "UPDATE delivery SET parked = 0 WHERE peer = ? AND seq BETWEEN ? AND ?",
+                    (self._peers.get(op.peer, 0), first, last),
+                )
+
+    def _unpin_peers(self, run: list[UnpinPeer]) -> None:
+        for op in run:
+            self._execute("UPDATE peer SET spki_sha256 = NULL WHERE id = ?", (self._peers.get(op.peer, 0),))
+
+    def _forget_peers(self, run: list[ForgetPeer]) -> None:
+        """Its row stays where dead letters name it, without a pin."""
+        for op in run:
+            number = (self._peers.pop(op.peer, 0),)
+            for table in ("delivery", "peer_subscription", "handled"):
+                self._execute(f"DELETE FROM {table} WHERE peer = ?", number)
+            self._execute("UPDATE peer SET spki_sha256 = NULL WHERE id = ?", number)
+            self._execute("DELETE FROM peer WHERE id = ? AND id NOT IN (SELECT peer FROM dead_letter)", number)
+            kept = self._file.connection.execute("SELECT id FROM peer WHERE id = ?", number).fetchall()
+            if kept:
+                self._peers[op.peer] = int(kept[0][0])
+
+    def _add_dead_letters(self, run: list[AddDeadLetter]) -> None:
+        now = int(time.time())
+        rows = []
+        for letter in (op.letter for op in run):
+            crc = _checksum(0, letter.message_id, letter.channel.encode(), letter.key.encode(), letter.body)
+            names = (letter.channel, letter.key, letter.body)
+            rows.append((self._number(letter.peer), letter.message_id, letter.attempts, now, crc, *names))
+        for some in _by_bytes(rows):
+            columns = "peer, wire_id, attempts, failed_at, crc, channel, key, body"
+            self._insert(f"INSERT INTO dead_letter({columns})", some)
+
+    def _remove_dead_letters(self, run: list[RemoveDeadLetters]) -> None:
+        spans = [(number, number) for op in run for number in op.numbers]
+        self._delete("DELETE FROM dead_letter WHERE number", spans)
+
+    def _remember_handled(self, run: list[RememberHandled]) -> None:
+        rows = [(self._number(peer), wire_id) for op in run for peer, wire_id in op.messages]
+        self._insert("INSERT INTO handled(peer, wire_id)", rows)
+        self._execute("DELETE FROM handled WHERE number <= (SELECT MAX(number) FROM handled) - ?", (run[-1].keep,))
+
     def _reserve_ids(self, run: list[ReserveIds]) -> None:
         self._execute("UPDATE instance SET next_id = ?", (run[-1].next_id,))
 
@@ -347,5 +438,11 @@ class SQLiteStore:
         AddOwnSubscription: _add_own_subscriptions,
         RemoveOwnSubscription: _remove_own_subscriptions,
         PinPeer: _pin_peers,
+        UnparkDeliveries: _unpark,
+        UnpinPeer: _unpin_peers,
+        ForgetPeer: _forget_peers,
+        AddDeadLetter: _add_dead_letters,
+        RemoveDeadLetters: _remove_dead_letters,
+        RememberHandled: _remember_handled,
         ReserveIds: _reserve_ids,
     }

@@ -48,8 +48,19 @@ _SCHEMA = (
     f"""CREATE TABLE peer_subscription(
         peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(peer, channel, key)
     ) {_BY_KEY}""",
+    f"""CREATE TABLE dead_letter(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
+        attempts INTEGER NOT NULL, failed_at INTEGER NOT NULL, crc INTEGER NOT NULL,
+        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
+    ) {_BY_ROWID}""",
+    f"""CREATE TABLE handled(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL
+    ) {_BY_ROWID}""",
     f"CREATE TABLE own_subscription(channel TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(channel, key)) {_BY_KEY}",
 )
+_DROP_HELD = """
+    DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
+        SELECT 1 FROM peer CROSS JOIN delivery ON delivery.peer = peer.id WHERE delivery.seq = held.seq))"""  # T-62
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
     "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
@@ -57,7 +68,6 @@ _PRAGMAS = (
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
 # One pass over the deliveries, however many peers there are, and none where nothing is held.
-_HELD_FOR_NOBODY = "SELECT seq FROM held EXCEPT SELECT seq FROM delivery WHERE EXISTS (SELECT 1 FROM held)"
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
 
@@ -157,7 +167,7 @@ class DatabaseFile:
         if journal != b"wal":
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
         with self.transaction():
-            connection.execute(f"DELETE FROM message WHERE seq IN ({_HELD_FOR_NOBODY})")  # T-62
+            connection.execute(_DROP_HELD)
             connection.execute("DELETE FROM held")
             [(uuid, clean)] = connection.execute("SELECT uuid, clean FROM instance").fetchall()
             connection.execute("UPDATE instance SET clean = 0")

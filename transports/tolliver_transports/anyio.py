@@ -23,6 +23,7 @@ from anyio.abc import AsyncResource, SocketAttribute, SocketListener, SocketStre
 from tolliver_proto import (
     ConnectionClosing,
     ConnectionLost,
+    DeadLetter,
     Delivery,
     Node,
     Notice,
@@ -166,6 +167,36 @@ class Instance:
         promise = self._driver.wait_acked(receipt)
         with anyio.fail_after(timeout):
             await promise.wait()
+
+    async def forget_peer(self, peer: UUID) -> None:
+        """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77)."""
+        self.check_open()
+        await self._driver.forget_peer(peer).wait()
+
+    async def repin(self, peer: UUID, spki_sha256: bytes | None = None) -> None:
+        """The peer has a new key: this one (SHA-256 of its SPKI), or if None whichever it shows next (D-3)."""
+        self.check_open()
+        await self._driver.repin(peer, spki_sha256).wait()
+
+    async def retry(self, peer: UUID) -> int:
+        """Send what was set aside for this peer once more (T-09); returns how many messages."""
+        self.check_open()
+        return sum((await self._driver.retry(peer).wait()).counts)
+
+    async def drop_parked(self, peer: UUID) -> int:
+        """Give up what was set aside for this peer; returns how many messages."""
+        self.check_open()
+        return sum((await self._driver.drop_parked(peer).wait()).counts)
+
+    async def dead_letters(self, after: int = 0, count: int = 1000) -> list[DeadLetter]:
+        """Messages that our handlers failed too often (T-47), oldest first: at most `count` after number `after`."""
+        self.check_open()
+        return cast(list[DeadLetter], await self._driver.dead_letters(after, count).wait())
+
+    def replay(self, letters: Iterable[DeadLetter]) -> Count:
+        """Give dead letters to the matching handlers again; returns how many. One that is handled well is removed."""
+        self.check_open()
+        return Count(self._driver.replay(letters))
 
     def peers(self) -> list[PeerInfo]:
         """Every peer that is known, connected or not."""

@@ -6,14 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from ..certs import LOCAL_HOSTS, Member, make_ca, make_certificate
 from . import words
-
-_WIDE = 10_000  # columns
+from .tables import print_table
 
 
 def make(directory: Path, names: Sequence[str], hosts: Sequence[str], days: int, uuid: UUID | None) -> None:
@@ -34,11 +29,5 @@ def make(directory: Path, names: Sequence[str], hosts: Sequence[str], days: int,
 
 
 def _show(made: dict[str, Member]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDE)  # a path that is cut in two is no path
-    table = Table("name", "uuid", "certificate", "key", box=None, pad_edge=False)
-    table.columns[1].no_wrap = True
-    for name, member in made.items():
-        table.add_row(*(Text(str(cell), overflow="fold") for cell in (name, member.uuid, member.cert, member.key)))
-    console.print(table)
+    rows = [(name, member.uuid, member.cert, member.key) for name, member in made.items()]
+    print_table(("name", "uuid", "certificate", "key"), rows, unbroken="uuid")

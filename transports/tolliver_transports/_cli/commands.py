@@ -220,6 +220,50 @@ def decode(
             raise typer.Exit(1)
 
 
+DatabaseFile = Annotated[Path, typer.Argument(help="The instance's database.", show_default=False)]
+PeerId = Annotated[UUID, typer.Option("--peer", help="Whose messages.", show_default=False)]
+
+
+@app.command()
+def peers(database: DatabaseFile, json: Json = False) -> None:
+    """Every peer that a database knows, and what it subscribes to. The instance may be running."""
+    from .outbox import print_peers
+
+    with words.clear_errors():
+        print_peers(database, json)
+
+
+outbox = typer.Typer(help="What waits in a database's outbox.", no_args_is_help=True)
+app.add_typer(outbox, name="outbox")
+
+
+@outbox.command("show")
+def show_outbox(database: DatabaseFile, json: Json = False) -> None:
+    """What waits, for whom, since when and why. The instance may be running."""
+    from .outbox import print_outbox
+
+    with words.clear_errors():
+        print_outbox(database, json)
+
+
+@outbox.command()
+def retry(database: DatabaseFile, peer: PeerId) -> None:
+    """Send what was set aside for a peer once more. The instance must not be running."""
+    from .outbox import retry_parked
+
+    with words.clear_errors():
+        words.say(f"{retry_parked(database, peer)} messages will be sent again")
+
+
+@outbox.command()
+def drop(database: DatabaseFile, peer: PeerId) -> None:
+    """Give up what was set aside for a peer. The instance must not be running."""
+    from .outbox import drop_parked
+
+    with words.clear_errors():
+        words.say(f"{drop_parked(database, peer)} messages were given up")
+
+
 @app.command()
 def demo(
     directory: Annotated[Path, typer.Option(help="Where certificates, databases and logs go.")] = Path("demo"),

@@ -1,0 +1,71 @@
+"""Which messages were handled already: so that a second copy is acknowledged and not delivered again (T-48).
+
+The idea: an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A
+copy that comes while another is being handled, or before that is on disk where it must be, is let go without an ack: it
+comes again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from uuid import UUID
+
+from ._actions import Delivery
+
+_Key = tuple[UUID, int | None]
+
+
+def _key(delivery: Delivery) -> _Key:
+    return delivery.peer_id, delivery.message.message_id
+
+
+class Handled:
+    """The last `size` handled messages, as (peer, message id), and those that are being handled now."""
+
+    def __init__(self, size: int, known: Iterable[tuple[UUID, int]] = ()) -> None:
+        self._size = size
+        self._order: deque[_Key] = deque()
+        self._known: set[_Key] = set()
+        self._under_way: dict[_Key, Delivery | None] = {}  # None: handled well, and not yet known
+        for peer, message_id in known:
+            self.add(peer, message_id)
+
+    def __bool__(self) -> bool:
+        return self._size > 0
+
+    def knows(self, peer: UUID, message_id: int) -> bool:
+        """Whether it was handled."""
+        return (peer, message_id) in self._known
+
+    def begin(self, delivery: Delivery) -> bool:
+        """It is handed out now; False if another copy of it is being handled."""
+        return self._under_way.setdefault(_key(delivery), delivery) is delivery
+
+    def failed(self, delivery: Delivery) -> None:
+        """It is not being handled any more: the next copy is a message again."""
+        if self._under_way.get(_key(delivery)) is delivery:
+            del self._under_way[_key(delivery)]
+
+    def succeeded(self, delivery: Delivery) -> bool:
+        """Whether this is news: it was being handled. To be followed by `add`, at once or when it is on disk."""
+        if self._under_way.get(_key(delivery)) is not delivery:
+            return False
+        self._under_way[_key(delivery)] = None
+        return True
+
+    def add(self, peer: UUID, message_id: int) -> None:
+        """From now on copies of it are duplicates."""
+        self._under_way.pop((peer, message_id), None)
+        if (peer, message_id) in self._known:
+            return
+        self._known.add((peer, message_id))
+        self._order.append((peer, message_id))
+        if len(self._order) > self._size:
+            self._known.discard(self._order.popleft())
+
+    def forget(self, peer: UUID) -> None:
+        """Its ids mean nothing any more (T-77)."""
+        self._order = deque(key for key in self._order if key[0] != peer)
+        self._known = set(self._order)
+        self._under_way = {key: one for key, one in self._under_way.items() if key[0] != peer}

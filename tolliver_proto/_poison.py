@@ -1,0 +1,46 @@
+"""A message that a peer cannot take, and closes the connection for, must not wedge the peer for ever (T-09).
+
+The idea: the protocol has no way to refuse a message. What shows is that the peer ends the connection in order, again
+and again, with something unacknowledged. After two such ends the head of the queue is sent alone; if the peer still
+closes, it is the head that it means. Five strikes set it aside, and the next one goes.
+"""
+
+from __future__ import annotations
+
+ALONE_AFTER = 2  # orderly ends without an ack
+STRIKES = 5
+
+
+class Suspicion:
+    """What the ends of a peer's connections say about the head of its queue."""
+
+    __slots__ = ("_ends", "_seq", "_strikes")
+
+    def __init__(self) -> None:
+        self._ends = 0
+        self._seq = 0
+        self._strikes = 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether only the head is to be sent, until it is acknowledged."""
+        return self._ends >= ALONE_AFTER
+
+    def acked(self) -> None:
+        """The peer takes messages: nothing is wrong with it or with them."""
+        self._ends = self._strikes = 0
+
+    def ended(self, under_way: list[int]) -> int | None:
+        """The peer ended a connection in order with these seqs unacknowledged. Returns the one to set aside, if any."""
+        if not under_way:
+            return None
+        self._ends += 1
+        if len(under_way) > 1:
+            return None
+        [seq] = under_way
+        self._strikes = self._strikes + 1 if seq == self._seq else 1
+        self._seq = seq
+        if self._strikes < STRIKES:
+            return None
+        self._ends = self._strikes = 0
+        return seq

@@ -1,0 +1,139 @@
+"""A database's outbox and its peers, seen from outside, and what an operator does about them.
+
+The idea: looking reads the file beside a running instance and changes nothing. Changing is the node's business: a node
+without connections is opened on the database, asked, and driven until its last commit is through.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import typer
+
+from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError
+
+from .._sqlite import SQLiteStore
+from . import words
+from .tables import print_table
+
+_OUTBOX = """
+    SELECT uuid, parked, COUNT(*), SUM(size), MIN(stored_at), MAX(stored_at)
+    FROM delivery JOIN peer ON peer.id = delivery.peer LEFT JOIN message USING (seq)
+    GROUP BY peer.id, parked ORDER BY peer.id, parked"""
+_PEERS = """
+    SELECT uuid, spki_sha256, (SELECT COUNT(*) FROM delivery WHERE peer = id),
+        (SELECT json_group_array(json_array(channel, key)) FROM peer_subscription WHERE peer = id)
+    FROM peer ORDER BY id"""
+_WHY = {
+    0: "the peer is away, or has not acknowledged it yet",
+    1: "set aside: the peer closes whenever it gets it, or the row is damaged (retry, drop)",
+}
+
+
+def print_outbox(database: Path, as_json: bool) -> None:
+    """One row for each peer and reason: peer, messages, bytes, oldest, newest (wall-clock), why."""
+    rows = [
+        {
+            "peer": str(UUID(bytes=uuid)),
+            "messages": count,
+            "bytes": size,
+            "oldest": _when(oldest),
+            "newest": _when(newest),
+            "parked": bool(parked),
+            "why": _WHY[parked],
+        }
+        for uuid, parked, count, size, oldest, newest in _read(database, _OUTBOX)
+    ]
+    _print(rows, as_json, "nothing waits")
+
+
+def print_peers(database: Path, as_json: bool) -> None:
+    """One row for each peer: UUID, subscriptions, messages that wait for it, pinned key."""
+    rows: list[dict[str, Any]] = []
+    for uuid, pin, waiting, subscriptions in _read(database, _PEERS):
+        wanted = [{"channel": channel, "key": key} for channel, key in json.loads(subscriptions)]
+        rows.append(
+            {
+                "peer": str(UUID(bytes=uuid)),
+                "subscriptions": wanted
+                if as_json
+                else ", ".join(f"{words.name(one['channel'])} {words.name(one['key'])}" for one in wanted),
+                "waiting": waiting,
+                "pinned_key": pin.hex() if pin else None,
+            }
+        )
+    _print(rows, as_json, "no peer is known")
+
+
+def retry_parked(database: Path, peer: UUID) -> int:
+    """Un-parks what was set aside; returns how many. Raises StoreError."""
+    return _change(database, lambda node: node.retry(peer))
+
+
+def drop_parked(database: Path, peer: UUID) -> int:
+    """Removes what was set aside; returns how many. Raises StoreError."""
+    return _change(database, lambda node: node.drop_parked(peer))
+
+
+def _change(database: Path, ask: Callable[[Node], Receipt]) -> int:
+    _check_there(database)
+    store = SQLiteStore(database, instance_id=None, first_id=1)
+    with closing(store):
+        node = Node(instance_id=store.instance_id, rng=random.SystemRandom(), loaded=store.load())
+        receipt = ask(node)
+        node.close()
+        while not node.idle:
+            action = node.next_action()
+            if isinstance(action, Find):
+                rows = store.find(action.peer, action.after_seq, action.max_count, action.min_age)
+                node.found(action.search_id, rows)
+            elif isinstance(action, Commit):
+                store.commit(action.operations)
+                node.committed(action.batch_id)
+            elif isinstance(action, Stored) and action.error is not None:
+                raise action.error
+            elif action is None:
+                node.handle_timeout(node.next_timeout())
+    return sum(receipt.counts)
+
+
+def _check_there(database: Path) -> None:
+    if not database.is_file():
+        raise StoreError(f"there is no database {database}: give the file that the instance uses")
+
+
+@contextmanager
+def _clear(database: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"{database} cannot be read as an instance's database: {error}") from error
+
+
+def _read(database: Path, query: str) -> list[tuple[Any, ...]]:
+    _check_there(database)
+    uri = f"{database.resolve().as_uri()}?mode=ro"
+    with _clear(database), closing(sqlite3.connect(uri, uri=True)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def _when(seconds: int | None) -> str | None:
+    return None if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _print(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row))
+    elif rows:
+        print_table(list(rows[0]), [list(row.values()) for row in rows], unbroken="peer")
+    else:
+        typer.echo(nothing)
