@@ -192,7 +192,8 @@ BUGS = (
         "a copy acknowledged before its original",
         "tolliver_proto/_receiving.py",
         '            self._counts["withheld"] += 1\n            return False\n',
-        '            self._counts["withheld"] += 1\n            self._ack(link, [message_id])\n            return False\n',
+        '            self._counts["withheld"] += 1\n'
+        "            self._ack(link, [message_id])\n            return False\n",
     ),
     Bug(
         "handled, durably, before it is stored",
