@@ -22,7 +22,7 @@ _PROJECT = Path(__file__).resolve().parents[1]
 _COPIED = ("tolliver_proto", "transports", "tests", "fuzz", "scripts", "docs", "pyproject.toml", "README.md")
 _TIME = 300.0  # seconds for the tests of one bug
 _PARALLEL = 2
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 NOTHING = Bug("nothing planted", "README.md", "", "", ("tests/node", "tests/store", "tests/wire"))
