@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-MODULES = ["_errors", "_limits", "_events", "_buffer", "_layouts", "_frames", "_state", "_connection"]
+MODULES = ["_errors", "_limits", "_allowance", "_events", "_buffer", "_layouts", "_frames", "_state", "_connection"]
 TESTS = [
     f"tests/wire/test_{name}.py"
     for name in ("vectors", "decoding", "limits", "transitions", "versions", "connection", "third_layout")

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
+from ._allowance import Allowance
 from ._errors import (
     ConnectionClosing,
     ConnectionLost,
@@ -78,24 +79,6 @@ _SENDABLE = frozenset((Message, Ack, Subscribe, Unsubscribe))
 
 def _speaks_no_other(_version: int) -> bool:
     return False
-
-
-class Allowance:
-    """A burst, refilled at a steady rate: how often a peer may do what it has no reason to do."""
-
-    __slots__ = ("_left", "_limit", "_rate", "_seen")
-
-    def __init__(self, burst: int, per_second: float) -> None:
-        self._left = float(burst)
-        self._limit = float(burst)
-        self._rate = per_second
-        self._seen = 0.0
-
-    def spend(self, now: float) -> bool:
-        self._left = min(self._limit, self._left + (now - self._seen) * self._rate)
-        self._seen = now
-        self._left -= 1.0
-        return self._left >= 0.0
 
 
 class Connection:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from ._actions import Delivery, PeerIdentity, Receipt, Remote
-from ._connection import Allowance, Connection
+from ._allowance import Allowance
+from ._connection import Connection
 from ._errors import TolliverError
 from ._events import Role, Subscribe, Subscription, Unsubscribe
 from ._ids import IdAllocator
