@@ -1,0 +1,24 @@
+"""How often a peer may do what it has little reason to do (T-65, T-66, D-12).
+
+The idea: a burst, refilled at a steady rate. One number and the time of the last look at it.
+"""
+
+from __future__ import annotations
+
+
+class Allowance:
+    """A burst, refilled at a steady rate: how often a peer may do what it has no reason to do."""
+
+    __slots__ = ("_left", "_limit", "_rate", "_seen")
+
+    def __init__(self, burst: int, per_second: float) -> None:
+        self._left = float(burst)
+        self._limit = float(burst)
+        self._rate = per_second
+        self._seen = 0.0
+
+    def spend(self, now: float) -> bool:
+        self._left = min(self._limit, self._left + (now - self._seen) * self._rate)
+        self._seen = now
+        self._left -= 1.0
+        return self._left >= 0.0
