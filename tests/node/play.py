@@ -21,6 +21,7 @@ from tolliver_proto import (
     Delivery,
     Dial,
     Fetch,
+    Find,
     Frame,
     HandshakeRequest,
     HandshakeResponse,
@@ -128,6 +129,10 @@ class Play:
         self.hold_commits = False  # Commit waits in `held` until `finish`
         self.hold_writes = False  # `sent` is not reported until `written`
         self.hold_fetches = False
+        self.hold_searches = False
+        self.searches: list[Find] = []
+        self.search_error: StoreError | None = None
+        self.finds = 0
         self.held: list[Commit] = []
         self.fetches: list[Fetch] = []
         self.commits: list[Commit] = []
@@ -156,6 +161,11 @@ class Play:
                 self.fetches.append(action)
                 if not self.hold_fetches:
                     self._fetch()
+            elif isinstance(action, Find):
+                self.finds += 1
+                self.searches.append(action)
+                if not self.hold_searches:
+                    self._search()
             else:
                 left.append(action)
         raise AssertionError(f"the node is never done: {action}")
@@ -183,6 +193,20 @@ class Play:
         fetch = self.fetches[-1]
         rows = self.store.fetch(fetch.peer, fetch.after_seq, fetch.max_count, fetch.max_bytes)
         self.node.fetched(fetch.peer, rows, now=self.now)
+
+    def _search(self) -> None:
+        find = self.searches.pop(0)
+        rows = self.store.find(find.peer, find.after_seq, find.max_count, find.min_age)
+        if self.search_error is None:
+            self.node.found(find.search_id, rows, now=self.now)
+        else:
+            self.node.found(find.search_id, [], self.search_error, now=self.now)
+
+    def looked(self) -> list[Action]:
+        """The search that was held back is done."""
+        if self.searches:
+            self._search()
+        return self.run()
 
     def finish(self) -> list[Action]:
         """The commit that was held back is through."""

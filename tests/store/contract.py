@@ -15,20 +15,25 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tolliver_proto import (
+    AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
     AddPeerSubscription,
+    DeadLetter,
+    ForgetPeer,
     LoadedPeer,
     Operation,
     ParkDelivery,
     PinPeer,
+    RememberHandled,
+    RemoveDeadLetters,
     RemoveDeliveries,
     RemoveMessages,
     RemoveOwnSubscription,
@@ -39,6 +44,8 @@ from tolliver_proto import (
     StoredMessage,
     StoreMessages,
     Subscription,
+    UnparkDeliveries,
+    UnpinPeer,
 )
 
 Span = tuple[int, int]
@@ -80,10 +87,15 @@ class Model:
     pins: dict[UUID, bytes] = field(default_factory=dict)
     own: set[Subscription] = field(default_factory=set)
     next_id: int = 0
+    letters: dict[int, DeadLetter] = field(default_factory=dict)
+    last_letter: int = 0
+    handled: list[tuple[int, UUID, int]] = field(default_factory=list)
+    last_handled: int = 0
 
     def apply(self, operation: Operation) -> None:
         match operation:
-            case StoreMessages(messages, recipients):
+            case StoreMessages(messages, recipients, held):
+                self.held.update(held)
                 for message, owed in zip(messages, recipients, strict=True):
                     self.messages[message.seq] = message
                     for peer in owed:
@@ -92,8 +104,7 @@ class Model:
                         self.held.add(message.seq)
             case AddDeliveries(peer, deliveries):
                 for seq, _, _ in deliveries:
-                    self.queues[peer][seq] = Queued(self.messages[seq])
-                    self.held.discard(seq)
+                    self.queues[peer].setdefault(seq, Queued(self.messages[seq]))
             case RemoveDeliveries(peer, spans):
                 for first, last in spans:
                     self.queues[peer] = {s: q for s, q in self.queues[peer].items() if not first <= s <= last}
@@ -103,7 +114,30 @@ class Model:
                         del self.messages[seq]
                         self.held.discard(seq)
             case ParkDelivery(peer, seq):
-                self.queues[peer][seq].parked = True
+                if seq in self.queues[peer]:
+                    self.queues[peer][seq].parked = True
+            case UnparkDeliveries(peer, spans):
+                for first, last in spans:
+                    for seq, queued in self.queues[peer].items():
+                        queued.parked = queued.parked and not first <= seq <= last
+            case ForgetPeer(peer):
+                self.queues[peer] = {}
+                self.lists[peer] = set()
+                self.pins.pop(peer, None)
+                self.handled = [one for one in self.handled if one[1] != peer]
+            case UnpinPeer(peer):
+                self.pins.pop(peer, None)
+            case AddDeadLetter(letter):
+                self.last_letter += 1
+                self.letters[self.last_letter] = replace(letter, number=self.last_letter)
+            case RemoveDeadLetters(numbers):
+                for number in numbers:
+                    self.letters.pop(number, None)
+            case RememberHandled(messages, keep):
+                for peer, wire_id in messages:
+                    self.last_handled += 1
+                    self.handled.append((self.last_handled, peer, wire_id))
+                self.handled = [one for one in self.handled if one[0] > self.last_handled - keep]
             case ReplacePeerSubscriptions(peer, subscriptions):
                 self.lists[peer] = set(subscriptions)
             case AddPeerSubscription(peer, subscription):
@@ -121,7 +155,7 @@ class Model:
 
     def restart(self) -> None:
         """Held messages that nobody came for are gone (T-62)."""
-        for seq in self.held:
+        for seq in self.held - self.owed_to().keys():
             del self.messages[seq]
         self.held.clear()
 
@@ -151,6 +185,16 @@ class Model:
             for count in set(counts.values())
             for first, last in spans_of(seq for seq in counts if counts[seq] == count)
         )
+
+    def find(self, peer: UUID | None, after_seq: int) -> list[tuple[UUID, int, int, int, bool]]:
+        found = [
+            (uuid, seq, queued.message.wire_id, queued.message.size, queued.parked)
+            for uuid, queue in self.queues.items()
+            if peer in (None, uuid)
+            for seq, queued in queue.items()
+            if seq > after_seq
+        ]
+        return sorted(found, key=lambda one: (one[1], one[0]))
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[StoredMessage]:
         rows: list[StoredMessage] = []
@@ -198,7 +242,8 @@ class StoreContract(RuleBasedStateMachine):
             size = OVERHEAD + len(channel.encode()) + len(key.encode()) + len(body)
             wire_id = (self.first_id + self.seq - 1) % LAST_ID + 1
             messages.append(StoredMessage(self.seq, wire_id, channel, key, body, size))
-        return StoreMessages(messages, [sorted(recipients) for *_, recipients in items])
+        held = [message.seq for message in messages if message.seq % 3 == 0]
+        return StoreMessages(messages, [sorted(recipients) for *_, recipients in items], held)
 
     @rule(items=st.lists(contents, min_size=1, max_size=12))
     def store_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]]) -> None:
@@ -236,6 +281,38 @@ class StoreContract(RuleBasedStateMachine):
     def park(self, data: st.DataObject, peer: UUID) -> None:
         if self.model.queues[peer]:
             self.do(ParkDelivery(peer, data.draw(st.sampled_from(sorted(self.model.queues[peer])))))
+
+    @rule(peer=peers, spans=st.lists(st.tuples(st.integers(1, 60), st.integers(0, 20)), min_size=1, max_size=3))
+    def unpark(self, peer: UUID, spans: list[Span]) -> None:
+        self.do(UnparkDeliveries(peer, [(first, first + more) for first, more in spans]))
+
+    @rule(peer=peers)
+    def unpin(self, peer: UUID) -> None:
+        self.do(UnpinPeer(peer))
+
+    @rule(peer=peers)
+    def forget(self, peer: UUID) -> None:
+        """As a node does: deliveries first, and the messages that nobody else is owed."""
+        mine = set(self.model.queues[peer])
+        self.do(ForgetPeer(peer))
+        orphans = mine - self.model.owed_to().keys()
+        if orphans:
+            self.do(RemoveMessages(spans_of(orphans)))
+
+    @rule(peer=peers, channel=names, key=names, body=st.binary(max_size=40), wire_id=st.integers(1, LAST_ID))
+    def add_dead_letter(self, peer: UUID, channel: str, key: str, body: bytes, wire_id: int) -> None:
+        self.do(AddDeadLetter(DeadLetter(peer, channel, key, body, wire_id, 20)))
+
+    @rule(numbers=st.lists(st.integers(1, 12), min_size=1, max_size=4))
+    def remove_dead_letters(self, numbers: list[int]) -> None:
+        self.do(RemoveDeadLetters(numbers))
+
+    @rule(
+        messages=st.lists(st.tuples(peers, st.integers(1, LAST_ID)), min_size=1, max_size=5),
+        keep=st.integers(1, 8),
+    )
+    def remember_handled(self, messages: list[tuple[UUID, int]], keep: int) -> None:
+        self.do(RememberHandled(messages, keep))
 
     @rule(peer=peers, wanted=st.lists(subscriptions, max_size=6, unique=True))
     def replace_peer_subscriptions(self, peer: UUID, wanted: list[Subscription]) -> None:
@@ -291,9 +368,29 @@ class StoreContract(RuleBasedStateMachine):
         assert loaded.next_seq > max([*model.messages, *model.owed_to()], default=0)
         assert list(loaded.live_ids) == model.live_ids()
         assert list(loaded.owed) == model.owed()
+        assert list(loaded.handled) == [(peer, wire_id) for _, peer, wire_id in model.handled]
 
     @rule(peer=peers, after_seq=st.integers(0, 100), max_count=st.integers(1, 50), max_bytes=st.integers(1, 2000))
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> None:
         self.flush()
         expected = self.model.fetch(peer, after_seq, max_count, max_bytes)
         assert self.store.fetch(peer, after_seq, max_count, max_bytes) == expected
+
+    @rule(peer=st.one_of(st.none(), peers), after_seq=st.integers(0, 60), max_count=st.integers(1, 50))
+    def find(self, peer: UUID | None, after_seq: int, max_count: int) -> None:
+        self.flush()
+        found = self.store.find(peer, after_seq, max_count, 0.0)
+        expected = self.model.find(peer, after_seq)[:max_count]
+        assert [one.seq for one in found] == [seq for _, seq, *_ in expected]
+        complete = {seq for _, seq, *_ in expected[:-1]} - {expected[-1][1]} if expected else set()
+        rows = {(one.peer, one.seq, one.wire_id, one.size, one.parked) for one in found}
+        assert {row for row in rows if row[1] in complete} == {row for row in expected if row[1] in complete}
+        assert rows <= set(self.model.find(peer, after_seq))
+        assert all(one.age >= 0.0 for one in found)
+        assert self.store.find(peer, after_seq, max_count, 1e6) == []
+
+    @rule(after_number=st.integers(0, 6), max_count=st.integers(1, 6))
+    def dead_letters(self, after_number: int, max_count: int) -> None:
+        self.flush()
+        letters = [replace(one, failed_at=0.0) for one in self.store.dead_letters(after_number, max_count)]
+        assert letters == [one for one in self.model.letters.values() if one.number > after_number][:max_count]

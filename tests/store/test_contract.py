@@ -1,4 +1,4 @@
-"""The SQLite store is run through the contract of all stores."""
+"""The store in memory and the one in SQLite are run through the contract of all stores."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tolliver_proto import (
     StoreMessages,
     Subscription,
 )
+from tolliver_proto.testing import MemoryStore
 
 from .contract import PEERS, StoreContract
 from .given import MEMORY_DISK, OURS
@@ -64,3 +65,12 @@ class SQLiteContract(StoreContract):
 
 TestSQLite = SQLiteContract.TestCase
 TestSQLite.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+class MemoryContract(StoreContract):
+    def reopen(self, store: Store | None) -> MemoryStore:
+        return store.reopen().snapshot() if isinstance(store, MemoryStore) else MemoryStore(self.first_id)
+
+
+TestMemory = MemoryContract.TestCase
+TestMemory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

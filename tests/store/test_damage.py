@@ -109,7 +109,13 @@ def test_a_row_in_the_place_of_another_is_noticed(scratch: Path) -> None:
     with closing(open_store(path)) as store:
         rows = everything(store)
     wire_id = message(3).wire_id
-    assert rows == [message(1), message(2), CorruptMessage(3, wire_id), CorruptMessage(4, wire_id), message(5)]
+    assert rows == [
+        message(1),
+        message(2),
+        CorruptMessage(3, wire_id, message(3).size),
+        CorruptMessage(4, wire_id, message(4).size),
+        message(5),
+    ]
 
 
 def test_the_number_of_a_lost_message_is_not_given_again(scratch: Path) -> None:
@@ -121,7 +127,10 @@ def test_the_number_of_a_lost_message_is_not_given_again(scratch: Path) -> None:
     with closing(open_store(path)) as store:
         assert store.load().next_seq == 6
         store.commit([storing([6])])
-        assert everything(store) == [*(CorruptMessage(seq, message(seq).wire_id) for seq in range(1, 6)), message(6)]
+        assert everything(store) == [
+            *(CorruptMessage(seq, message(seq).wire_id, message(seq).size) for seq in range(1, 6)),
+            message(6),
+        ]
 
 
 def test_a_damaged_page_takes_its_own_rows_and_no_others(path: Path) -> None:

@@ -136,7 +136,10 @@ class WireWitness:
         frame = self._received.get(message_id)
         check(frame is not None, f"Ack {message_id} for nothing that came over this connection (T-49)")
         if isinstance(frame, Message) and self._ledger.always_wants(frame):
-            check(message_id in self.acknowledged, f"Ack {message_id} before a handler had succeeded (I2)")
+            ledger = self._ledger  # with dedupe a copy may be of what another connection brought, or another life
+            handled = ledger.handled if ledger.remembers else ledger.handled_in_this_life
+            known = message_id in self.acknowledged or frame.body in handled
+            check(known, f"Ack {message_id} before a handler had succeeded (I2)")
 
     def _reliable(
         self,
@@ -173,6 +176,8 @@ class Ledger:
         self.acked: set[tuple[UUID, bytes]] = set()
         self.handled: Counter[bytes] = Counter()
         self.delivered: set[bytes] = set()
+        self.handled_in_this_life: set[bytes] = set()
+        self.remembers = False  # dedupe is durable
         self.newest: dict[UUID, int] = {}
         self.ordered = True
         self._bodies: dict[int, bytes] = {}

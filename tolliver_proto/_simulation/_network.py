@@ -14,6 +14,7 @@ from .._actions import (
     Commit,
     Dial,
     Fetch,
+    Find,
     PauseReading,
     PeerIdentity,
     ResumeReading,
@@ -154,7 +155,7 @@ class Network(World):
 
     # The disk: one job at a time, in order, reported in order.
 
-    def _store_job(self, host: Host, action: Commit | Fetch) -> None:
+    def _store_job(self, host: Host, action: Commit | Fetch | Find) -> None:
         host.jobs.append(action)
         if len(host.jobs) == 1:
             self._at(self._delay(), self._perform, host, host.born)
@@ -172,6 +173,8 @@ class Network(World):
                 host.ledger.applied(job.operations)
             except StoreError as raised:
                 check(raised is error, f"the store refused a commit: {raised}")
+        elif isinstance(job, Find):
+            result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
         elif error is None:
             result = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
         self._at(self._delay(), self._report, host, born, result, error)
@@ -188,6 +191,8 @@ class Network(World):
                 self._call(host, "committed", job.batch_id)
             else:
                 self._call(host, "store_failed", job.batch_id, error)
+        elif isinstance(job, Find):
+            self._call(host, "found", job.search_id, result, error)
         elif error is None:
             self._call(host, "fetched", job.peer, result)
         else:

@@ -19,6 +19,7 @@ from .._actions import (
     Delivery,
     Dial,
     Fetch,
+    Find,
     PauseReading,
     PeerUp,
     ResumeReading,
@@ -29,6 +30,7 @@ from .._actions import (
 from .._errors import OutboxFull
 from .._limits import Limits
 from .._node import Node
+from .._policy import Policy
 from ._checks import Sent, SimFailure, audit, check
 from ._dice import Dice
 from ._network import Network
@@ -63,9 +65,10 @@ class Simulation(Network):
         operations: int = 80,
         limits: Limits | None = None,
         weather: Weather | None = None,
+        policy: Policy | None = None,
         trace: bool = False,
     ) -> None:
-        super().__init__(seed, dice, nodes, limits, weather, trace)
+        super().__init__(seed, dice, nodes, limits, weather, policy, trace)
         self._steps = 0
         self._seconds = seconds
         self._operations = operations
@@ -75,6 +78,7 @@ class Simulation(Network):
             Dial: self._dial,
             Commit: self._store_job,
             Fetch: self._store_job,
+            Find: self._store_job,
             Deliver: self._deliver,
             ShutdownWrite: self._shutdown_write,
             Abort: self._abort,
@@ -95,6 +99,7 @@ class Simulation(Network):
             (1, self._op_crash),
             (1, self._op_close),
             (1, self._op_corrupt),
+            (1, self._op_retry),
         ]
 
     def never(self, *operations: str) -> None:
@@ -144,6 +149,7 @@ class Simulation(Network):
         host.born += 1
         host.clock = self._rng.random() * 1000 - self.now
         host.closing = False
+        host.ledger.handled_in_this_life.clear()
         host.ledger.receipts.clear()  # nobody is left to be told
         late = not host.ledger.ordered and not self._calm
         host.node = Node(
@@ -154,6 +160,7 @@ class Simulation(Network):
             handlers=() if late else [("", "", "handler")],
             version=host.version,
             speaks=lambda _version: True,
+            policy=self._policy,
             now=self.now + host.clock,
         )
         self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")
@@ -206,6 +213,9 @@ class Simulation(Network):
         handled = [one for one in deliveries if one not in failed]
         for one in handled:
             host.ledger.handled[one.body] += 1
+            if self._policy.dedupe and one.reliable:
+                check(one.body not in host.ledger.handled_in_this_life, f"{one} was handled before (T-48)")
+                host.ledger.handled_in_this_life.add(one.body)
             end = host.ends.get(one.cid)
             if end is not None and one.message_id is not None:
                 end.witness.acknowledged.add(one.message_id)
@@ -340,6 +350,11 @@ class Simulation(Network):
             host.ledger.sent[spoilt.body].due_to.clear()
             host.ledger.sent[spoilt.body].damaged = True
 
+    def _op_retry(self, host: Host) -> None:
+        """What was set aside is sent again (T-09)."""
+        for uuid in sorted(self._ledgers.keys() - {host.ledger.uuid}):
+            self._call(host, "retry", uuid)
+
     def _closed(self, host: Host, born: int) -> None:
         if host.born == born and host.node is not None:
             check(host.node.idle, f"{host.name} is not idle a minute after close()")
@@ -361,6 +376,7 @@ class Simulation(Network):
             host.wishes |= {(other, 0) for other in range(index)}
             for remote in sorted(host.wishes):
                 self._call(host, "connect", remote)
+            self._op_retry(host)
 
     def _drain(self) -> None:
         end = self.now + 300.0

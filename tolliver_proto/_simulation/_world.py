@@ -14,10 +14,11 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from .._actions import Action, Commit, Deliver, Fetch, Stored, Transmit
+from .._actions import Action, Commit, Deliver, Fetch, Find, Stored, Transmit
 from .._events import Subscription
 from .._limits import Limits
 from .._node import Node
+from .._policy import Policy
 from .._store import AddOwnSubscription
 from ._checks import Ledger, Sent, WireWitness, audit, check_memory
 from ._dice import Dice
@@ -64,6 +65,8 @@ TIGHT = Limits(
 )
 """Bounds that even a short simulation meets."""
 
+POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), Policy(dedupe=10_000, dedupe_durable=True))
+
 ROOMY = Limits(resend_first=2.0, resend_max=20.0)
 
 
@@ -104,7 +107,7 @@ class Host:
         self.born = 0
         self.clock = 0.0  # what its monotonic clock is ahead of the world's
         self.ends: dict[int, End] = {}
-        self.jobs: deque[Commit | Fetch] = deque()
+        self.jobs: deque[Commit | Fetch | Find] = deque()
         self.opening: dict[int, int] = {}  # cid -> how many messages had been sent when it opened (T-62)
         self.log: list[Sent] = []
         self.wishes: set[tuple[int, int]] = set()  # remotes
@@ -120,7 +123,14 @@ class World:
     _do: dict[type, Callable[[Host, Any], None]]
 
     def __init__(
-        self, seed: int, dice: Dice, nodes: int | None, limits: Limits | None, weather: Weather | None, trace: bool
+        self,
+        seed: int,
+        dice: Dice,
+        nodes: int | None,
+        limits: Limits | None,
+        weather: Weather | None,
+        policy: Policy | None,
+        trace: bool,
     ) -> None:
         self.seed = seed
         self.now = 0.0
@@ -134,6 +144,7 @@ class World:
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = 0
         self._calm = False
+        self._policy = policy or rng.choice(POLICIES)
         bounds = limits or rng.choice((TIGHT, TIGHT, ROOMY))
         count = nodes or rng.choice((2, 2, 3, 3, 4, 5))
         self._hosts = [self._make_host(index, bounds) for index in range(count)]
@@ -146,6 +157,7 @@ class World:
         start = rng.choice((1, 2**31 - 2 - rng.randrange(60), rng.randrange(1, 2**31 - 1)))
         host = Host(f"n{index}", Ledger(uuid, permanent), MemoryStore(start), limits, rng.choice((1, 1, 1, 2)))
         host.store.commit([AddOwnSubscription(subscription) for subscription in permanent])
+        host.ledger.remembers = self._policy.dedupe_durable
         if rng.random() < self._weather.late_handlers:
             host.ledger.ordered = False
         return host
@@ -229,5 +241,6 @@ def _line(action: Action) -> str:
 def _operation_line(operation: object) -> str:
     spans = getattr(operation, "spans", None)
     messages = getattr(operation, "messages", None)
-    detail = spans if spans is not None else [one.seq for one in messages] if messages is not None else ""
-    return f"{type(operation).__name__}{detail}"
+    if spans is None and messages is not None:
+        spans = [getattr(one, "seq", one) for one in messages]
+    return f"{type(operation).__name__}{spans or ''}"
