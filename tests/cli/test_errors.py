@@ -110,7 +110,10 @@ def test_version() -> None:
     assert result.stdout.startswith("tolliver ")
 
 
-@pytest.mark.parametrize("command", [(), ("certs",), ("listen",), ("send",), ("decode",), ("demo",)])
+@pytest.mark.parametrize(
+    "command",
+    [(), ("certs",), ("listen",), ("send",), ("decode",), ("demo",), ("peers",), ("outbox",), ("outbox", "retry")],
+)
 def test_help(command: tuple[str, ...]) -> None:
     result = tolliver(*command, "--help")
     assert result.exit_code == 0

@@ -21,6 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 VARYING = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
     (r"\d\d:\d\d:\d\d\.\d\d\d [0-9a-f]{8} ", "TIME PEER "),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "DATE"),
     (r"in [\d.]+ s \([\d,]+/s\)", "in SECONDS (RATE)"),
     (r" +$", ""),
 )
@@ -47,6 +48,11 @@ def steady(lines: list[str]) -> list[str]:
     return sorted(lines)
 
 
+def alice_in(lines: list[str]) -> str:
+    """Her UUID, in what `tolliver certs` says."""
+    return next(line.split()[1] for line in lines if line.startswith("alice"))
+
+
 def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     address = free_address()
@@ -56,14 +62,15 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("cut.bin").write_bytes(final + message[:-1])
 
     def here(text: str) -> str:
-        return text.replace("127.0.0.1:7011", address)
+        return text.replace("127.0.0.1:7011", address).replace(alice_there, alice_here)
 
     shown = examples()
-    assert len(shown) == 9
+    assert len(shown) == 14
     (certs, again, listen), rest = shown[:3], shown[3:]
-    for example in (certs, again):
-        result = tolliver(*example.arguments)
+    made, refused = tolliver(*certs.arguments), tolliver(*again.arguments)
+    for result, example in ((made, certs), (refused, again)):
         assert steady((result.stdout + result.stderr).splitlines()) == steady(example.output)
+    alice_there, alice_here = alice_in(certs.output), alice_in(made.stdout.splitlines())
     arguments = [here(argument) for argument in listen.arguments[1:]]
     with listener(Path("out"), arguments) as alice:
         for example in rest:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -104,6 +105,7 @@ class Driver:
         self._stored: dict[Receipt, Any] = {}
         self._acked: dict[Receipt, Any] = {}
         self._connecting: dict[Remote, Any] = {}
+        self._reading: set[Any] = set()  # promises of what the store is asked for
         self._apply: dict[type, Callable[[Any], None]] = {
             Transmit: self._on_wire(lambda wire, action: wire.transmit(action.units)),
             Dial: lambda action: world.dial(action.cid, action.remote),
@@ -171,8 +173,10 @@ class Driver:
     def dead_letters(self, after_number: int, max_count: int) -> Any:
         """A promise of the list."""
         promise = self._world.promise()
+        self._reading.add(promise)
 
         def done(letters: Any, error: TolliverError | None) -> None:
+            self._reading.discard(promise)
             _keep_promise(promise, letters, error)
 
         self._world.store(lambda: self._store.dead_letters(after_number, max_count), done)
@@ -213,7 +217,8 @@ class Driver:
     def give_up(self) -> None:
         """The instance is closed: nobody is left waiting."""
         error = ConnectionClosing("the instance was closed before this was done")
-        for promise in (*self._stored.values(), *self._acked.values(), *self._connecting.values()):
+        waiting = (self._stored.values(), self._acked.values(), self._connecting.values(), self._reading)
+        for promise in chain.from_iterable(waiting):
             promise.fail(error)
 
     def _when_stored(self, receipt: Receipt) -> Any:

@@ -8,6 +8,7 @@ carries out what the node answers.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -84,6 +85,7 @@ class Instance:
         self._abandoned: deque[Mailbox] = deque()
         self._listening = anyio.CancelScope()
         self._open = False
+        self._process = 0
 
     # The draft's calls.
 
@@ -229,6 +231,7 @@ class Instance:
         self._driver = Driver(node, store, self)
         self._limiter = anyio.CapacityLimiter(1)
         self._thread = threading.get_ident()
+        self._process = os.getpid()
         self._tasks = await anyio.create_task_group().__aenter__()
         try:
             if self.options.listen is not None:
@@ -273,7 +276,12 @@ class Instance:
                 await anyio.to_thread.run_sync(self._store.close)
 
     def check_open(self) -> None:
-        """Raises ConnectionClosing before the instance is entered and once it is being closed."""
+        """Raises ConnectionClosing before the instance is entered, once it is being closed, and in a forked child."""
+        if self._open and self._process != os.getpid():
+            raise ConnectionClosing(
+                f"the instance belongs to process {self._process}, and this is a fork of it: open another one here, on "
+                "a database of its own and in an event loop of its own (T-79)"
+            )
         if not self._open:
             raise ConnectionClosing(
                 "the instance is not open: make one with `async with create_instance(options) as instance:`, and use "

@@ -252,7 +252,8 @@ def retry(database: DatabaseFile, peer: PeerId) -> None:
     from .outbox import retry_parked
 
     with words.clear_errors():
-        words.say(f"{retry_parked(database, peer)} messages will be sent again")
+        count = words.count(retry_parked(database, peer), "message")
+        words.say(f"{count} set aside for that peer: to be sent again when the instance runs")
 
 
 @outbox.command()
@@ -261,7 +262,7 @@ def drop(database: DatabaseFile, peer: PeerId) -> None:
     from .outbox import drop_parked
 
     with words.clear_errors():
-        words.say(f"{drop_parked(database, peer)} messages were given up")
+        words.say(f"{words.count(drop_parked(database, peer), 'message')} set aside for that peer: dropped")
 
 
 @app.command()

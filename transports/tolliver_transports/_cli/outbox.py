@@ -10,8 +10,8 @@ import json
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -25,9 +25,12 @@ from . import words
 from .tables import print_table
 
 _OUTBOX = """
-    SELECT uuid, parked, COUNT(*), SUM(size), MIN(stored_at), MAX(stored_at)
-    FROM delivery JOIN peer ON peer.id = delivery.peer LEFT JOIN message USING (seq)
-    GROUP BY peer.id, parked ORDER BY peer.id, parked"""
+    SELECT uuid, parked, messages, bytes,
+        (SELECT stored_at FROM message WHERE seq = first), (SELECT stored_at FROM message WHERE seq = last)
+    FROM peer JOIN (
+        SELECT peer, parked, COUNT(*) AS messages, SUM(size) AS bytes, MIN(seq) AS first, MAX(seq) AS last
+        FROM delivery GROUP BY peer, parked) AS waiting ON waiting.peer = peer.id
+    ORDER BY peer.id, parked"""  # and no row of `message` but those: they are as long as their bodies
 _PEERS = """
     SELECT uuid, spki_sha256, (SELECT COUNT(*) FROM delivery WHERE peer = id),
         (SELECT json_group_array(json_array(channel, key)) FROM peer_subscription WHERE peer = id)
@@ -75,16 +78,17 @@ def print_peers(database: Path, as_json: bool) -> None:
 
 def retry_parked(database: Path, peer: UUID) -> int:
     """Un-parks what was set aside; returns how many. Raises StoreError."""
-    return _change(database, lambda node: node.retry(peer))
+    return _change(database, peer, lambda node: node.retry(peer))
 
 
 def drop_parked(database: Path, peer: UUID) -> int:
     """Removes what was set aside; returns how many. Raises StoreError."""
-    return _change(database, lambda node: node.drop_parked(peer))
+    return _change(database, peer, lambda node: node.drop_parked(peer))
 
 
-def _change(database: Path, ask: Callable[[Node], Receipt]) -> int:
-    _check_there(database)
+def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
+    if (peer.bytes,) not in _read(database, "SELECT uuid FROM peer"):  # before the lock is taken on what is not ours
+        raise StoreError(f"{database} knows no peer {peer}: `tolliver peers {database}` lists those that it knows")
     store = SQLiteStore(database, instance_id=None, first_id=1)
     with closing(store):
         node = Node(instance_id=store.instance_id, rng=random.SystemRandom(), loaded=store.load())
@@ -105,24 +109,19 @@ def _change(database: Path, ask: Callable[[Node], Receipt]) -> int:
     return sum(receipt.counts)
 
 
-def _check_there(database: Path) -> None:
+def _read(database: Path, query: str) -> list[tuple[Any, ...]]:
     if not database.is_file():
         raise StoreError(f"there is no database {database}: give the file that the instance uses")
-
-
-@contextmanager
-def _clear(database: Path) -> Iterator[None]:
+    file = database.resolve()
+    in_use = file.with_name(f"{file.name}-wal").exists()  # else SQLite would make that file, and leave it behind
+    options = "mode=ro" if in_use else "mode=ro&immutable=1"
     try:
-        yield
+        with closing(sqlite3.connect(f"{file.as_uri()}?{options}", uri=True)) as connection:
+            return connection.execute(query).fetchall()
     except sqlite3.Error as error:
-        raise StoreError(f"{database} cannot be read as an instance's database: {error}") from error
-
-
-def _read(database: Path, query: str) -> list[tuple[Any, ...]]:
-    _check_there(database)
-    uri = f"{database.resolve().as_uri()}?mode=ro"
-    with _clear(database), closing(sqlite3.connect(uri, uri=True)) as connection:
-        return connection.execute(query).fetchall()
+        raise StoreError(
+            f"{database} cannot be read as an instance's database: {error}. Give the file that the instance uses"
+        ) from error
 
 
 def _when(seconds: int | None) -> str | None:
