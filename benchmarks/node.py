@@ -248,7 +248,9 @@ def main() -> int:
         row(name, [figures[at] / size for size, figures in zip(sizes, columns, strict=True)])
     row("send to Transmit, of a bare loop", [figures[0] / figures[2] for figures in columns])
     here, away, queued = memory(1000, 100_000)
-    print(f"Bytes of memory: {here:,.0f} a connected peer, {away:,.0f} a known one, {queued:.3f} a queued message of 1 kB")
+    print(
+        f"Bytes of memory: {here:,.0f} a connected peer, {away:,.0f} a known one, {queued:.3f} a queued message of 1 kB"
+    )
     print(f"again with: python benchmarks/node.py --most {options.most} --repetitions {options.repetitions}")
     return int(max(ratios) > FLAT)
 

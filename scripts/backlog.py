@@ -121,7 +121,9 @@ def fill(path: Path, messages: int, mixed: bool) -> bool:
         waiting = {peer.uuid: peer.pending for peer in instance.node.peers()}
     assert waiting == {AWAY: messages} | ({HERE: 0} if mixed else {}), waiting
     good = grown <= MOST_MEMORY
-    print(f"storing {messages:,}: {spent:.1f} s, at most {grown:.1f} MiB above {empty:.1f}: {verdict(good)}", flush=True)
+    print(
+        f"storing {messages:,}: {spent:.1f} s, at most {grown:.1f} MiB above {empty:.1f}: {verdict(good)}", flush=True
+    )
     return good
 
 
