@@ -16,6 +16,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from uuid import UUID
 
@@ -163,17 +164,12 @@ def fan_out(peers: int, repetitions: int) -> tuple[float, float, float]:
         node.send_many(items)
         turn(node, take)
 
-    def acknowledge(acks: bytes) -> None:
+    def acknowledge(acks: bytes, now: float) -> None:
         for cid in cids:
             node.receive_data(cid, acks)
         turn(node)
-        node.handle_timeout(node_time())
+        node.handle_timeout(now)  # removals are due
         turn(node)
-
-    def node_time() -> float:
-        nonlocal now
-        now += 0.1  # removals are due
-        return now
 
     def bare() -> None:
         gathered: list[list[bytes]] = [[] for _ in range(peers)]
@@ -184,13 +180,12 @@ def fan_out(peers: int, repetitions: int) -> tuple[float, float, float]:
         for parts in gathered:
             b"".join(parts)
 
-    now = 0.0
     sending, settling = [], []
-    for _ in range(repetitions):
+    for number in range(repetitions):
         ids.clear()
         sending.append(best(send, RUN, 1))
-        acks = b"".join(encode(Ack(number)) for number in ids)
-        settling.append(best(lambda acks=acks: acknowledge(acks), RUN, 1))  # type: ignore[misc]  # a default binds it
+        acks = b"".join(encode(Ack(one)) for one in ids)
+        settling.append(best(partial(acknowledge, acks, 1.0 + number), RUN, 1))
         assert node.stats()["pending"] == 0
     return min(sending), min(settling), best(bare, RUN, repetitions)
 
