@@ -92,6 +92,7 @@ class NodeState:
         self._watched: dict[int, Receipt] = {}
         self._keeping: dict[Link, Kept] = {}
         self._blocked: deque[tuple[list[Item], Receipt]] = deque()
+        self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}
         self._pair_sizes: dict[tuple[str, str], int] = {}
         # Subscriptions: our own, the peers', the handlers.

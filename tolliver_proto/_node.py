@@ -284,6 +284,8 @@ class Node(Upkeep):
                 self._read(_pop(self._readable))
             elif self._sendable:
                 self._pump(_pop(self._sendable))
+                if not self._sendable:
+                    self._frames.clear()
             elif self._writable:
                 self._write(_pop(self._writable))
             elif self._running is None and (self._batch.urgent or self._removals_due):

@@ -230,11 +230,16 @@ class Sending(NodeState):
         link.choked = room <= 0
         if room > 0:
             room = self.limits.high_water - link.unsent
+        frames = self._frames
         while room > 0:
             message = window.next_to_send()
             if message is None:
                 break
-            frame = self._encoder.message(message.channel, message.key, message.body, message.wire_id)
+            frame = frames.get(message.seq)
+            if frame is None:
+                frame = self._encoder.message(message.channel, message.key, message.body, message.wire_id)
+                if self._sendable:  # somebody comes after, who may be sent the same
+                    frames[message.seq] = frame
             connection.send_encoded(frame)
             link.gathered.append(message.wire_id)
             room -= len(frame)

@@ -1,0 +1,170 @@
+"""A long backlog for a peer that is away: what it costs in memory, and how long a start with it takes. Linux only.
+
+    python scripts/backlog.py [MESSAGES] [--mixed] [--directory DIR]     1,000,000 of 1 kB by default: 1.2 GB of disk
+
+The idea: the real store and the real node, with no network between them and the peers. One process stores the messages
+as an application would, by `send_many`; another one, which has seen none of them, starts with the database. Memory is
+that of the process at its highest, above what it was as an empty instance. With `--mixed` each message for the peer
+that is away is followed by one for a peer that acknowledges at once, so that the backlog is full of holes. Exit status
+1 where an aim is missed: 64 MiB, and two seconds for the start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+from tolliver_transports._sqlite import SQLiteStore
+
+from tolliver_proto import (
+    Ack,
+    Commit,
+    Connection,
+    Fetch,
+    Limits,
+    Message,
+    Node,
+    ReplacePeerSubscriptions,
+    Role,
+    Subscription,
+    Transmit,
+)
+
+OURS, AWAY, HERE = (UUID(int=number) for number in (1, 2, 3))
+BODY = 1024  # bytes
+RUN = 1000  # messages of one send_many
+MOST_MEMORY, LONGEST_START = 64, 2.0  # MiB, seconds
+NO_QUOTA = Limits(outbox_messages=2**40, outbox_bytes=2**60)  # D-10 is not what is measured
+
+
+class Instance:
+    """A node, its store, and at most one peer that is connected and acknowledges."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = SQLiteStore(path, instance_id=OURS, first_id=1)
+        self.node = Node(instance_id=OURS, rng=Random(0), limits=NO_QUOTA, loaded=self.store.load())
+        self.peer: Connection | None = None
+        self.cid = 0
+
+    def connect(self) -> None:
+        self.peer = Connection(Role.CLIENT, instance_id=HERE, subscriptions=[Subscription("here", "")])
+        self.cid = self.node.new_cid()
+        self.node.opened(self.cid, Role.SERVER)
+        self.run()
+
+    def run(self) -> None:
+        """All that is to be done now."""
+        while True:
+            while (action := self.node.next_action()) is not None:
+                if isinstance(action, Commit):
+                    self.store.commit(action.operations)
+                    self.node.committed(action.batch_id)
+                elif isinstance(action, Fetch):
+                    rows = self.store.fetch(action.peer, action.after_seq, action.max_count, action.max_bytes)
+                    self.node.fetched(action.peer, rows)
+                elif isinstance(action, Transmit) and self.peer is not None:
+                    for unit in action.units:
+                        self.peer.receive_data(unit)
+                    self.node.sent(action.cid)
+            replies = b"".join(self._replies())
+            if not replies:
+                return
+            self.node.receive_data(self.cid, replies)
+
+    def _replies(self) -> list[bytes]:
+        if self.peer is None:
+            return []
+        for event in self.peer.events():
+            if isinstance(event, Message) and event.message_id is not None:
+                self.peer.send(Ack(event.message_id))
+        return self.peer.data_to_send()
+
+
+def memory(what: str) -> float:
+    """MiB of this process: VmRSS now, VmHWM at most so far."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    [line] = [line for line in lines if line.startswith(f"{what}:")]
+    return int(line.split()[1]) / 2**10
+
+
+def verdict(passed: bool) -> str:
+    return "pass" if passed else "FAIL"
+
+
+def fill(path: Path, messages: int, mixed: bool) -> bool:
+    instance = Instance(path)
+    with closing(instance.store):
+        instance.store.commit([ReplacePeerSubscriptions(AWAY, [Subscription("away", "")])])
+    instance = Instance(path)  # which knows the peer
+    with closing(instance.store):
+        if mixed:
+            instance.connect()
+        channels = ["away", "here"] if mixed else ["away"]
+        empty, start = memory("VmRSS"), time.perf_counter()
+        for first in range(0, messages, RUN):
+            numbers = range(first, min(first + RUN, messages))
+            bodies = [number.to_bytes(8, "big") * (BODY // 8) for number in numbers]
+            instance.node.send_many([(channel, "key", body) for body in bodies for channel in channels])
+            instance.run()
+        instance.node.handle_timeout(1.0)  # removals are due
+        instance.run()
+        spent, grown = time.perf_counter() - start, memory("VmHWM") - empty
+        waiting = {peer.uuid: peer.pending for peer in instance.node.peers()}
+    assert waiting == {AWAY: messages} | ({HERE: 0} if mixed else {}), waiting
+    good = grown <= MOST_MEMORY
+    print(
+        f"storing {messages:,}: {spent:.1f} s, at most {grown:.1f} MiB above {empty:.1f}: {verdict(good)}", flush=True
+    )
+    return good
+
+
+def start(path: Path, messages: int) -> bool:
+    empty, began = memory("VmRSS"), time.perf_counter()
+    instance = Instance(path)
+    spent, grown = time.perf_counter() - began, memory("VmHWM") - empty
+    with closing(instance.store):
+        [pending] = [peer.pending for peer in instance.node.peers() if peer.uuid == AWAY]
+        assert pending == messages, pending
+        good = grown <= MOST_MEMORY and spent < LONGEST_START
+        print(f"starting with {pending:,}: {spent:.2f} s, at most {grown:.1f} MiB above {empty:.1f}: {verdict(good)}")
+        del instance.node
+        tracemalloc.start()
+        instance.node = Node(instance_id=OURS, rng=Random(0), limits=NO_QUOTA, loaded=instance.store.load())
+        kept, peak = tracemalloc.get_traced_memory()
+    print(f"Python objects: {kept / 2**20:.2f} MiB kept, {peak / 2**20:.2f} MiB at most while loading")
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("messages", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--mixed", action="store_true", help="as many messages between them, which are acknowledged")
+    parser.add_argument("--directory", type=Path, default=None, help="on the disk to be used")
+    parser.add_argument("--fill", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--start", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.fill:
+        return int(not fill(options.fill, options.messages, options.mixed))
+    if options.start:
+        return int(not start(options.start, options.messages))
+    failed = 0
+    with tempfile.TemporaryDirectory(dir=options.directory) as scratch:
+        path = Path(scratch) / "backlog.db"
+        command = [sys.executable, __file__, str(options.messages), *["--mixed"] * options.mixed]
+        for step in ("--fill", "--start"):
+            failed |= subprocess.run([*command, step, path], check=False).returncode
+        print(f"on disk: {os.path.getsize(path) / 2**20:,.0f} MiB")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

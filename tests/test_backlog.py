@@ -1,0 +1,68 @@
+"""What waits for a peer that is away is on disk: in memory it is a few numbers, in the node and at its start.
+
+The full size, and the time, are the business of `scripts/backlog.py`.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+from tolliver_transports._sqlite import SQLiteStore
+
+from tolliver_proto import Commit, Loaded, Node, ReplacePeerSubscriptions, Subscription
+
+OURS, AWAY = UUID(int=1), UUID(int=2)
+MESSAGES, RUN, BODY = 20_000, 500, 1000
+
+
+@contextmanager
+def traced() -> Iterator[list[int]]:
+    """[kept, at most] bytes of Python objects, once it is over."""
+    figures: list[int] = []
+    tracemalloc.start()
+    try:
+        yield figures
+        figures += tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+
+def opened(path: Path) -> SQLiteStore:
+    return SQLiteStore(path, instance_id=OURS, first_id=1)
+
+
+def node_of(loaded: Loaded) -> Node:
+    return Node(instance_id=OURS, rng=Random(0), loaded=loaded)
+
+
+def queue(node: Node, store: SQLiteStore, messages: int) -> None:
+    for first in range(0, messages, RUN):
+        bodies = [number.to_bytes(4, "big") * (BODY // 4) for number in range(first, first + RUN)]
+        node.send_many([("readings", "cpu0", body) for body in bodies])
+        while (action := node.next_action()) is not None:
+            if isinstance(action, Commit):
+                store.commit(action.operations)
+                node.committed(action.batch_id)
+
+
+def test_a_queued_message_costs_no_memory(tmp_path: Path) -> None:
+    with closing(opened(tmp_path / "node.db")) as store:
+        store.commit([ReplacePeerSubscriptions(AWAY, [Subscription("readings", "")])])
+        node = node_of(store.load())
+        queue(node, store, RUN)  # the caches of names and statements are filled
+        with traced() as figures:
+            queue(node, store, MESSAGES)
+    kept, peak = figures
+    assert node.peers()[0].pending == MESSAGES + RUN
+    assert kept / MESSAGES < 4, "bytes a queued message"
+    assert peak < 8 * RUN * BODY, "no more than a few copies of the run that is being stored"
+
+    with closing(opened(tmp_path / "node.db")) as store, traced() as figures:
+        node = node_of(store.load())
+    assert node.peers()[0].pending == MESSAGES + RUN
+    assert figures[1] / MESSAGES < 4, "bytes a queued message, while starting"
