@@ -8,7 +8,7 @@ seed is one trace: the same seed fails the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop
 
@@ -53,7 +53,8 @@ class Simulation(Network):
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much
     the applications do in that time. What `never` names does not happen: an operation ("crash", "break", "close",
-    "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is kept in `lines`, else the last few.
+    "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is
+    kept in `lines`, else the last few.
     """
 
     def __init__(
@@ -108,6 +109,11 @@ class Simulation(Network):
         ]
         unwanted = {f"_op_{name}" for name in never}
         self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self._hosts)
 
     # The run.
 
@@ -215,7 +221,7 @@ class Simulation(Network):
                 self._at(wait, self._handle, host, host.born, some)
             start += size
 
-    def _handle(self, host: Host, born: int, deliveries: list[Delivery]) -> None:
+    def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
         if host.born != born:
             return
         failed = [one for one in deliveries if self._chance(self._weather.handler_fails)]

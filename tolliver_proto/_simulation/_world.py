@@ -7,7 +7,7 @@ out what the node asks for, as an adapter does: at once, or late, with more inpu
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappush
 from typing import Any
@@ -125,7 +125,7 @@ class Host:
         self.draining = False
         self.closing = False
         self.quiet_points = 0
-        self.hanging: list[tuple[int, list[Delivery]]] = []  # what handlers say nothing about, and in which life
+        self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
 
     def time(self, now: float) -> float:
         """Its monotonic clock, when the world's says `now`."""
