@@ -237,8 +237,8 @@ class World:
             audit(node, host.store)
 
     def _timeout(self, host: Host, born: int, due: float) -> None:
-        if host.born != born or host.timer != due or host.node is None or host.stopped is not None:
-            return
+        if host.born != born or host.timer != due or host.node is None or host.time(self.now) < due - 1e-6:
+            return  # of another life, or set anew since, or its clock stood still in between
         host.timer = float("inf")
         host.node.handle_timeout(max(due, host.time(self.now)))  # two clocks never agree to the last bit
         self._call(host, "handle_timeout")
