@@ -433,3 +433,14 @@ def test_letters_and_handled_ride_in_one_commit() -> None:
     kinds = {type(op) for op in play.commits[-1].operations}
     assert {RememberHandled, AddDeadLetter} <= kinds
     assert sorted(wire.acks()) == [1, 2]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**31 - 2, 2**31, 2**32 - 1])
+def test_every_id_but_one_is_acknowledged_over_and_over(number: int) -> None:
+    """T-42, in the first message of a name and in those that follow, which take the short way through the decoder."""
+    play = subscriber()
+    wire = play.peer()
+    for _ in range(3):
+        actions = wire.send(Message("c", "k", b"x", number), Message("c", "k", b"y", number))
+        play.call("acknowledge", deliveries(actions))
+        assert wire.acks() == [number, number]

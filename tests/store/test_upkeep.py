@@ -1,0 +1,81 @@
+"""Ages, damage and failed commits in what upkeep asks of the SQLite store."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tolliver_proto import (
+    AddDeadLetter,
+    AddDeliveries,
+    DeadLetter,
+    ForgetPeer,
+    PinPeer,
+    RemoveMessages,
+    StoreError,
+    StoreMessages,
+)
+
+from .given import OTHER, PEER, message, open_store, seqs, storing
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as foreign, foreign:
+        foreign.execute(statement)
+
+
+def test_found_by_age_oldest_first(tmp_path: Path) -> None:
+    path = tmp_path / "node.db"
+    with closing(open_store(path)) as store:
+        store.commit([storing(range(1, 7), [PEER, OTHER])])
+    change(path, "UPDATE message SET stored_at = stored_at - 1000 WHERE seq <= 4")
+    with closing(open_store(path)) as store:
+        assert [one.seq for one in store.find(PEER, 0, 100, 900.0)] == [1, 2, 3, 4]
+        assert [one.seq for one in store.find(None, 0, 100, 900.0)] == [1, 1, 2, 2, 3, 3, 4, 4]
+        assert [one.seq for one in store.find(None, 2, 3, 900.0)] == [3, 3, 4]
+        assert store.find(PEER, 0, 100, 2000.0) == []
+        assert len(store.find(PEER, 0, 100, 0.0)) == 6
+        assert all(900.0 <= one.age < 1100.0 for one in store.find(PEER, 0, 100, 900.0))
+
+
+@pytest.mark.parametrize("column", ["body = 'x'", "channel = 'x'", "wire_id = 1", "crc = 1"])
+def test_a_damaged_letter_is_left_out(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "node.db"
+    with closing(open_store(path)) as store:
+        store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"%d" % n, n, 20)) for n in (11, 12, 13)])
+    change(
+        path,
+        f"UPDATE dead_letter SET {column.replace(chr(39) + 'x' + chr(39), 'CAST(1 AS BLOB)')} WHERE number = 2"
+        if column.startswith("body")
+        else f"UPDATE dead_letter SET {column} WHERE number = 2",
+    )
+    with closing(open_store(path)) as store:
+        assert [letter.number for letter in store.dead_letters(0, 10)] == [1, 3]
+
+
+def test_a_forgetting_that_fails_changes_nothing(tmp_path: Path) -> None:
+    with closing(open_store(tmp_path / "node.db")) as store:
+        store.commit([storing([1, 2]), PinPeer(PEER, b"k" * 32)])
+        new = StoreMessages([message(3)], [[PEER, OTHER]])
+        with pytest.raises(StoreError):
+            store.commit([ForgetPeer(PEER), new, storing([1])])
+        assert seqs(store.fetch(PEER, 0, 9, 9999)) == [1, 2]
+        store.commit([ForgetPeer(PEER), RemoveMessages([(1, 2)]), new])
+        assert seqs(store.fetch(PEER, 0, 9, 9999)) == [3]
+        assert seqs(store.fetch(OTHER, 0, 9, 9999)) == [3]
+        assert store.load().peers[PEER].spki_sha256 is None
+
+
+def test_held_messages_that_somebody_is_owed_outlive_a_restart(tmp_path: Path) -> None:
+    """T-62: held for who connects, and owed already."""
+    path = tmp_path / "node.db"
+    with closing(open_store(path)) as store:
+        store.commit([StoreMessages([message(n) for n in (1, 2, 3)], [[PEER], [], []], [1, 2, 3])])
+        store.commit([AddDeliveries(OTHER, [(2, message(2).wire_id, message(2).size)])])
+    with closing(open_store(path)) as store:
+        assert seqs(store.fetch(PEER, 0, 9, 9999)) == [1]
+        assert seqs(store.fetch(OTHER, 0, 9, 9999)) == [2]
+        assert store.load().next_seq == 3, "the third is gone"
