@@ -27,7 +27,7 @@ from .._actions import (
     Stored,
     Transmit,
 )
-from .._errors import ConnectionLost, OutboxFull
+from .._errors import OutboxFull
 from .._limits import Limits
 from .._node import Node
 from .._policy import Policy
@@ -384,7 +384,7 @@ class Simulation(Network):
         for one in self._hosts:
             for end in list(one.ends.values()):
                 if self._apart(one, end.other.host) and self._chance(0.3):
-                    self._at(self._rng.random() * 15, self._lose, end, ConnectionLost("timed out"))
+                    self._at(self._rng.random() * 15, self._time_out, end)
 
     def _op_jump(self, host: Host) -> None:
         """Its clock is set forward: whoever counts on it being right is wrong, and nobody may (V20)."""
