@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format clean
+.PHONY: demo test check simulate format clean
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
@@ -20,6 +20,11 @@ demo: $(VENV)/.ready
 test: check
 	$(BIN)/python scripts/coverage_wire.py -n 2
 	$(BIN)/python -m pytest -n 2 --dist worksteal $$($(BIN)/python scripts/coverage_wire.py --files | sed 's/[^ ]*/--ignore=&/g')
+
+# Simulated networks on all cores; the first that fails is shrunk to a short trace.
+SCHEDULES ?= 10000
+simulate: $(VENV)/.ready
+	$(BIN)/python scripts/simulate.py $(SCHEDULES)
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import settings
 
@@ -15,3 +17,12 @@ settings.load_profile("tolliver")
 def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A CA and its members, made once per test process: `.tls("alice")`, `.uuid("alice")`."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests counted (`record_property`) is said at the end: a bounded search must tell how far it went."""
+    counted: Counter[str] = Counter()
+    for report in terminalreporter.getreports("passed"):
+        counted.update({name: value for name, value in report.user_properties if isinstance(value, int)})
+    for name, total in sorted(counted.items()):
+        terminalreporter.write_line(f"{total:,} {name}")

@@ -53,9 +53,6 @@ class Dialer:
         self._remotes: dict[Remote, Dialled] = {}
         self._parked: dict[UUID, list[Remote]] = {}
 
-    def __contains__(self, remote: Remote) -> bool:
-        return remote in self._remotes
-
     def peer_of(self, remote: Remote) -> UUID | None:
         dialled = self._remotes.get(remote)
         return dialled.peer if dialled else None
@@ -73,9 +70,8 @@ class Dialer:
 
     def retry(self, remote: Remote) -> None:
         """Its time has come: dial, unless its peer is connected already."""
-        dialled = self._remotes.get(remote)
-        if dialled is None or dialled.cid is not None:
-            return
+        dialled = self._remotes[remote]
+        assert dialled.cid is None
         if dialled.peer is not None and self._is_live(dialled.peer):
             dialled.parked_on = dialled.peer
             self._parked.setdefault(dialled.peer, []).append(remote)
@@ -83,16 +79,13 @@ class Dialer:
         self._start(dialled)
 
     def established(self, remote: Remote, peer: UUID, now: float) -> None:
-        dialled = self._remotes.get(remote)
-        if dialled is not None:
-            dialled.peer = peer
-            dialled.up_since = now
+        dialled = self._remotes[remote]
+        dialled.peer = peer
+        dialled.up_since = now
 
     def answered(self, remote: Remote, peer: UUID) -> None:
         """We know now who is there."""
-        dialled = self._remotes.get(remote)
-        if dialled is not None:
-            dialled.peer = peer
+        self._remotes[remote].peer = peer
 
     def ended(self, remote: Remote, cid: int, error: TolliverError | None, now: float) -> bool:
         """Its connection, or the try to make one, is over. True if that is for good."""

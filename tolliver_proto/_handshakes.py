@@ -174,11 +174,11 @@ class Handshakes(Receiving):
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         self._sendable[link] = None
         self._announce_up(link, link.remote)
-        if link.control is not None:
-            if self._policy.announce_after_handshake:
-                link.control.doubt(self._own)
-            for subscription in sorted(link.control.differing(self._own)):
-                self._sync_control(link, subscription)
+        assert link.control is not None
+        if self._policy.announce_after_handshake:
+            link.control.doubt(self._own)
+        for subscription in sorted(link.control.differing(self._own)):
+            self._sync_control(link, subscription)
 
     def _keeps(self, old: Link, new: Link) -> bool:
         """T-70: newest wins, but of crossing dials the one by the lower UUID, so that both ends keep the same."""

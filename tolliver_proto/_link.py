@@ -91,11 +91,8 @@ class ControlSync:
         self._announced -= frozenset(subscriptions)
 
     def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
-        """What the peer does not know yet."""
-        told = set(self._announced)
-        for subscription, wanted in self._changed.items():
-            (told.add if wanted else told.discard)(subscription)
-        return told ^ set(own)
+        """What the list of the handshake did not tell the peer."""
+        return set(self._announced) ^ set(own)
 
     def sync(self, subscription: Subscription, wanted: bool) -> int | None:
         """Send a control message if one is needed and none is under way; returns its id."""

@@ -296,8 +296,7 @@ class Node(Upkeep):
     def _read(self, link: Link) -> None:
         """Take events from the connection, as many as one turn allows."""
         connection = link.connection
-        if connection is None:
-            return
+        assert connection is not None
         acked: dict[int, tuple[int, int]] = {}
         on_event, next_event = self._on_event, connection.next_event
         for _ in range(_RUN):

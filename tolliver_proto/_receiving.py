@@ -255,8 +255,8 @@ class Receiving(Sending):
         self._batch.told.setdefault(link, link.told)
         self._batch.heard.append((link, said))
         link.told = applied(link.told, [said])
-        if link.peer is not None:
-            self._route_to(link.peer)
+        assert link.peer is not None
+        self._route_to(link.peer)
 
     def _route_to(self, peer: Peer) -> None:
         self._batch.peer_lists.setdefault(peer, peer.subscriptions)

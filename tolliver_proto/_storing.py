@@ -139,8 +139,8 @@ class Storing(Handshakes):
                 self._batch.told[link] = told
             link.told = applied(told, [said for one, said in self._batch.heard if one is link])
         for link in failed.handshakes:
-            if link.peer is not None:
-                link.peer.voices.pop(link, None)
+            assert link.peer is not None
+            link.peer.voices.pop(link, None)
         for peer, before in failed.peer_lists.items():
             said_since = [said for link, said in self._batch.heard if link.peer is peer]
             now = self._wanted_by(peer) if peer.voices else applied(before, said_since)

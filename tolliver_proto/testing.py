@@ -2,7 +2,7 @@
 
 The idea: what a test needs of the world is made of the same pieces as the product and driven by one random generator,
 so a seed is a whole story. `ConnectionPair` joins two connections, `MemoryStore` is a store, `SimNet` a network of
-nodes with crashes and faults that checks the promises of the node at every step.
+nodes with crashes and faults that checks the promises of the node at every step; `shrink` makes a failure short.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from ._simulation import _shrink
 from ._simulation._checks import SimFailure
 from ._simulation._memory import MemoryStore
 from ._simulation._pair import ConnectionPair, Side
+from ._simulation._shrink import Shrunk
 from ._simulation._simnet import Report, Simulation
 from ._simulation._world import Weather
 
@@ -28,4 +30,22 @@ class SimNet(Simulation):
         super().__init__(seed, Random(seed), **scenario)
 
 
-__all__ = ["ConnectionPair", "MemoryStore", "Report", "Side", "SimFailure", "SimNet", "Weather"]
+def shrink(seed: int, lives: int = 400) -> Shrunk | None:
+    """A short life that fails as `SimNet(seed)` does, or None if that one does not fail; `lives` bounds the search."""
+    net = SimNet(seed)
+    failure = _live(seed, {})
+    if failure is None:
+        return None
+    scenario = {"nodes": net.size, "operations": 80, "seconds": 30.0, "never": ()}
+    return _shrink.shrink(_live, failure, seed, scenario, lives)
+
+
+def _live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
+    try:
+        SimNet(seed, **scenario).run()
+    except SimFailure as failure:
+        return failure
+    return None
+
+
+__all__ = ["ConnectionPair", "MemoryStore", "Report", "Shrunk", "Side", "SimFailure", "SimNet", "Weather", "shrink"]

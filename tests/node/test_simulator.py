@@ -9,12 +9,16 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather
+from tolliver_proto import StoredMessage
+from tolliver_proto._link import Peer
+from tolliver_proto._sending import Sending
+from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
 
-RUNS, SEEDS = 20, 25
+RUNS, SEEDS = 16, 25
 
 
 def run(seed: int) -> Report:
@@ -22,13 +26,14 @@ def run(seed: int) -> Report:
 
 
 @pytest.mark.parametrize("first", [run * SEEDS for run in range(RUNS)])
-def test_seeds(first: int) -> None:
-    """500 lives of two to five nodes. What does not hold raises SimFailure, with the seed and its trace."""
+def test_seeds(first: int, record_property: Callable[[str, object], None]) -> None:
+    """Lives of two to seven nodes. What does not hold raises SimFailure, with the seed and its trace."""
     totals: Counter[str] = Counter()
     for seed in range(first, first + SEEDS):
         totals.update(run(seed).counts)
     missing = [kind for kind in ("messages", "owed", "handled", "connections") if not totals[kind]]
-    assert not missing, f"25 seeds in which nothing of this happened: {missing}"
+    assert not missing, f"{SEEDS} seeds in which nothing of this happened: {missing}"
+    record_property("schedules", SEEDS)
 
 
 def test_a_seed_is_one_trace() -> None:
@@ -75,3 +80,25 @@ def test_a_failure_names_its_seed_and_ends_with_its_trace(monkeypatch: pytest.Mo
     with pytest.raises(SimFailure, match=r"^seed \d+ at [\d.]+ s: SimFailure: .*\n +[\d.]+ n\d ") as caught:
         list(map(run, range(20)))
     assert len(str(caught.value).splitlines()) > 10
+
+
+def _forgetful(node: Sending, peer: Peer, messages: Sequence[StoredMessage]) -> None:
+    """Rows for a peer that is away are stored, and not thought of when it comes back."""
+    if peer.link is not None and peer.link.window is not None:
+        peer.link.window.committed(messages)
+        node._sendable[peer.link] = None
+
+
+def test_a_failure_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that loses messages: the story that shows it has two nodes, and few lines."""
+    assert shrink(1) is None, "what does not fail is not made short"
+    monkeypatch.setattr(Sending, "_committed_for", _forgetful)
+    found = next(filter(None, (shrink(seed, lives=200) for seed in range(20))))
+    assert found.lives <= 200
+    assert found.scenario["nodes"] == 2
+    assert found.scenario["operations"] < 20
+    net = SimNet(found.seed, **found.scenario, trace=True)
+    with pytest.raises(SimFailure, match="not drained") as caught:
+        net.run()
+    assert str(caught.value) == str(found.failure)
+    assert len(net.lines) < 150

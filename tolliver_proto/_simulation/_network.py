@@ -154,6 +154,12 @@ class Network(World):
         self._trace(f"{end.host.name} {end.cid} lost: {error}")
         self._call(end.host, "lost", end.cid, error)
 
+    def _time_out(self, end: End) -> None:
+        """One side gives it up; the other learns of that in its own time."""
+        if end.alive:
+            self._lose(end, ConnectionLost("timed out"))
+            self._lose_later(end.other)
+
     def _pause_reading(self, host: Host, action: PauseReading) -> None:
         if action.cid in host.ends:
             host.ends[action.cid].paused = True

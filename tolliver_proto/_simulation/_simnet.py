@@ -8,7 +8,7 @@ seed is one trace: the same seed fails the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop
 
@@ -27,7 +27,7 @@ from .._actions import (
     Stored,
     Transmit,
 )
-from .._errors import ConnectionLost, OutboxFull
+from .._errors import OutboxFull
 from .._limits import Limits
 from .._node import Node
 from .._policy import Policy
@@ -53,7 +53,8 @@ class Simulation(Network):
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much
     the applications do in that time. What `never` names does not happen: an operation ("crash", "break", "close",
-    "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is kept in `lines`, else the last few.
+    "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is
+    kept in `lines`, else the last few.
     """
 
     def __init__(
@@ -108,6 +109,11 @@ class Simulation(Network):
         ]
         unwanted = {f"_op_{name}" for name in never}
         self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self._hosts)
 
     # The run.
 
@@ -215,7 +221,7 @@ class Simulation(Network):
                 self._at(wait, self._handle, host, host.born, some)
             start += size
 
-    def _handle(self, host: Host, born: int, deliveries: list[Delivery]) -> None:
+    def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
         if host.born != born:
             return
         failed = [one for one in deliveries if self._chance(self._weather.handler_fails)]
@@ -378,7 +384,7 @@ class Simulation(Network):
         for one in self._hosts:
             for end in list(one.ends.values()):
                 if self._apart(one, end.other.host) and self._chance(0.3):
-                    self._at(self._rng.random() * 15, self._lose, end, ConnectionLost("timed out"))
+                    self._at(self._rng.random() * 15, self._time_out, end)
 
     def _op_jump(self, host: Host) -> None:
         """Its clock is set forward: whoever counts on it being right is wrong, and nobody may (V20)."""

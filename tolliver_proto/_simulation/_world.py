@@ -7,7 +7,7 @@ out what the node asks for, as an adapter does: at once, or late, with more inpu
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappush
 from typing import Any
@@ -125,7 +125,7 @@ class Host:
         self.draining = False
         self.closing = False
         self.quiet_points = 0
-        self.hanging: list[tuple[int, list[Delivery]]] = []  # what handlers say nothing about, and in which life
+        self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
 
     def time(self, now: float) -> float:
         """Its monotonic clock, when the world's says `now`."""
@@ -237,8 +237,8 @@ class World:
             audit(node, host.store)
 
     def _timeout(self, host: Host, born: int, due: float) -> None:
-        if host.born != born or host.timer != due or host.node is None or host.stopped is not None:
-            return
+        if host.born != born or host.timer != due or host.node is None or host.time(self.now) < due - 1e-6:
+            return  # of another life, or set anew since, or its clock stood still in between
         host.timer = float("inf")
         host.node.handle_timeout(max(due, host.time(self.now)))  # two clocks never agree to the last bit
         self._call(host, "handle_timeout")
