@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -65,6 +66,27 @@ def test_spans_may_overlap_and_come_in_any_order(scratch: Path) -> None:
         store.commit([storing(range(1, 101))])
         store.commit([RemoveDeliveries(PEER, [(60, 61), (10, 50), (20, 21), (40, 55), (61, 70), (99, 200)])])
         assert seqs(everything(store)) == [*range(1, 10), *range(56, 60), *range(71, 99)]
+
+
+@pytest.mark.parametrize("peer", [PEER, None])
+@pytest.mark.parametrize("min_age", [0.0, -1.0, 1e6])
+def test_a_search_does_as_much_as_it_returns(scratch: Path, peer: UUID | None, min_age: float) -> None:
+    """A million deliveries are searched piece by piece: each piece must not look at all of them."""
+    steps = []
+    with closing(open_store(scratch / "node.db")) as store:
+        for first, last in ((1, 100), (101, 5000)):
+            store.commit([storing(range(first, last + 1), (PEER, OTHER))])
+            done = [0]
+
+            def step(done: list[int] = done) -> None:
+                done[0] += 1
+
+            store._file.connection.set_progress_handler(step, 1)
+            found = store.find(peer, 50, 10, min_age)
+            store._file.connection.set_progress_handler(None, 0)
+            assert len(found) == (0 if min_age > 0 else 10)
+            steps.append(done[0])
+    assert steps[1] < 2 * steps[0]
 
 
 @contextmanager

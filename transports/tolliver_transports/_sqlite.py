@@ -12,9 +12,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from functools import lru_cache
-from itertools import accumulate, chain, groupby
+from heapq import merge
+from itertools import accumulate, chain, groupby, islice, takewhile
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, ClassVar, TypeVar
@@ -68,11 +69,8 @@ _OWED = "SELECT seq, wire_id, COUNT(*) FROM delivery GROUP BY seq"
 _DELIVERIES = """
     SELECT seq, wire_id, size FROM delivery WHERE peer = ? AND seq > ? AND parked = 0 ORDER BY seq LIMIT ?"""
 _OLD = """
-    SELECT uuid, seq, delivery.wire_id, size, parked, stored_at
-    FROM peer CROSS JOIN delivery ON delivery.peer = peer.id JOIN message USING (seq)
-    WHERE (?1 IS NULL OR peer.id = ?1) AND seq > ?2 AND seq < IFNULL(
-        (SELECT seq FROM message WHERE seq > ?2 AND stored_at > ?3 ORDER BY seq LIMIT 1), 9223372036854775807)
-    ORDER BY seq, peer.id LIMIT ?4"""
+    SELECT seq, ?1 AS peer, delivery.wire_id, size, parked, stored_at FROM delivery CROSS JOIN message USING (seq)
+    WHERE peer = ?1 AND seq > ?2 ORDER BY seq"""
 _LETTERS = """
     SELECT uuid, dead_letter.channel, dead_letter.key, body, wire_id, attempts, number, failed_at, crc
     FROM dead_letter JOIN peer ON peer.id = dead_letter.peer WHERE number > ? ORDER BY number LIMIT ?"""
@@ -243,12 +241,16 @@ class SQLiteStore:
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
         """As `Store.find`. With several peers owed one message, a piece may end between them only at `max_count`."""
         now = int(time.time())
-        number = None if peer is None else self._peers.get(peer, 0)
-        with self._file.failing("search", *MALFORMED):
-            rows = self._file.connection.execute(_OLD, (number, after_seq, now - min_age, max_count)).fetchall()
+        uuids = {number: uuid for uuid, number in self._peers.items() if peer in (None, uuid)}
+        with self._file.failing("search", *MALFORMED), ExitStack() as cursors:
+            # Each peer's deliveries lie in the order of seq: what is not asked for is not read.
+            queues = []
+            for number in uuids:
+                cursor = cursors.enter_context(closing(self._file.connection.execute(_OLD, (number, after_seq))))
+                queues.append(takewhile(lambda row: row[5] <= now - min_age, cursor))
             return [
-                Found(UUID(bytes=uuid), int(seq), int(wire_id), int(size), bool(parked), float(now - stored_at))
-                for uuid, seq, wire_id, size, parked, stored_at in rows
+                Found(uuids[number], int(seq), int(wire_id), int(size), bool(parked), float(now - stored_at))
+                for seq, number, wire_id, size, parked, stored_at in islice(merge(*queues), max_count)
             ]
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
