@@ -66,3 +66,17 @@ def test_a_queued_message_costs_no_memory(tmp_path: Path) -> None:
         node = node_of(store.load())
     assert node.peers()[0].pending == MESSAGES + RUN
     assert figures[1] / MESSAGES < 4, "bytes a queued message, while starting"
+
+
+def test_a_hole_in_the_backlog_costs_a_few_numbers() -> None:
+    """Every other message was for somebody who has acknowledged it."""
+
+    def started() -> Node:
+        places = range(1, 2 * MESSAGES, 2)
+        live_ids, owed = [(at, at) for at in places], [(at, at, 1) for at in places]
+        return node_of(Loaded(live_ids=live_ids, owed=owed, next_seq=2 * MESSAGES))
+
+    with traced() as figures:
+        node = started()
+    assert node.idle
+    assert figures[0] / MESSAGES < 64, "bytes a hole: five numbers, and arrays that grow"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import count, pairwise
 from random import Random
 
 import pytest
@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tolliver_proto import OutboxFull, Subscription
 from tolliver_proto._ids import LAST_ID, RESERVE, IdAllocator
-from tolliver_proto._spans import Owed, Spans, spans_of
+from tolliver_proto._spans import BLOCK, Owed, Spans, spans_of
 from tolliver_proto._subscriptions import Routes
 from tolliver_proto._timers import Timers
 
-numbers = st.integers(0, 40)
+numbers = st.one_of(st.integers(0, 40), st.integers(BLOCK - 20, BLOCK + 20))  # in one block, and in two
 spans = st.tuples(numbers, st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
@@ -33,7 +33,7 @@ def test_spans_are_a_set(steps: list[tuple[bool, tuple[int, int]]], probe: int) 
         assert list(held) == spans_of(model)
     assert (probe in held) is (probe in model)
     assert bool(held) is bool(model)
-    assert held.next_free(probe) == next(n for n in range(probe, 100) if n not in model)
+    assert held.next_free(probe) == next(n for n in count(probe) if n not in model)
     assert held.next_taken(probe) == min((n for n in model if n >= probe), default=None)
 
 
@@ -44,12 +44,16 @@ def test_spans_of_is_shortest(chosen: set[int]) -> None:
     assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
 
 
-@given(st.lists(st.integers(1, 3), max_size=30), st.lists(st.tuples(st.booleans(), spans), max_size=30))
-def test_owed_counts_down(counts: list[int], steps: list[tuple[bool, tuple[int, int]]]) -> None:
+@given(
+    st.sampled_from([0, BLOCK - 15]),
+    st.lists(st.integers(1, 3), max_size=30),
+    st.lists(st.tuples(st.booleans(), spans), max_size=30),
+)
+def test_owed_counts_down(start: int, counts: list[int], steps: list[tuple[bool, tuple[int, int]]]) -> None:
     owed, model = Owed(), Counter[int]()
-    for seq, count in enumerate(counts):
-        owed.add(seq, count)
-        model[seq] = count
+    for seq, peers in enumerate(counts, start):
+        owed.add(seq, peers)
+        model[seq] = peers
     for take, (first, last) in steps:
         here = [seq for seq in model if first <= seq <= last]
         if not take:
@@ -62,9 +66,26 @@ def test_owed_counts_down(counts: list[int], steps: list[tuple[bool, tuple[int, 
                 model[seq] -= 1
             assert spans_of(set().union(*map(members, gone))) == spans_of(seq for seq in here if not model[seq])
             model = +model
-        assert {seq: count for one, other, count in owed for seq in range(one, other + 1)} == model
+        assert {seq: peers for one, other, peers in owed for seq in range(one, other + 1)} == model
         assert all(seq in owed for seq in model)
         assert all(one[1] < other[0] for one, other in pairwise(owed))
+
+
+@given(st.sets(st.integers(0, 40)))
+def test_long_runs_are_one_run_in_any_number_of_blocks(holes: set[int]) -> None:
+    """A backlog from before the first block to behind the third, with holes at its start and its end."""
+    size, far = 3 * BLOCK, 3 * BLOCK - 20
+    owed, held = Owed([(0, size, 2)]), Spans([(0, size)])
+    assert owed.take(0, size) == []
+    assert (list(owed), list(held)) == ([(0, size, 1)], [(0, size)])
+    for hole in holes:
+        at = hole if hole <= 20 else far + hole - 20
+        assert owed.take(at, at) == [(at, at)]
+        held.discard(at, at)
+    assert [(first, last) for first, last, _ in owed] == list(held)
+    assert sum(last + 1 - first for first, last in held) == size + 1 - len(holes)
+    assert held.next_free(30) == min((far + hole - 20 for hole in holes if hole > 20), default=size + 1)
+    assert list(Spans(Owed(owed).take(0, size))) == list(held)
 
 
 def test_acknowledgements_in_order_leave_one_run() -> None:
