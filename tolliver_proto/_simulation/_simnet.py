@@ -185,8 +185,6 @@ class Simulation(Network):
 
     def _stop(self, host: Host) -> None:
         """A crash: the commit that runs was applied or was not, as it happens."""
-        if host.node is None:
-            return
         self._trace(f"{host.name} is gone")
         host.node = None
         host.born += 1
@@ -197,8 +195,7 @@ class Simulation(Network):
         ends, host.ends = host.ends, {}
         for end in ends.values():
             end.over = True
-            if end.other is not end:
-                self._lose_later(end.other)
+            self._lose_later(end.other)
         if not self._calm:
             self._at(self._rng.random() * 8, self._start, host)
 
