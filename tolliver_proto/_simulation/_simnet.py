@@ -77,16 +77,16 @@ class Simulation(Network):
         self._operations = operations
         self._by_uuid = {host.ledger.uuid: host for host in self._hosts}
         self._do = {
-            Transmit: self._transmit,
+            Transmit: self._with_end(self._transmit),
             Dial: self._dial,
             Commit: self._store_job,
             Fetch: self._store_job,
             Find: self._store_job,
             Deliver: self._deliver,
-            ShutdownWrite: self._shutdown_write,
-            Abort: self._abort,
-            PauseReading: self._pause_reading,
-            ResumeReading: self._resume_reading,
+            ShutdownWrite: self._with_end(self._shutdown_write),
+            Abort: self._with_end(self._abort),
+            PauseReading: self._with_end(self._pause_reading),
+            ResumeReading: self._with_end(self._resume_reading),
             Stored: self._stored,
             PeerUp: self._peer_up,
         }
