@@ -19,6 +19,7 @@ NODE = (
     "corners",
     "duplicates",
     "parts",
+    "promises",
     "receiving",
     "sending",
     "storing",

@@ -2,23 +2,17 @@
 
 The idea: ids and sequence numbers are handed out in order and given back nearly so. A million queued messages are a
 few spans. Where one peer takes every other message and another is away there are as many gaps as messages: so the
-numbers are cut into blocks, found at once, and a change moves what is in one block only; and runs are kept in arrays,
-16 or 24 bytes each.
+numbers are cut into blocks, found at once, and a change moves what is in one block only.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from ._store import Span
 
 BLOCK = 2**14  # numbers: at most half as many runs to move
-
-
-def _numbers(numbers: Iterable[int] = ()) -> array[int]:
-    return array("q", numbers)
 
 
 def _pieces(first: int, last: int) -> Sequence[Span]:
@@ -170,8 +164,8 @@ class _SpansBlock:
     __slots__ = ("_firsts", "_lasts")
 
     def __init__(self) -> None:
-        self._firsts = _numbers()
-        self._lasts = _numbers()
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
 
     def __iter__(self) -> Iterator[Span]:
         return zip(self._firsts, self._lasts, strict=True)
@@ -192,8 +186,8 @@ class _SpansBlock:
         stop = bisect_right(firsts, last + 1)
         if start < stop:
             first, last = min(first, firsts[start]), max(last, lasts[stop - 1])
-        firsts[start:stop] = _numbers([first])
-        lasts[start:stop] = _numbers([last])
+        firsts[start:stop] = [first]
+        lasts[start:stop] = [last]
 
     def discard(self, first: int, last: int) -> None:
         firsts, lasts = self._firsts, self._lasts
@@ -206,8 +200,8 @@ class _SpansBlock:
             keep.append((firsts[start], first - 1))
         if lasts[stop - 1] > last:
             keep.append((last + 1, lasts[stop - 1]))
-        firsts[start:stop] = _numbers(one for one, _ in keep)
-        lasts[start:stop] = _numbers(one for _, one in keep)
+        firsts[start:stop] = [one for one, _ in keep]
+        lasts[start:stop] = [one for _, one in keep]
 
     def end_of(self, number: int) -> int:
         """The last number of the span that this one is in."""
@@ -224,9 +218,9 @@ class _OwedBlock:
     __slots__ = ("_counts", "_firsts", "_lasts")
 
     def __init__(self) -> None:
-        self._firsts = _numbers()
-        self._lasts = _numbers()
-        self._counts = _numbers()
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._counts: list[int] = []
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         return zip(self._firsts, self._lasts, self._counts, strict=True)
@@ -274,7 +268,7 @@ class _OwedBlock:
             *zip(self._firsts[stop:high_at], self._lasts[stop:high_at], self._counts[stop:high_at], strict=True),
         ]
         merged = [*_merged(around)]
-        self._firsts[low_at:high_at] = _numbers(one for one, _, _ in merged)
-        self._lasts[low_at:high_at] = _numbers(one for _, one, _ in merged)
-        self._counts[low_at:high_at] = _numbers(count for _, _, count in merged)
+        self._firsts[low_at:high_at] = [one for one, _, _ in merged]
+        self._lasts[low_at:high_at] = [one for _, one, _ in merged]
+        self._counts[low_at:high_at] = [count for _, _, count in merged]
         return gone

@@ -67,7 +67,8 @@ def applied(subscriptions: frozenset[Subscription], operations: Iterable[Operati
             subscriptions = frozenset(operation.subscriptions)
         elif isinstance(operation, AddPeerSubscription):
             subscriptions |= {operation.subscription}
-        elif isinstance(operation, RemovePeerSubscription):
+        else:
+            assert isinstance(operation, RemovePeerSubscription)
             subscriptions -= {operation.subscription}
     return subscriptions
 

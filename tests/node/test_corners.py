@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tolliver_proto import (
     Abort,
     Acked,
+    AddDeliveries,
     Connection,
     Limits,
+    LoadedPeer,
     Message,
+    Node,
     PeerDown,
     PeerUp,
+    Revision,
     Role,
     Stored,
+    StoredMessage,
     StoreError,
+    StoreMessages,
     Subscribe,
+    encode,
 )
+from tolliver_proto._handled import Handled
+from tolliver_proto._outbox import Outbox, Window
+from tolliver_proto._simulation._checks import check
 from tolliver_proto._simulation._pair import Side
-from tolliver_proto.testing import ConnectionPair, SimNet, Weather
+from tolliver_proto._simulation._shrink import FAULTS
+from tolliver_proto._simulation._shrink import shrink as shrink_life
+from tolliver_proto._simulation._world import TIGHT
+from tolliver_proto.testing import ConnectionPair, MemoryStore, SimFailure, SimNet, Weather, shrink
 
 from .play import HIGH, LOW, Play, deliveries, every, only
 
@@ -98,7 +114,9 @@ def test_what_has_no_id_is_not_acknowledged() -> None:
     wire.send(Subscribe("b", "", None))
     assert wire.got() == []
     assert play.node.stats()["refused_subscriptions"] == 1
-    wire.send(Message("tolliver", "", b"\xff", None))
+    head = bytes.fromhex("03 00000008 00000000 00000001 7fffffff")
+    play.node.receive_data(wire.cid, head + b"tolliver" + b"\xff")
+    play.run()
     assert wire.got() == []
     assert sum(number for name, number in play.node.stats().items() if name.startswith("ignored_")) == 1
 
@@ -171,6 +189,19 @@ def test_a_claim_passes_to_the_other_connection_when_its_commit_fails() -> None:
     assert play.pending() == 1
 
 
+def test_kept_messages_that_a_peer_cannot_be_given_are_released() -> None:
+    """They are stored for whoever connects; the list that claims them is not stored, and the connection ends (T-62)."""
+    play = Play()
+    wire = play.dialled(play.call("connect", "a"))
+    play.send("c", "k", b"1")
+    play.hold_commits = True
+    wire.respond(("c", ""))
+    play.fail()
+    play.hold_commits = False
+    play.wait(2.0)
+    assert (play.store.messages, play.pending()) == ([], 0)
+
+
 def test_a_row_that_is_expected_twice_is_sent_once() -> None:
     """Its second resend falls due while its body is still waiting for room."""
     play = Play(limits=Limits(resend_first=1.0, resend_max=1.0, high_water=200, low_water=100))
@@ -211,6 +242,168 @@ def test_bytes_without_end_are_found() -> None:
         both.run(max_rounds=1)
 
 
+def test_reports_about_connections_that_are_forgotten() -> None:
+    """The adapter was a moment late, that is all."""
+    play = Play()
+    play.node.receive_data(99, b"x")
+    play.node.receive_eof(99)
+    play.node.sent(99)
+    play.call("fetched", LOW, [])
+    play.call("fetch_failed", LOW, StoreError("locked"))
+    play.call("repin", LOW)
+    assert not play.node.peers()
+
+
+def test_more_events_than_one_turn_takes() -> None:
+    play = Play(handlers=[("c", "", "h")])
+    play.call("subscribe", "c", "")
+    wire = play.peer()
+    assert len(deliveries(wire.send(*(Message("c", "k", b"", n) for n in range(1, 700))))) == 699
+
+
+def test_a_parked_remote_that_is_disconnected_is_not_dialled_again() -> None:
+    play = Play()
+    wire = play.dialled(play.call("connect", "a"))
+    wire.respond()
+    wire.lose()
+    other = play.peer(LOW)
+    assert play.wait(60.0) == [], "its peer is connected"
+    play.call("connect", "b")
+    play.call("disconnect", "a")
+    other.lose()
+    assert play.wait(0.0) == []
+
+
+def test_failed_deliveries_are_counted_up_to_a_bound() -> None:
+    """T-47: beyond it the oldest count is forgotten; what has no id has none."""
+    play = Play(handlers=[("c", "", "h")], limits=Limits(attempts_remembered=1))
+    play.call("subscribe", "c", "")
+    wire = play.peer()
+    for number in (1, 2, None):
+        play.call("fail", deliveries(wire.send(Message("c", "k", b"", number))))
+    attempts = [one.attempt for n in (1, 2) for one in deliveries(wire.send(Message("c", "k", b"", n)))]
+    assert attempts == [1, 2]
+
+
+def test_a_change_of_ones_own_while_a_connection_is_closing() -> None:
+    play = Play()
+    wire = play.peer()
+    play.hold_commits = True
+    play.call("subscribe", "c", "")
+    play.call("close")
+    play.finish()
+    assert wire.got() == []
+
+
+def test_what_a_loser_says_it_wants_is_not_stored() -> None:
+    """T-70: it was on its way when the newer connection won."""
+    play = Play()
+    old = play.peer(LOW)
+    new = play.accepted(LOW)
+    play.hold_commits = True
+    new.request()
+    play._commit()
+    play.node.receive_data(old.cid, encode(Subscribe("c", "", 1), Revision.DRAFT_2))
+    play.run()
+    assert play.knows() == set()
+    assert old.acks() == []
+
+
+def test_handled_twice_is_remembered_once() -> None:
+    handled = Handled(2)
+    for message_id in (1, 1, 2):
+        handled.add(LOW, message_id)
+    assert handled.knows(LOW, 1)
+
+
+def window(**limits: int) -> Window:
+    outbox = Outbox(LoadedPeer())
+    return Window(outbox, Limits(**limits), 1.0, lambda: 0.0)
+
+
+def row(seq: int) -> StoredMessage:
+    return StoredMessage(seq, seq, "c", "k", b"....", 30)
+
+
+def test_a_window_that_is_behind_reads_from_disk() -> None:
+    """T-52: what does not fit is not kept; what was asked for before rows came below it is not taken."""
+    one = window(window_bytes=20)
+    for seq in (1, 2):
+        one.committed([row(seq)])
+    one.outbox.add(2, 60)
+    assert one.next_fetch() == (1, 256, 20)
+    one.go_back(5)
+    assert one.next_fetch() == (1, 256, 20)
+    one.go_back(0)
+    assert one.fetched([row(2)], 1) == []
+    assert one.next_to_send() is None
+    assert one.fetched([row(1)], 0) == []
+    assert one.next_to_send() == row(1)
+
+
+def test_a_window_drops_what_is_owed_no_more() -> None:
+    one = window()
+    one.committed([row(1), row(2), row(3)])
+    assert one.next_to_send() == row(1)
+    one.drop({1, 2})
+    assert one.next_to_send() == row(3)
+
+
+def test_a_window_and_what_is_settled_while_it_waits_for_its_turn() -> None:
+    one = window()
+    one.committed([row(1), row(2), row(3)])
+    for _ in range(3):
+        one.next_to_send()
+    one.transmitted([1, 2, 3], (), 0.0)
+    assert one.fall_due(2.0) == []
+    one.acked(1)
+    assert one.next_to_send() == row(2)
+    assert one.next_to_send() == row(3)
+    one.transmitted([2, 3], (), 2.0)
+    one.transmitted([2, 3], (), 2.0)
+    one.transmitted([99], (), 2.0)
+    one.fall_due(10.0)
+    first, count, _ = one.next_fetch() or (0, 0, 0)
+    assert (first, count) == (1, 2)
+    one.acked(2)
+    assert one.fetched([row(2), row(3)], 1) == []
+    assert one.next_to_send() == row(3)
+    assert one.next_to_send() is None
+
+
+def test_a_delivery_is_added_once() -> None:
+    store = MemoryStore()
+    store.commit([StoreMessages([row(1)], [[LOW]]), AddDeliveries(LOW, [(1, 1, 30)])])
+    assert store.deliveries(LOW) == [1]
+
+
+def test_shrinking_keeps_what_is_needed() -> None:
+    """A failure that needs three nodes, five operations, some time and crashes, and another one beside it."""
+
+    def live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
+        enough = scenario["nodes"] >= 3 and scenario["operations"] >= 5 and scenario["seconds"] >= 0.3
+        try:
+            if enough and "crash" not in scenario["never"]:
+                raise SimFailure(f"seed {seed}")
+            if seed == 2:
+                check(False, "another")
+        except SimFailure as failure:
+            return failure
+        return None
+
+    start = {"nodes": 7, "operations": 80, "seconds": 64.0, "never": ()}
+    failure = live(1, start)
+    assert failure is not None
+    found = shrink_life(live, failure, 1, start, 5000)
+    never = found.scenario.pop("never")
+    assert found.scenario == {"nodes": 3, "operations": 5, "seconds": 0.5}
+    assert {*never} == {*FAULTS} - {"crash"}
+    assert found.lives < 1000, "it knows when it is done"
+    assert shrink_life(live, failure, 1, start, 3).lives == 3
+
+
+LIVES = 8
+
 HARD = Weather(
     delay=0.05,
     slow=0.2,
@@ -225,8 +418,17 @@ HARD = Weather(
 )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(LIVES))
 def test_a_hard_life(seed: int) -> None:
     """Everything that the simulator can do happens in a few long lives."""
-    report = SimNet(seed, weather=HARD, nodes=4, operations=250, seconds=60.0).run()
-    assert report.counts["handled"]
+    limits = replace(TIGHT, outbox_messages=15) if seed % 2 else None
+    report = SimNet(seed, weather=None if seed % 2 else HARD, limits=limits, operations=300, seconds=90.0).run()
+    assert report.counts["messages"]
+
+
+def test_a_life_that_fails_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shrink(1) is None
+    monkeypatch.setattr(Node, "_fetch", lambda *_: None)  # nothing is read back
+    found = next(filter(None, (shrink(seed, lives=5) for seed in range(5))))
+    assert found.lives == 5
+    assert str(found.failure).startswith(f"seed {found.seed} at ")

@@ -13,7 +13,6 @@ import tolliver_proto
 ALLOWED = {
     "__future__",
     "abc",
-    "array",
     "bisect",
     "collections",
     "dataclasses",

@@ -246,8 +246,7 @@ def audit(node: Node, store: MemoryStore) -> None:
 def check_memory(node: Node, limits: Limits) -> None:
     """Bodies in memory stay within the windows (T-52)."""
     for link in node._up.values():
-        if link.window is None:
-            continue
+        assert link.window is not None
         count, size = link.window.in_window
         check(count <= limits.window_messages, f"{count} messages in the window of {limits.window_messages} (T-52)")
         check(count <= 1 or size <= limits.window_bytes, f"{size} bytes in the window of {limits.window_bytes} (T-52)")

@@ -7,6 +7,7 @@ before a job, after it, or between the job and its report.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .._actions import (
@@ -69,10 +70,11 @@ class Network(World):
         """Whether nothing gets through between them now: what was sent comes late, if the connection lives."""
         return self.now < self._split_until and one.island != other.island
 
-    def _transmit(self, host: Host, action: Transmit) -> None:
-        end = host.ends.get(action.cid)
-        if end is None:
-            return
+    def _with_end(self, do: Callable[[Host, End, Any], None]) -> Callable[[Host, Any], None]:
+        """What an action does to its connection, if that is still there."""
+        return lambda host, action: do(host, host.ends[action.cid], action) if action.cid in host.ends else None
+
+    def _transmit(self, host: Host, end: End, action: Transmit) -> None:
         check(not end.in_transit, f"a second Transmit for {action.cid} while one is outstanding")
         check(not end.shut, f"a Transmit for {action.cid} after ShutdownWrite")
         end.in_transit = True
@@ -115,10 +117,7 @@ class Network(World):
         self._call(end.host, "receive_data", end.cid, data[:size])
         self._move(end)
 
-    def _shutdown_write(self, host: Host, action: ShutdownWrite) -> None:
-        end = host.ends.get(action.cid)
-        if end is None:
-            return
+    def _shutdown_write(self, host: Host, end: End, action: ShutdownWrite) -> None:
         check(not end.in_transit, f"ShutdownWrite for {action.cid} while a Transmit is outstanding")
         end.shut = True
         if not end.broken:
@@ -131,12 +130,10 @@ class Network(World):
         if end.shut and end.eof and end.alive:
             self._at(self._delay(), self._lose, end, None)
 
-    def _abort(self, host: Host, action: Abort) -> None:
-        end = host.ends.pop(action.cid, None)
-        if end is not None:
-            end.over = True
-            end.other.broken = True
-            self._lose_later(end.other)
+    def _abort(self, host: Host, end: End, action: Abort) -> None:
+        del host.ends[action.cid]
+        end.over = True
+        self._lose_later(end.other)
 
     def _lose_later(self, end: End) -> None:
         """The other side is gone: this one notices soon, or much later where nothing tells it."""
@@ -160,14 +157,12 @@ class Network(World):
             self._lose(end, ConnectionLost("timed out"))
             self._lose_later(end.other)
 
-    def _pause_reading(self, host: Host, action: PauseReading) -> None:
-        if action.cid in host.ends:
-            host.ends[action.cid].paused = True
+    def _pause_reading(self, host: Host, end: End, action: PauseReading) -> None:
+        end.paused = True
 
-    def _resume_reading(self, host: Host, action: ResumeReading) -> None:
-        if action.cid in host.ends:
-            host.ends[action.cid].paused = False
-            self._move(host.ends[action.cid])
+    def _resume_reading(self, host: Host, end: End, action: ResumeReading) -> None:
+        end.paused = False
+        self._move(end)
 
     # The disk: one job at a time, in order, reported in order.
 

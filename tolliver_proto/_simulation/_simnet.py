@@ -77,16 +77,16 @@ class Simulation(Network):
         self._operations = operations
         self._by_uuid = {host.ledger.uuid: host for host in self._hosts}
         self._do = {
-            Transmit: self._transmit,
+            Transmit: self._with_end(self._transmit),
             Dial: self._dial,
             Commit: self._store_job,
             Fetch: self._store_job,
             Find: self._store_job,
             Deliver: self._deliver,
-            ShutdownWrite: self._shutdown_write,
-            Abort: self._abort,
-            PauseReading: self._pause_reading,
-            ResumeReading: self._resume_reading,
+            ShutdownWrite: self._with_end(self._shutdown_write),
+            Abort: self._with_end(self._abort),
+            PauseReading: self._with_end(self._pause_reading),
+            ResumeReading: self._with_end(self._resume_reading),
             Stored: self._stored,
             PeerUp: self._peer_up,
         }
@@ -185,8 +185,6 @@ class Simulation(Network):
 
     def _stop(self, host: Host) -> None:
         """A crash: the commit that runs was applied or was not, as it happens."""
-        if host.node is None:
-            return
         self._trace(f"{host.name} is gone")
         host.node = None
         host.born += 1
@@ -197,8 +195,7 @@ class Simulation(Network):
         ends, host.ends = host.ends, {}
         for end in ends.values():
             end.over = True
-            if end.other is not end:
-                self._lose_later(end.other)
+            self._lose_later(end.other)
         if not self._calm:
             self._at(self._rng.random() * 8, self._start, host)
 

@@ -200,8 +200,7 @@ class World:
 
     def _call(self, host: Host, name: str, *arguments: Any) -> Any:
         """One input to the node, then what it asks for."""
-        if host.node is None:
-            return None
+        assert host.node is not None
         result = getattr(host.node, name)(*arguments, now=host.time(self.now))
         if self._chance(self._weather.late_drain):
             if not host.draining:
