@@ -119,9 +119,6 @@ class Owed:
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         return _merged(run for at in sorted(self._blocks) for run in self._blocks[at])
 
-    def __bool__(self) -> bool:
-        return bool(self._blocks)
-
     def __contains__(self, seq: int) -> bool:
         block = self._blocks.get(seq // BLOCK)
         return block is not None and seq in block
