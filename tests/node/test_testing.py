@@ -114,3 +114,9 @@ def test_a_snapshot_goes_its_own_way() -> None:
         store.fetch(LOW, 0, 10, 1000)
     assert store.fetch(LOW, 0, 10, 1000) == [ROW]
     assert copy.fetch(LOW, 0, 10, 1000) != [ROW]
+
+
+def test_a_plain_pair_needs_no_arguments() -> None:
+    pair = ConnectionPair().run()
+    assert isinstance(pair.client.events[-1], Established)
+    assert isinstance(pair.server.events[-1], Established)

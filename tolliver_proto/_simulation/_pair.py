@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Literal
+from uuid import UUID
 
 from .._connection import Connection
 from .._errors import TolliverError
-from .._events import Closed, Event
+from .._events import Closed, Event, Role
 from .._state import HOLDING
 from ._dice import Dice
 
 Cut = Literal["whole", "bytes"] | Dice
 """How bytes arrive: a write at a time, one by one, or cut by a random generator."""
+
+
+_CLIENT = UUID("01890000-0000-7000-8000-000000000001")
+_SERVER = UUID("01890000-0000-7000-8000-000000000002")
 
 
 class Side:
@@ -40,22 +45,23 @@ class Side:
 
 
 class ConnectionPair:
-    """A client and a server. With `accept` (the default) every handshake that waits for a decision is accepted.
+    """A client and a server, plain ones where none is given. With `accept` (the default) every handshake that waits
+    for a decision is accepted.
 
     `decide` may be given instead: it is called with the side that waits.
     """
 
     def __init__(
         self,
+        client: Connection | None = None,
+        server: Connection | None = None,
         *,
-        client: Connection,
-        server: Connection,
         cut: Cut = "whole",
         accept: bool = True,
         decide: Callable[[Side], None] | None = None,
     ) -> None:
-        self.client = Side(client)
-        self.server = Side(server)
+        self.client = Side(client or Connection(Role.CLIENT, instance_id=_CLIENT))
+        self.server = Side(server or Connection(Role.SERVER, instance_id=_SERVER))
         self._cut = cut
         self._decide = decide or (_accept if accept else None)
 
