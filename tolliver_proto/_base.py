@@ -116,7 +116,7 @@ class NodeState:
             self._now = now
 
     def _notice(self, kind: NoticeKind, peer: UUID | None, detail: str) -> None:
-        self._counts[kind] += 1
+        self._counts[f"notices_{kind}"] += 1
         self._actions.append(Notice(kind, peer, detail))
 
     def _checked(self, channel: str, key: str) -> Subscription:
