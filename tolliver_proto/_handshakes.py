@@ -92,7 +92,7 @@ class Handshakes(Receiving):
         if claimed == self.instance_id:
             if link.role is Role.SERVER:
                 self._accept(link)  # so that the other end, which is us, learns whom it has reached
-            self._refuse(link, SelfConnection(f"{link.identity.address} is this instance itself (T-71)"))
+            self._refuse_self(link, "is this instance itself, or a copy of it")
             return False
         known = self._peers.get(claimed)
         if known is not None and known.forgotten:
@@ -225,6 +225,12 @@ class Handshakes(Receiving):
         """End it without a frame (T-67): `error` is what whoever asked for the connection will see."""
         link.error = error
         self._end(link)
+
+    def _refuse_self(self, link: Link, what: str) -> None:
+        """The other end has our identity: a dial that came back, or an instance that was copied (T-71)."""
+        error = SelfConnection(f"{link.identity.address or 'the other end'} {what}: dial somebody else (T-71)")
+        self._notice(NoticeKind.SELF_CONNECTION, self.instance_id, str(error))
+        self._refuse(link, error)
 
     def _end(self, link: Link) -> None:
         """Close in order. Where there is no connection yet there is nothing to say."""

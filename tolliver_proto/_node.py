@@ -38,7 +38,7 @@ from ._actions import (
 from ._base import Randomness
 from ._connection import Connection
 from ._dialing import Dialer
-from ._errors import ConnectionClosing, ConnectionLost, SelfConnection, TolliverError
+from ._errors import ConnectionClosing, ConnectionLost, TolliverError
 from ._events import (
     Ack,
     Closed,
@@ -163,7 +163,7 @@ class Node(Upkeep):
         )
         link.control = ControlSync(link.connection, self._ids)
         if self.instance_id in link.identity.uuids:
-            self._refuse(link, SelfConnection(f"{link.identity.address} presents our own certificate (T-71)"))
+            self._refuse_self(link, "presents our own certificate")
         elif role is Role.CLIENT:
             link.control.announced(own)
             self._keep(link)

@@ -348,6 +348,7 @@ def test_a_connection_to_oneself_ends_that_dial() -> None:
     assert play.node.stats()["connections"] == 0
     wire = play.dialled(play.call("connect", "again"), ME, PeerIdentity(uuids=frozenset({ME})))
     assert isinstance(only(wire.lose(), DialEnded).error, SelfConnection)
+    assert play.node.stats()["notices_self_connection"] == 3, "both ends of the first, and the second dial"
 
 
 # Dialling (T-73, T-76, T-77).
