@@ -95,7 +95,7 @@ def run(work: Callable[[], Awaitable[T]], trio: bool) -> T:
     log = logging.getLogger("tolliver")
     log.addHandler(handler)
     try:
-        return run_loop(alongside, work, [_signal], backend="trio" if trio else "asyncio")
+        return run_loop(lambda: alongside(work, [_signal]), backend="trio" if trio else "asyncio")
     finally:
         log.removeHandler(handler)
 
