@@ -196,12 +196,12 @@ def _json_value(value: Any) -> Any:
 
 def _print_table(rows: Iterator[Placed], title: str) -> None:
     """Page by page, with widths that do not depend on what the page holds."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, 120))
     page = list(islice(rows, _PAGE))
     shown = 0
     recorded = bool(page) and page[0].header is not None
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, 150 if recorded else 120))
     console.print(Text(title, style="bold"))
     while page:
         table = Table(box=None, expand=True, pad_edge=False, show_header=not shown)
