@@ -162,11 +162,23 @@ def test_beginnings_of_frames_count_until_their_connection_ends(tmp_path: Path) 
         recording.received(2, beginning)
         assert len(problems) == 1
         recording.ended(1)
-        until(lambda: recording._writer.done == recording._given)
+        until(lambda: not recording.waiting)
         recording.received(3, beginning)
         recording.received(3, bytes(5000))
     assert len(problems) == 1
     assert stream(tmp_path, 2, IN) == stream(tmp_path, 3, IN) == b""
+
+
+def test_a_connection_that_is_no_longer_recorded_holds_nothing(tmp_path: Path) -> None:
+    problems: list[str] = []
+    large = encode(Message("c", "k", bytes(6_000), 1), D2)
+    with recorder(tmp_path, problems.append, queue_bytes=8_000) as recording:
+        recording.received(1, large[:5_000])
+        recording.received(1, bytes(5_000))
+        until(lambda: not recording.waiting)
+        recording.sent(2, [large])
+    assert len(problems) == 1
+    assert stream(tmp_path, 2, OUT) == large
 
 
 def test_single_bytes_cost_more_than_a_byte(tmp_path: Path) -> None:

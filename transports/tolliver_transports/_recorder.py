@@ -85,6 +85,11 @@ class Recorder:
         self._writer = _Writer(self._queue, files, local, revision)
         self._writer.start()
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that are held and not written yet, with what their objects take."""
+        return self._given - self._writer.done
+
     def received(self, cid: int, plaintext: bytes) -> None:
         """These bytes came in, cut anywhere."""
         self._give(cid, Direction.IN, (plaintext,))
@@ -112,7 +117,7 @@ class Recorder:
         cost = sum(map(len, parts)) + _OBJECT * (1 + len(parts))
         if self._writer.failure is not None:
             self._tell_failure()
-        elif self._given - self._writer.done + cost > self._queue_bytes:
+        elif self.waiting + cost > self._queue_bytes:
             self._stop(cid)
         else:
             self._given += cost
