@@ -40,6 +40,7 @@ from tolliver_proto import (
 
 from ._inbox import Settlement
 from ._promises import Answer, Promises
+from ._recorder import Recorder
 from ._world import Job, Wire, World
 
 log = logging.getLogger("tolliver")
@@ -49,16 +50,17 @@ NOTICES_KEPT = 1000
 class Driver:
     """A node at work."""
 
-    def __init__(self, node: Node, store: Store, world: World) -> None:
+    def __init__(self, node: Node, store: Store, world: World, recorder: Recorder | None = None) -> None:
         self.node = node
         self.promises = Promises(world.promise)
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
         self._store = store
         self._world = world
+        self._recorder = recorder
         self._turning = False
         self._armed: float | None = None
         self._apply: dict[type, Callable[[Any], None]] = {
-            Transmit: self._on_wire(lambda wire, action: wire.transmit(action.units)),
+            Transmit: self._on_wire(self._transmit),
             Dial: lambda action: world.dial(action.cid, action.remote),
             PauseReading: self._on_wire(lambda wire, _: wire.pause()),
             ResumeReading: self._on_wire(lambda wire, _: wire.resume()),
@@ -98,6 +100,8 @@ class Driver:
         return None if self._armed is None else max(0.0, self._armed - time.monotonic())
 
     def received(self, cid: int, plaintext: bytes) -> None:
+        if self._recorder is not None:
+            self._recorder.received(cid, plaintext)
         self.node.receive_data(cid, plaintext, time.monotonic())
 
     def settle(self, deliveries: Collection[Delivery], well: bool) -> None:
@@ -137,6 +141,11 @@ class Driver:
                 act(wire, action)
 
         return apply
+
+    def _transmit(self, wire: Wire, action: Transmit) -> None:
+        if self._recorder is not None:
+            self._recorder.sent(action.cid, action.units)
+        wire.transmit(action.units)
 
     def _commit(self, action: Commit) -> None:
         def done(_result: None, error: TolliverError | None) -> None:

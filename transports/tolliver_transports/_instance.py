@@ -33,6 +33,7 @@ from ._driver import Driver
 from ._inbox import Callback, Mailbox
 from ._opening import open_instance
 from ._options import InstanceOptions, Remote
+from ._recorder import Recorder
 from ._sqlite import SQLiteStore
 from ._tls import Pumps
 from ._world import Done, Job
@@ -48,6 +49,7 @@ class BaseInstance(ABC):
     _driver: Driver
     _store: SQLiteStore
     _pumps: Pumps
+    _recorder: Recorder | None
 
     def __init__(self, options: InstanceOptions) -> None:
         self.options = options
@@ -218,7 +220,21 @@ class BaseInstance(ABC):
     def _prepare(self) -> None:
         """Reads certificates and database: off the loop. Raises CertificateError, StoreError, IdentityConflict."""
         self.node, self._store, self._pumps = open_instance(self.options)
-        self._driver = Driver(self.node, self._store, self)
+        self._recorder = self._open_recorder()
+        self._driver = Driver(self.node, self._store, self, self._recorder)
+
+    def _open_recorder(self) -> Recorder | None:
+        directory = self.options.record
+        if directory is None:
+            return None
+        try:
+            return Recorder(directory, self.node.instance_id, self.options.revision, self._on_unrecorded)
+        except TolliverError:
+            self._store.close()
+            raise
+
+    def _on_unrecorded(self, text: str) -> None:
+        self._driver.on_notice(Notice(NoticeKind.NOT_RECORDED, None, text))
 
     def _begin(self) -> None:
         """On the loop, when it listens."""
@@ -239,6 +255,8 @@ class BaseInstance(ABC):
 
     def _finish(self) -> None:
         """The last step, off the loop."""
+        if self._recorder is not None:
+            self._recorder.close()
         self._store.close()
 
     def _check_store(self) -> list[str]:
@@ -298,6 +316,8 @@ class BaseInstance(ABC):
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:
         del self.wires[cid]
+        if self._recorder is not None:
+            self._recorder.ended(cid)
         self.node.lost(cid, error, monotonic())
         self.turn()
 

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tolliver_proto import OutboxFull, PeerInfo, Receipt, Subscription
 
-from .._driver import Item
+from .._instance import Item
 from .._options import InstanceOptions
 from ..anyio import Instance, create_instance
 from . import words
