@@ -22,6 +22,7 @@ import anyio.to_thread
 from anyio.abc import AsyncResource, SocketAttribute, SocketListener, SocketStream
 
 from tolliver_proto import (
+    Acl,
     ConnectionClosing,
     ConnectionLost,
     DeadLetter,
@@ -35,6 +36,7 @@ from tolliver_proto import (
     TolliverError,
 )
 
+from ._acl_file import load_acl
 from ._driver import Done, Driver, Item, Job
 from ._inbox import Received, Run
 from ._instance import open_instance
@@ -55,6 +57,7 @@ __all__ = [
     "Run",
     "Runs",
     "create_instance",
+    "load_acl",
 ]
 
 
@@ -101,10 +104,13 @@ class Instance:
         with anyio.fail_after(timeout):
             return await promise.wait()  # type: ignore[no-any-return]  # the driver's promises are of any kind
 
-    async def remove_connection(self, remote: str | Remote) -> None:
-        """Close it and dial no more. Subscriptions and waiting messages stay (T-77)."""
+    async def remove_connection(self, remote: str | Remote, *, block: bool = False) -> None:
+        """Close it and dial no more. Subscriptions and waiting messages stay (T-77).
+
+        With `block` its peer may not connect to us either, until `new_connection(remote)` or a restart.
+        """
         self.check_open()
-        self.node.disconnect(self.options.remote(remote), time.monotonic())
+        self.node.disconnect(self.options.remote(remote), time.monotonic(), block)
         self.turn()
 
     async def subscribe(self, channel: str, key: str = "", handler: Callback | None = None) -> None:
@@ -199,6 +205,12 @@ class Instance:
         """Give dead letters to the matching handlers again; returns how many. One that is handled well is removed."""
         self.check_open()
         return Count(self._driver.replay(letters))
+
+    def set_acl(self, acl: Acl) -> None:
+        """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8)."""
+        self.check_open()
+        self.node.set_acl(acl, time.monotonic())
+        self.turn()
 
     def peers(self) -> list[PeerInfo]:
         """Every peer that is known, connected or not."""
@@ -386,7 +398,11 @@ class Instance:
                 self._tasks.start_soon(self._accepted, stream)
 
     async def _accepted(self, stream: SocketStream) -> None:
-        cid = self.node.new_cid(time.monotonic())
+        cid = self.node.new_cid(time.monotonic(), stream.extra(SocketAttribute.remote_address, ("",))[0])
+        if cid is None:  # too many handshakes (D-7)
+            await stream.aclose()
+            self.turn()
+            return
         wire = self._new_wire(cid, Role.SERVER, self._pumps.server())
         self.wake()  # its time for TLS runs
 

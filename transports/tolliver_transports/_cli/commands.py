@@ -108,6 +108,7 @@ def listen(
     json: Json = False,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
     only: Annotated[bool, typer.Option("--only", help="Unsubscribe from what earlier runs asked for.")] = False,
+    acl: Annotated[Path | None, typer.Option(help="Access rules (TOML), read again on SIGHUP.")] = None,
     trio: Trio = False,
 ) -> None:
     """Subscribe and print what arrives; acknowledge each message once it is printed. Ctrl-C ends in order."""
@@ -126,11 +127,12 @@ def listen(
             ca=ca,
             plaintext=plaintext,
             revision=Revision(revision),
+            acl=acl,
         )
         show = listening.as_json if json else listening.as_text
         wanted = Subscription(channel, key)
         run(
-            partial(listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show),
+            partial(listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show, acl),
             trio,
         )
 
