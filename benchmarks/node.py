@@ -61,7 +61,7 @@ def row(name: str, figures: list[float], head: bool = False) -> None:
 
 
 def node_with(peers: dict[UUID, LoadedPeer]) -> Node:
-    limits = Limits(outbox_messages=2**40, outbox_bytes=2**60)
+    limits = Limits(outbox_messages=2**40, outbox_bytes=2**60, max_handshakes=10_000)
     return Node(instance_id=OURS, rng=Random(0), limits=limits, loaded=Loaded(peers=peers))
 
 
@@ -84,6 +84,7 @@ def connect(node: Node, count: int, *subscriptions: Subscription) -> list[int]:
     cids = []
     for number in range(count):
         cid = node.new_cid()
+        assert cid is not None, "more than Limits.max_handshakes"
         node.opened(cid, Role.SERVER)
         node.receive_data(cid, encode(HandshakeRequest(1, uuid_of(number), subscriptions)))
         cids.append(cid)

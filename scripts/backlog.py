@@ -57,7 +57,9 @@ class Instance:
 
     def connect(self) -> None:
         self.peer = Connection(Role.CLIENT, instance_id=HERE, subscriptions=[Subscription("here", "")])
-        self.cid = self.node.new_cid()
+        cid = self.node.new_cid()
+        assert cid is not None  # there is no other
+        self.cid = cid
         self.node.opened(self.cid, Role.SERVER)
         self.run()
 

@@ -15,6 +15,7 @@ import pytest
 
 WIRE = ("vectors", "decoding", "limits", "transitions", "versions", "connection", "third_layout", "recording")
 NODE = (
+    "access",
     "connecting",
     "corners",
     "duplicates",

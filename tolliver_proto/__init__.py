@@ -5,6 +5,7 @@ This file is the public surface; every other module of the package is private bu
 
 from __future__ import annotations
 
+from ._access import Acl, Rights
 from ._actions import (
     Abort,
     Acked,
@@ -30,6 +31,7 @@ from ._actions import (
 )
 from ._connection import Connection
 from ._errors import (
+    AccessDenied,
     Blocked,
     CertificateError,
     ConnectionClosing,
@@ -110,8 +112,10 @@ from ._store import (
 __all__ = [
     "RESERVED_CHANNEL",
     "Abort",
+    "AccessDenied",
     "Ack",
     "Acked",
+    "Acl",
     "Action",
     "AddDeadLetter",
     "AddDeliveries",
@@ -182,6 +186,7 @@ __all__ = [
     "ReservedChannel",
     "ResumeReading",
     "Revision",
+    "Rights",
     "Role",
     "Row",
     "SelfConnection",

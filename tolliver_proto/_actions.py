@@ -97,6 +97,9 @@ class NoticeKind(StrEnum):
     """What a notice is about."""
 
     IDENTITY_MISMATCH = "identity_mismatch"  # D-3, T-72: closed before a response
+    ACCESS_DENIED = "access_denied"  # D-4, T-77: closed before a response
+    WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: told where there are access rules, once for each peer
+    TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some of them are through
     SELF_CONNECTION = "self_connection"  # T-71
     DUPLICATE_CLOSED = "duplicate_closed"  # T-70
     PROTOCOL_ERROR = "protocol_error"  # a peer broke the rules

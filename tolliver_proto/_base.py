@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
+from ._access import Acl
 from ._actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from ._batch import Batch
 from ._errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
@@ -58,6 +59,7 @@ class NodeState:
         speaks: Callable[[int], bool],
         retry_interval: float | None,
         policy: Policy,
+        acl: Acl,
         now: float | None,
     ) -> None:
         self.instance_id = instance_id
@@ -66,6 +68,7 @@ class NodeState:
         self.revision = revision
         self.closing = False
         self._policy = policy
+        self._acl = acl
         self._speaks = speaks
         self._rng = rng
         self._resend_first = limits.resend_first if retry_interval is None else retry_interval
@@ -108,12 +111,20 @@ class NodeState:
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
         for uuid, known in loaded.peers.items():
             self._peers[uuid] = peer = Peer(uuid, known)
-            for subscription in known.subscriptions:
-                self._routes.add(subscription, peer)
+            self._reroute(peer)
 
     def _tick(self, now: float | None) -> None:
         if now is not None and now > self._now:
             self._now = now
+
+    def _reroute(self, peer: Peer) -> None:
+        """Messages go to a peer for what it wants and may have (D-4)."""
+        routed = self._acl.rights(peer.uuid).granted(peer.subscriptions)
+        for subscription in peer.routed - routed:
+            self._routes.discard(subscription, peer)
+        for subscription in routed - peer.routed:
+            self._routes.add(subscription, peer)
+        peer.routed = routed
 
     def _notice(self, kind: NoticeKind, peer: UUID | None, detail: str) -> None:
         self._counts[f"notices_{kind}"] += 1

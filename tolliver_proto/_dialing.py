@@ -11,10 +11,10 @@ from collections.abc import Callable
 from uuid import UUID
 
 from ._actions import Remote
-from ._errors import CertificateError, HandshakeRejected, IdentityConflict, SelfConnection, TolliverError
+from ._errors import AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection, TolliverError
 from ._limits import Limits
 
-HOPELESS = (CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)
+HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)
 """Errors that trying again does not mend."""
 
 _STEADY = 10.0  # seconds of being up after which a remote's failures are forgotten

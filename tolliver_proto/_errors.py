@@ -98,6 +98,10 @@ class IdentityConflict(TolliverError):
     """Two sources disagree about who an instance or a peer is (D-3, T-72)."""
 
 
+class AccessDenied(TolliverError):
+    """Our own access rules keep this peer out (D-4, T-77). Trying again will not help until they are changed."""
+
+
 class SelfConnection(TolliverError):
     """A connection that leads back to the instance that made it (T-71)."""
 

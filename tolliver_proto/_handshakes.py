@@ -11,9 +11,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from ._actions import Abort, Dial, DialEnded, NoticeKind, PeerDown, PeerUp, Remote
+from ._arrivals import Arrivals
 from ._connection import Connection
 from ._dialing import Dialer, Dialled
-from ._errors import ConnectionLost, IdentityConflict, RemoteProtocolError, SelfConnection, TolliverError
+from ._errors import AccessDenied, ConnectionLost, IdentityConflict, RemoteProtocolError, SelfConnection, TolliverError
 from ._events import (
     RESERVED_CHANNEL,
     Closed,
@@ -35,8 +36,10 @@ from ._store import LoadedPeer, PinPeer, ReplacePeerSubscriptions
 class Handshakes(Receiving):
     """The life of links: made, identified, established, retired, forgotten."""
 
+    _arrivals: Arrivals
     _dialer: Dialer
     _last_cid = 0
+    _shut_out: dict[Remote, UUID]
 
     def _new_link(self, role: Role, remote: Remote | None) -> Link:
         self._last_cid += 1
@@ -103,6 +106,9 @@ class Handshakes(Receiving):
             detail = f"its certificate names {', '.join(map(str, sorted(proved.uuids)))}"
         elif not proved.uuids and known is not None and known.spki_sha256 not in (None, proved.spki_sha256):
             detail = "its key is not the one that this UUID was first seen with (repin it if that was on purpose)"
+        elif (denial := self._denial(link, claimed)) is not None:
+            self._deny(link, claimed, denial)
+            return False
         else:
             link.peer = known or self._peers.setdefault(claimed, Peer(claimed, LoadedPeer()))
             return True
@@ -111,11 +117,27 @@ class Handshakes(Receiving):
         self._refuse(link, error)
         return False
 
+    def _denial(self, link: Link, peer: UUID) -> str | None:
+        """Why this peer may not be connected, or None (D-4, T-77)."""
+        if not self._acl.rights(peer).connect:
+            return "the access rules keep it out: set other ones if it is to connect (D-4)"
+        if link.role is Role.SERVER and peer in self._shut_out.values():
+            return "its remote was removed with block=True: connect to that again to let it in (T-77)"
+        return None
+
+    def _deny(self, link: Link, peer: UUID, denial: str) -> None:
+        error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
+        self._notice(NoticeKind.ACCESS_DENIED, peer, str(error))
+        self._refuse(link, error)
+        self._end_dial(link)  # now: who connects again, under other rules, begins anew
+
     def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
         """Routes change now; the handshake goes on when the list is stored (T-30, T-61)."""
         peer, batch = _peer(link), self._batch
         peer.voices[link] = None
-        wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL)  # T-27
+        may_have = self._acl.rights(peer.uuid).may_subscribe  # D-4
+        wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
+        self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
         self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
         batch.lists[peer] = None
         if peer.spki_sha256 is None and not link.identity.uuids and link.identity.spki_sha256 is not None:
@@ -150,6 +172,7 @@ class Handshakes(Receiving):
 
     def _on_established(self, link: Link, event: Established) -> None:
         peer = _peer(link)
+        self._arrivals.remove(link.cid)
         if link.remote is not None:
             self._dialer.established(link.remote, peer.uuid, self._now)
         old = peer.link
@@ -276,6 +299,11 @@ class Handshakes(Receiving):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         self._stop_keeping(link)
+        self._arrivals.remove(link.cid)
+        self._end_dial(link)
+
+    def _end_dial(self, link: Link) -> None:
+        """What its remote was dialled for is over; once for each cid."""
         if link.remote is None:
             return
         error = link.error

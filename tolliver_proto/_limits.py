@@ -32,6 +32,10 @@ class Limits:
     inbox_messages: int = 1024  # D-9: handed out and not settled, before reading pauses
     inbox_bytes: int = 16 * _MIB
 
+    # Strangers.
+    max_handshakes: int = 256  # D-7: connections that came in and are not established yet
+    max_handshakes_per_address: int = 16
+
     # One peer.
     window_messages: int = 256  # T-52: unacknowledged
     window_bytes: int = 8 * _MIB

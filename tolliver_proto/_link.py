@@ -24,11 +24,24 @@ from ._store import LoadedPeer, StoredMessage
 class Peer:
     """Another instance, by UUID."""
 
-    __slots__ = ("attempts", "forgotten", "link", "outbox", "spki_sha256", "subscriptions", "uuid", "voices")
+    __slots__ = (
+        "attempts",
+        "forgotten",
+        "link",
+        "outbox",
+        "routed",
+        "spki_sha256",
+        "subscriptions",
+        "uuid",
+        "voices",
+        "wide",
+    )
 
     def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
         self.uuid = uuid
-        self.subscriptions = loaded.subscriptions
+        self.subscriptions = loaded.subscriptions  # as they are stored
+        self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
+        self.wide = False  # that it subscribes to every channel was told (D-4)
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from ._access import Acl
 from ._actions import (
     Abort,
     Action,
@@ -35,6 +36,7 @@ from ._actions import (
     Remote,
     ShutdownWrite,
 )
+from ._arrivals import ALL, Arrivals
 from ._base import Randomness
 from ._connection import Connection
 from ._dialing import Dialer
@@ -89,9 +91,11 @@ class Node(Upkeep):
         speaks: Callable[[int], bool] = _speaks_no_other,
         retry_interval: float | None = None,
         policy: Policy | None = None,
+        acl: Acl | None = None,
         now: float | None = None,
     ) -> None:
-        """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50)."""
+        """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50), `acl`
+        who may do what: every member of the CA everything, if it is not given (D-4)."""
         super().__init__(
             instance_id,
             rng,
@@ -102,11 +106,14 @@ class Node(Upkeep):
             speaks,
             retry_interval,
             policy or Policy(),
+            acl or Acl(),
             now,
         )
         self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
+        self._arrivals = Arrivals(self.limits.max_handshakes, self.limits.max_handshakes_per_address)
+        self._shut_out = {}  # whom a remote led to that was removed with block=True (T-77)
         self._on_event: dict[type, Callable[[Link, Any], None]] = {
-            Message: self._on_message,
+            Message: self._on_message if self._acl.is_open else self._on_guarded_message,
             Ignored: self._on_ignored,
             Subscribe: self._on_control,
             Unsubscribe: self._on_control,
@@ -132,10 +139,32 @@ class Node(Upkeep):
 
     # Connections: what the adapter reports.
 
-    def new_cid(self, now: float | None = None) -> int:
-        """A cid for a connection that was accepted. From here its time for TLS runs (T-68)."""
+    def new_cid(self, now: float | None = None, address: str = "") -> int | None:
+        """A cid for a connection that was accepted. From here its time for TLS runs (T-68).
+
+        `address` is the peer's host, without a port. None: too many handshakes are in progress, of all or of that
+        address, so close the connection at once (D-7).
+        """
         self._tick(now)
-        return self._new_link(Role.SERVER, None).cid
+        full = self._arrivals.full(address)
+        if full is not None:
+            self._refuse_arrival(full)
+            return None
+        link = self._new_link(Role.SERVER, None)
+        self._arrivals.add(link.cid, address)
+        return link.cid
+
+    def _refuse_arrival(self, full: str) -> None:
+        self._counts["refused_handshakes"] += 1
+        if self._arrivals.is_news(full):
+            whose = f"from {full}" if full != ALL else "in all"
+            self._notice(
+                NoticeKind.TOO_MANY_HANDSHAKES,
+                None,
+                f"{self._arrivals.most(full)} connections {whose} have not finished their handshake: more are closed "
+                "at once until half of these are through (D-7). If they are your own, raise Limits.max_handshakes or "
+                "max_handshakes_per_address",
+            )
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
         """The transport stands and has proved who is there."""
@@ -236,13 +265,19 @@ class Node(Upkeep):
         self._tick(now)
         if self.closing:
             raise ConnectionClosing("the instance is closing: make a new one to connect")
+        self._shut_out.pop(remote, None)
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
             self._announce_up(peer.link, remote)
         self._dialer.add(remote)
 
-    def disconnect(self, remote: Remote, now: float | None = None) -> None:
-        """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77)."""
+    def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
+        """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
+
+        With `block` the peer that this remote last led to may not connect to us either, until `connect(remote)` or a
+        restart: it is remembered in memory. Where the remote is not dialled now, or never led to anybody, nobody is
+        blocked; to keep a peer out by its UUID there is `set_acl`.
+        """
         self._tick(now)
         dialled = self._dialer.remove(remote)
         if dialled is None:
@@ -251,10 +286,39 @@ class Node(Upkeep):
         links = [self._links.get(dialled.cid or 0)]
         if dialled.peer is not None and dialled.peer in self._peers:
             links.append(self._peers[dialled.peer].link)
+        if block and dialled.peer is not None:
+            self._shut_out[remote] = dialled.peer
+            links += [one for one in self._links.values() if self._is_shut_out(one)]
         for link in dict.fromkeys(links):
             if link is not None:
                 self._end(link)
         self._actions.append(DialEnded(remote, None))
+
+    def _is_shut_out(self, link: Link) -> bool:
+        return link.peer is not None and self._denial(link, link.peer.uuid) is not None
+
+    def set_acl(self, acl: Acl, now: float | None = None) -> None:
+        """Other access rules, from now on (D-4, D-5, D-8).
+
+        What a peer may no longer have is not routed to it any more; what waits for it already stays, until
+        `forget_peer`. Its stored subscriptions stay too, and count again if later rules allow them. Connections of
+        peers whose rights are other ones are closed: their next handshake brings their whole lists. A remote whose
+        peer is kept out is dialled no more (DialEnded); when it is let in again, `connect` to it again.
+        """
+        self._tick(now)
+        before, self._acl = self._acl, acl
+        self._on_event[Message] = self._on_message if acl.is_open else self._on_guarded_message
+        changed = {peer: None for uuid, peer in self._peers.items() if acl.rights(uuid) != before.rights(uuid)}
+        for peer in changed:
+            self._reroute(peer)
+        for link in list(self._links.values()):
+            if link.peer not in changed:
+                continue
+            denial = self._denial(link, link.peer.uuid)
+            if denial is not None:
+                self._deny(link, link.peer.uuid, denial)
+            else:
+                self._end(link)
 
     def close(self, now: float | None = None) -> None:
         """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
@@ -422,7 +486,7 @@ class Node(Upkeep):
                 peer.uuid,
                 peer.link is not None,
                 peer.link.identity.address if peer.link else "",
-                tuple(sorted(peer.subscriptions)),
+                tuple(sorted(peer.routed)),
                 peer.outbox.pending,
                 peer.outbox.pending_bytes,
                 peer.outbox.parked,
@@ -437,7 +501,10 @@ class Node(Upkeep):
 
 @dataclass(frozen=True, slots=True)
 class PeerInfo:
-    """A peer as `Node.peers` shows it. `pending` messages of `pending_bytes` wait for it or for its ack."""
+    """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for it or for its ack.
+
+    `subscriptions` are those that it has now: what the access rules do not let it have is not among them.
+    """
 
     uuid: UUID
     connected: bool

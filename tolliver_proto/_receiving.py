@@ -84,6 +84,16 @@ class Receiving(Sending):
             link.spent = True
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
 
+    def _on_guarded_message(self, link: Link, message: Message) -> None:
+        """As `_on_message`, where not everybody may publish everything (D-5)."""
+        peer = link.peer
+        if peer is None or not link.up or self._acl.rights(peer.uuid).may_publish(message.channel, message.key):
+            self._on_message(link, message)
+            return
+        self._counts["refused_messages"] += 1
+        if message.message_id is not None:  # else it would come again
+            self._ack(link, [message.message_id])
+
     def _is_new(self, link: Link, delivery: Delivery, message_id: int) -> bool:
         """Whether to deliver it: not if it is a dead letter (T-47) or a copy, and those are acknowledged (T-48)."""
         if delivery.attempt > self.limits.max_attempts or self._handled.knows(delivery.peer_id, message_id):
@@ -236,8 +246,8 @@ class Receiving(Sending):
             self._counts["hurried"] += 1
             self._timers.set(("hurry", link.cid), self._now + 1.0)
         wanted = isinstance(frame, Subscribe)
-        if subscription.channel == RESERVED_CHANNEL or (wanted and self._has_too_many(link, subscription)):
-            self._counts["refused_subscriptions"] += 1  # T-27, D-6: acknowledged, or it would come again
+        if subscription.channel == RESERVED_CHANNEL or (wanted and not self._may_have(link, peer, subscription)):
+            self._counts["refused_subscriptions"] += 1  # T-27, D-4, D-6: acknowledged, or it would come again
             if frame.message_id is not None:
                 self._ack(link, [frame.message_id])
             return
@@ -247,8 +257,9 @@ class Receiving(Sending):
         if frame.message_id is not None:
             self._batch.control_acks.append((link, frame.message_id))
 
-    def _has_too_many(self, link: Link, subscription: Subscription) -> bool:
-        return len(link.told) >= self.limits.max_subscriptions and subscription not in link.told
+    def _may_have(self, link: Link, peer: Peer, subscription: Subscription) -> bool:
+        has_room = len(link.told) < self.limits.max_subscriptions or subscription in link.told
+        return has_room and self._acl.rights(peer.uuid).may_subscribe(subscription)
 
     def _hear(self, link: Link, said: Operation) -> None:
         """What the peer said on this connection that it wants: routes change now."""
@@ -257,6 +268,13 @@ class Receiving(Sending):
         link.told = applied(link.told, [said])
         assert link.peer is not None
         self._route_to(link.peer)
+        if not link.peer.wide and not self._acl.is_open and any(not one.channel for one in link.told):
+            link.peer.wide = True
+            self._notice(
+                NoticeKind.WILDCARD_SUBSCRIPTION,
+                link.peer.uuid,
+                f"{link.identity.address or 'a peer'} subscribes to every channel, as the access rules allow (D-4)",
+            )
 
     def _route_to(self, peer: Peer) -> None:
         self._batch.peer_lists.setdefault(peer, peer.subscriptions)
@@ -271,11 +289,8 @@ class Receiving(Sending):
         return frozenset().union(*(link.told for link in peer.voices))
 
     def _set_peer_list(self, peer: Peer, subscriptions: frozenset[Subscription]) -> None:
-        for subscription in peer.subscriptions - subscriptions:
-            self._routes.discard(subscription, peer)
-        for subscription in subscriptions - peer.subscriptions:
-            self._routes.add(subscription, peer)
         peer.subscriptions = subscriptions
+        self._reroute(peer)
 
     def _on_ack(self, link: Link, ack: Ack, acked: dict[int, tuple[int, int]]) -> None:
         found = link.window.acked(ack.message_id) if link.window is not None else None

@@ -7,7 +7,7 @@ answers for names in use are remembered until a subscription changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from ._events import Subscription
@@ -31,6 +31,10 @@ class Routes(Generic[T, R]):
 
     def __len__(self) -> int:
         return len(self._targets)
+
+    def __iter__(self) -> Iterator[tuple[Subscription, Iterable[T]]]:
+        """Each subscription with its targets."""
+        return iter(self._targets.items())
 
     def add(self, subscription: Subscription, target: T) -> None:
         self._targets.setdefault(subscription, {})[target] = None

@@ -255,9 +255,15 @@ class Play:
 
     # Peers.
 
+    def new_cid(self) -> int:
+        """Of a connection that came in."""
+        cid = self.node.new_cid(now=self.now)
+        assert cid is not None, "too many handshakes (D-7)"
+        return cid
+
     def accepted(self, uuid: UUID = LOW, identity: PeerIdentity | None = None, **options: Any) -> Wire:
         """A transport that a peer opened; it has said nothing yet."""
-        return self._open(self.node.new_cid(now=self.now), Role.SERVER, uuid, identity, **options)
+        return self._open(self.new_cid(), Role.SERVER, uuid, identity, **options)
 
     def dialled(
         self, actions: list[Action], uuid: UUID = LOW, identity: PeerIdentity | None = None, **options: Any

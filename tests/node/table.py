@@ -196,7 +196,9 @@ class Table:
         self.dials += 1
         if action.cid not in seat.node._links:
             return
-        near, far = End(seat, action.cid), End(target, target.node.new_cid(now=target.now))
+        far_cid = target.node.new_cid(now=target.now)
+        assert far_cid is not None, "too many handshakes (D-7)"
+        near, far = End(seat, action.cid), End(target, far_cid)
         near.other, far.other = far, near
         for end, role in ((near, Role.CLIENT), (far, Role.SERVER)):
             end.seat.ends[end.cid] = end

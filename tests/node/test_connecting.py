@@ -150,7 +150,7 @@ def test_time_limits(step: str) -> None:
     """T-68: ten seconds for TCP and TLS, ten more for the handshake; five for the peer to close."""
     play = Play()
     if step == "tls":
-        cid = play.node.new_cid(now=play.now)
+        cid = play.new_cid()
         assert play.wait(9.9) == []
         assert aborted(play.wait(0.2)) == [cid]
     else:
@@ -594,9 +594,9 @@ def test_a_peer_that_breaks_the_rules_is_closed_and_reported() -> None:
 
 def test_no_connection_begins_while_closing() -> None:
     play = Play()
-    cid = play.node.new_cid()
+    cid = play.new_cid()
     assert aborted(play.call("close")) == [cid]
-    late = play.node.new_cid()
+    late = play.new_cid()
     play.node.opened(late, Role.SERVER)
     assert aborted(play.run()) == [late]
     assert play.node.idle

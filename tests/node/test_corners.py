@@ -67,14 +67,14 @@ def test_only_the_same_version_is_spoken_by_default() -> None:
 def test_the_next_timeout_says_what_it_is_for() -> None:
     play = Play()
     assert play.node.timeout_reason is None
-    cid = play.node.new_cid(now=0.0)
+    cid = play.new_cid()
     assert play.node.timeout_reason == repr(("open", cid))
 
 
 def test_a_client_without_a_remote() -> None:
     """The adapter made the connection by itself, and the node is its client."""
     play = Play()
-    wire = play._open(play.node.new_cid(now=0.0), Role.CLIENT, LOW, None)
+    wire = play._open(play.new_cid(), Role.CLIENT, LOW, None)
     wire.got()
     assert only(wire.respond(), PeerUp).remote is None
     wire.lose()

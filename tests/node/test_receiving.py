@@ -205,7 +205,7 @@ def test_the_reserved_channel_is_refused_everywhere() -> None:
             call("tolliver", "")
     with pytest.raises(ReservedChannel):
         play.node.register("tolliver", "", "h")
-    assert play.node.stats()["refused_subscriptions"] == 1
+    assert play.node.stats()["refused_subscriptions"] == 2
 
 
 def test_what_cannot_be_understood_is_acknowledged() -> None:

@@ -191,6 +191,7 @@ class TwoNodes(RuleBasedStateMachine):
         assert host.node is not None
         assert other.node is not None
         far_cid = other.node.new_cid(now=self.now)
+        assert far_cid is not None, "too many handshakes (D-7)"
         near, far = End(host, cid, True), End(other, far_cid, False)
         near.other, far.other = far, near
         host.ends[cid], other.ends[far_cid] = near, far

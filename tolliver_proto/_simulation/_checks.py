@@ -229,9 +229,15 @@ def audit(node: Node, store: MemoryStore) -> None:
     peers = {peer.uuid: peer for peer in node.peers()}
     for uuid, known in loaded.peers.items():
         peer = peers[uuid]
-        mine = (peer.pending, peer.pending_bytes, peer.parked, frozenset(peer.subscriptions))
+        mine = (peer.pending, peer.pending_bytes, peer.parked, node._peers[uuid].subscriptions)
         theirs = (known.pending, known.pending_bytes, known.parked, known.subscriptions)
         check(mine == theirs, f"peer {uuid}: the node counts {mine}, its store holds {theirs}")
+    for one in node._peers.values():
+        granted = node._acl.rights(one.uuid).granted(one.subscriptions)
+        check(one.routed == granted, f"peer {one.uuid} has routes for {one.routed}, it may have {granted} (D-4)")
+    routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
+    targets = {(subscription, one) for subscription, peers in node._routes for one in peers}
+    check(routed == targets, f"the routes are {targets}, those of the peers {routed}")
     check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
     check(set(node.subscriptions()) == loaded.own_subscriptions, "own subscriptions differ from the stored ones")
     check(list(node._owed) == list(loaded.owed), f"owed: {list(node._owed)} counted, {list(loaded.owed)} stored")

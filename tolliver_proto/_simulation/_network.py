@@ -46,7 +46,11 @@ class Network(World):
         if target.node is None or refused or self._chance(self._weather.dial_fails):
             self._call(host, "dial_failed", cid, ConnectionLost("connection refused"))
             return
-        server_cid = target.node.new_cid(now=target.time(self.now))
+        server_cid = target.node.new_cid(target.time(self.now), host.name)
+        if server_cid is None:
+            self.counts["refused"] += 1
+            self._call(host, "dial_failed", cid, ConnectionLost("too many handshakes in progress (D-7)"))
+            return
         near = End(host, cid, WireWitness(host.ledger, True, Revision.DRAFT_2))
         far = End(target, server_cid, WireWitness(target.ledger, False, Revision.DRAFT_2))
         near.other, far.other = far, near

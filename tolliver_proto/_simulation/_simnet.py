@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop
 
+from .._access import Acl, Rights
 from .._actions import (
     Abort,
     Commit,
@@ -35,6 +36,9 @@ from ._checks import Sent, SimFailure, audit, check
 from ._dice import Dice
 from ._network import Network
 from ._world import CALM, TAIL, Host, Weather
+
+_RULED = 8  # in every eighth world there are access rules
+_RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,8 @@ class Simulation(Network):
             (1, self._op_jump),
             (1, self._op_stop_clock),
         ]
+        if seed % _RULED == _RULED - 1:
+            operations_by_weight.append((4, self._op_restrict))
         unwanted = {f"_op_{name}" for name in never}
         self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
 
@@ -171,6 +177,7 @@ class Simulation(Network):
             version=host.version,
             speaks=lambda _version: True,
             policy=self._policy,
+            acl=host.acl,
             now=host.time(self.now),
         )
         self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")
@@ -249,8 +256,9 @@ class Simulation(Network):
         peer = self._ledgers.get(action.peer)
         if since is None or peer is None:
             return
+        allowed = host.acl.rights(peer.uuid).granted(peer.permanent)
         for sent in host.log[since:]:
-            if sent.wanted_by(peer.permanent) and not sent.damaged:
+            if sent.wanted_by(allowed) and not sent.damaged:
                 sent.due_to.add(peer.uuid)
 
     def _operate(self) -> None:
@@ -326,6 +334,19 @@ class Simulation(Network):
             host.wishes.discard(remote)
             self._trace(f"{host.name} disconnects from {remote}")
             self._call(host, "disconnect", remote)
+
+    def _op_restrict(self, host: Host) -> None:
+        """Other access rules about one of the others (D-4). What is published is always taken: it is promised."""
+        uuid = self._rng.choice(sorted(self._ledgers.keys() - {host.ledger.uuid}))
+        rights = self._rng.choice(_RIGHTS)
+        self.counts["restrictions"] += 1
+        self._trace(f"{host.name} gives {uuid} {rights}")
+        self._set_acl(host, Acl(peers={**host.acl.peers, uuid: rights}))
+
+    def _set_acl(self, host: Host, acl: Acl) -> None:
+        host.acl = acl
+        host.opening.clear()  # those that are being made are promised nothing
+        self._call(host, "set_acl", acl)
 
     def _op_break(self, host: Host) -> None:
         """A connection drops, at any byte."""
@@ -425,6 +446,8 @@ class Simulation(Network):
                 self._stop(host)
             self._start(host)
             self._start_clock(host, host.born)
+            if host.acl != Acl():
+                self._set_acl(host, Acl())
             hanging, host.hanging = host.hanging, []
             for born, deliveries in hanging:
                 self._handle(host, born, deliveries)

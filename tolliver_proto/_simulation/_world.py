@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
+from .._access import Acl
 from .._actions import Action, Commit, Deliver, Delivery, Fetch, Find, Stored, Transmit
 from .._events import Subscription
 from .._limits import Limits
@@ -115,6 +116,7 @@ class Host:
         self.born = 0
         self.clock = 0.0  # what its monotonic clock is ahead of the world's
         self.stopped: float | None = None  # where its clock stands still
+        self.acl = Acl()
         self.island = 0  # hosts on other islands cannot be reached while the network is split
         self.ends: dict[int, End] = {}
         self.jobs: deque[Commit | Fetch | Find] = deque()

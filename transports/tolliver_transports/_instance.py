@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from tolliver_proto import (
+    Acl,
     ConnectionClosing,
     DeadLetter,
     Delivery,
@@ -98,10 +99,13 @@ class BaseInstance(ABC):
         self.turn()
         return promise
 
-    def remove_connection(self, remote: str | Remote) -> Any:
-        """Close it and dial no more. Subscriptions and waiting messages stay (T-77)."""
+    def remove_connection(self, remote: str | Remote, *, block: bool = False) -> Any:
+        """Close it and dial no more. Subscriptions and waiting messages stay (T-77).
+
+        With `block` its peer may not connect to us either, until `new_connection(remote)` or a restart.
+        """
         self.check_open()
-        self.node.disconnect(self.options.remote(remote), monotonic())
+        self.node.disconnect(self.options.remote(remote), monotonic(), block)
         self.turn()
 
     def subscribe(self, channel: str, key: str = "", handler: Callback | None = None) -> Any:
@@ -193,6 +197,12 @@ class BaseInstance(ABC):
         count = self.node.replay(letters)
         self.turn()
         return count
+
+    def set_acl(self, acl: Acl) -> Any:
+        """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8)."""
+        self.check_open()
+        self.node.set_acl(acl, monotonic())
+        self.turn()
 
     def peers(self) -> list[PeerInfo]:
         """Every peer that is known, connected or not."""
@@ -308,9 +318,9 @@ class BaseInstance(ABC):
 
     # Connections.
 
-    def _accepted(self) -> int:
-        """The cid of a connection that came in."""
-        cid = self.node.new_cid(monotonic())
+    def _accepted(self, host: str) -> int | None:
+        """The cid of a connection that came in from there, or None where there are too many (D-7): close it."""
+        cid = self.node.new_cid(monotonic(), host)
         self.wake()  # its time for TLS runs
         return cid
 

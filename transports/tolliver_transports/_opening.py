@@ -52,6 +52,7 @@ def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
             speaks=options.speaks,
             retry_interval=options.retry_interval,
             policy=options.policy,
+            acl=options.acl,
             now=time.monotonic(),
         )
     except BaseException:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from attrs import Attribute, converters, define, field, validators
 
-from tolliver_proto import Limits, Policy, Revision
+from tolliver_proto import Acl, Limits, Policy, Revision
 
 DEFAULT_PORT = 7011  # T-78
 
@@ -197,6 +197,7 @@ class InstanceOptions:
       we can speak a peer's version that is not ours (A5).
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
     - `identity`: our UUID where neither the certificate nor the database says it.
+    - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `strict_block`, `announce_after_handshake`: see `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
@@ -239,6 +240,7 @@ class InstanceOptions:
     )
     _limits: Limits = field(factory=Limits, validator=_is(Limits, "give a Limits(...)"))
     identity: UUID | None = field(default=None, validator=_uuid)
+    acl: Acl = field(factory=Acl, validator=_is(Acl, "give an Acl(...), or load_acl(path)"))
     dedupe: int = field(default=0, validator=_is(int, "give the number of messages to remember, or 0"))
     dedupe_durable: bool = field(default=False, validator=_flag)
     expire_after: float | None = field(

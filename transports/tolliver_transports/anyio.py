@@ -22,6 +22,7 @@ from anyio.abc import AsyncResource, SocketAttribute, SocketListener, SocketStre
 
 from tolliver_proto import ConnectionClosing, ConnectionLost, DeadLetter, Receipt, Role, TolliverError
 
+from ._acl_file import load_acl
 from ._anyio_wires import Bell, Promise, Wire
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
@@ -41,6 +42,7 @@ __all__ = [
     "Run",
     "Runs",
     "create_instance",
+    "load_acl",
     "run",
 ]
 
@@ -63,8 +65,8 @@ class Instance(BaseInstance):
     async def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> UUID:
         return cast(UUID, await super().new_connection(remote).wait(timeout))
 
-    async def remove_connection(self, remote: str | Remote) -> None:
-        super().remove_connection(remote)
+    async def remove_connection(self, remote: str | Remote, *, block: bool = False) -> None:
+        super().remove_connection(remote, block=block)
 
     async def subscribe(self, channel: str, key: str = "", handler: Callback | None = None) -> None:
         await super().subscribe(channel, key, handler).wait()
@@ -245,13 +247,17 @@ class Instance(BaseInstance):
                 log.warning("cannot accept a connection, trying again: %s", error.__cause__ or error)
                 await anyio.sleep(ACCEPT_PAUSE)
             else:
-                self._take_in(stream)
+                await self._take_in(stream)
 
-    def _take_in(self, stream: SocketStream) -> None:
+    async def _take_in(self, stream: SocketStream) -> None:
         async def connect() -> SocketStream:
             return stream
 
-        self._start(self._accepted(), Role.SERVER, self._pumps.server(), connect)
+        cid = self._accepted(stream.extra(SocketAttribute.remote_address, ("",))[0])
+        if cid is None:
+            await anyio.aclose_forcefully(stream)
+        else:
+            self._start(cid, Role.SERVER, self._pumps.server(), connect)
 
     def _start(self, cid: int, role: Role, pump: AnyPump, connect: Callable[[], Awaitable[SocketStream]]) -> None:
         wire = self.wires[cid] = Wire(self._driver, cid, role, pump)

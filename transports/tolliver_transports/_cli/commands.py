@@ -59,6 +59,10 @@ Json = Annotated[bool, typer.Option("--json", help="JSON lines, bodies in base64
 Wait = Annotated[bool, typer.Option(help="Wait until every recipient has acknowledged everything.")]
 Timeout = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for a peer, and for each next ack.")]
 
+AccessRules = Annotated[
+    Path | None, typer.Option("--acl", help="Access rules (TOML); listen reads them again on SIGHUP.")
+]
+
 
 def _place(
     at: Listen = None,
@@ -71,6 +75,7 @@ def _place(
     ca: Ca = None,
     plaintext: Plaintext = False,
     revision: Draft = 2,
+    acl: AccessRules = None,
 ) -> Place:
     from .connecting import Place
 
@@ -85,6 +90,7 @@ def _place(
         ca=ca,
         plaintext=plaintext,
         revision=Revision(revision),
+        acl=acl,
     )
 
 
@@ -189,7 +195,7 @@ def listen(
         show = listening.as_json if json else listening.as_text
         wanted = Subscription(channel, key)
         run(
-            partial(listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show),
+            partial(listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show, place.acl),
             trio,
         )
 

@@ -12,8 +12,9 @@ from typing import TypeVar
 import anyio
 from attrs import define
 
-from tolliver_proto import NoticeKind, Revision
+from tolliver_proto import Acl, NoticeKind, Revision
 
+from .._acl_file import load_acl
 from .._options import TLS, InstanceOptions, Remote
 from ..anyio import run as run_loop
 
@@ -34,6 +35,7 @@ class Place:
     ca: Path | None
     plaintext: bool
     revision: Revision
+    acl: Path | None = None
 
     @property
     def remotes(self) -> list[Remote]:
@@ -51,6 +53,7 @@ class Place:
             plaintext=self.plaintext,
             revision=self.revision,
             remotes=self.remotes if dial else (),
+            acl=load_acl(self.acl) if self.acl is not None else Acl(),
         )
         for remote in self.remotes:
             options.remote(remote)

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import sys
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from pathlib import Path
+
+import anyio
 
 from tolliver_proto import Delivery, Subscription
 
+from .._acl_file import load_acl
 from .._options import InstanceOptions, Remote
 from ..anyio import Instance, Runs, create_instance
 from . import words
@@ -49,21 +54,34 @@ async def listen(
     only: bool,
     count: int | None,
     show: Callable[[Delivery], str],
+    acl: Path | None = None,
 ) -> None:
-    """Until `count` messages were printed, or for ever."""
+    """Until `count` messages were printed, or for ever. The rules in the file `acl` are read again on SIGHUP."""
     async with create_instance(options) as instance:
         runs = instance.message_runs("", "", subscribe=False)
         await _subscribe(instance, wanted, only)
         _say_where(instance)
-        await alongside(
-            partial(_print, runs, count, show),
-            [partial(_dial, instance, remote) for remote in remotes],
-        )
+        others = [partial(_dial, instance, remote) for remote in remotes]
+        if acl is not None:
+            others.append(partial(_reload, instance, acl))
+        await alongside(partial(_print, runs, count, show), others)
 
 
 async def _dial(instance: Instance, remote: Remote) -> None:
     peer = await instance.new_connection(remote)
     words.say(f"connected to {remote}, which is {peer}")
+
+
+async def _reload(instance: Instance, acl: Path) -> None:
+    with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
+        words.say(f"access rules of {acl}; SIGHUP reads them again")
+        async for _ in hangups:
+            try:
+                instance.set_acl(load_acl(acl))
+            except (OSError, ValueError) as error:
+                words.say(f"the access rules stay as they were: {error}")
+            else:
+                words.say(f"new access rules of {acl}")
 
 
 async def _subscribe(instance: Instance, wanted: Subscription, only: bool) -> None:

@@ -1,0 +1,54 @@
+"""How many connections came in whose handshake is not over (D-7).
+
+The idea: whoever is not established is a stranger, and strangers share two bounds, one for all of them and one for each
+address. What is counted is a cid, from `add` to `remove`, so that nothing is counted twice. A bound that was met is
+news once; it is news again after half of its connections have gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+ALL = ""  # the share that every connection takes part of; the others are addresses
+
+
+class Arrivals:
+    """Connections with a handshake in progress."""
+
+    def __init__(self, most: int, most_per_address: int) -> None:
+        self._most = most
+        self._most_per_address = most_per_address
+        self._shares: dict[int, tuple[str, ...]] = {}
+        self._in_progress: Counter[str] = Counter()
+        self._told: set[str] = set()
+
+    def most(self, share: str) -> int:
+        return self._most if share == ALL else self._most_per_address
+
+    def full(self, address: str) -> str | None:
+        """ALL or the address, where that has no room for one more."""
+        return next((share for share in _shares(address) if self._in_progress[share] >= self.most(share)), None)
+
+    def is_news(self, share: str) -> bool:
+        """Whether this share, which is full, was not told as full before."""
+        is_news = share not in self._told
+        self._told.add(share)
+        return is_news
+
+    def add(self, cid: int, address: str) -> None:
+        self._shares[cid] = _shares(address)
+        self._in_progress.update(self._shares[cid])
+
+    def remove(self, cid: int) -> None:
+        """Established or gone; one that is not counted is no error."""
+        for share in self._shares.pop(cid, ()):
+            self._in_progress[share] -= 1
+            if self._in_progress[share] <= self.most(share) // 2:
+                self._told.discard(share)
+            if not self._in_progress[share]:
+                del self._in_progress[share]
+
+
+def _shares(address: str) -> tuple[str, ...]:
+    """An unknown address has no share of its own."""
+    return (ALL, address) if address else (ALL,)

@@ -1,0 +1,82 @@
+"""Access rules from a TOML file.
+
+    default = "deny"                                     # what all others may do: "allow" (everything) or "deny"
+
+    [peers."01890000-0000-7000-8000-000000000001"]
+    subscribe = [["readings", "*"], ["alarms", "kitchen"]]    # [channel, key] each; a * at the end: all that begin so
+    publish = [["*", "*"]]
+    connect = true
+
+The idea: a pattern is two strings and no syntax of its own, as names may hold any character. What a peer's entry does
+not say is as the default has it, but for `connect`: who is listed may connect.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from tolliver_proto import Acl, Rights
+
+_DEFAULTS = {"allow": Rights(), "deny": Rights.none()}
+_ENTRIES = ("default", "peers")
+_RIGHTS = ("subscribe", "publish", "connect")
+
+
+def load_acl(path: str | os.PathLike[str]) -> Acl:
+    """The rules in this file. Raises OSError, and ValueError that names the file, the entry and what to write."""
+    try:
+        return _acl(tomllib.loads(Path(path).read_text("utf-8")))
+    except ValueError as error:  # of TOML and of UTF-8 too
+        raise ValueError(f"access rules in {os.fspath(path)}: {error}") from None
+
+
+def _acl(rules: Mapping[str, Any]) -> Acl:
+    _check_names("the file", rules, _ENTRIES)
+    default = rules.get("default")
+    if not isinstance(default, str) or default not in _DEFAULTS:
+        raise ValueError(f'default is {_shown(default)}: write default = "deny" or default = "allow"')
+    entries = _table("peers", rules.get("peers", {}))
+    peers: dict[UUID, Rights] = {}
+    for name, entry in entries.items():
+        where = f"peers.{name!r:.100}"
+        uuid = _uuid(where, name)
+        if uuid in peers:
+            raise ValueError(f"{where} is there twice, written differently: make one entry of the two")
+        peers[uuid] = _rights(where, _table(where, entry), _DEFAULTS[default])
+    return Acl(_DEFAULTS[default], peers)
+
+
+def _rights(where: str, entry: Mapping[str, Any], default: Rights) -> Rights:
+    _check_names(where, entry, _RIGHTS)
+    given = {"subscribe": default.subscribe, "publish": default.publish, **entry}
+    try:
+        return Rights(**given)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _uuid(where: str, name: str) -> UUID:
+    try:
+        return UUID(name)
+    except ValueError:
+        raise ValueError(f'{where} is no UUID: write [peers."01890000-0000-7000-8000-000000000001"]') from None
+
+
+def _table(where: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f'{where} is {_shown(value)}: write a table, [peers."UUID"], and its entries below')
+    return value
+
+
+def _check_names(where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in table.keys() - {*known}:
+        raise ValueError(f"{where} has the unknown entry {_shown(name)}: there are {', '.join(known)}")
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.100}" if value is not None else "missing"
