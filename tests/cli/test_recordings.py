@@ -166,7 +166,7 @@ ALL = [(header(second, way, peer), second) for second in range(3) for way in Dir
             lambda one: one.time_ns == header(1).time_ns,
         ),
     ],
-    ids=str,
+    ids=["peer", "in", "out to a peer", "since", "until", "between"],
 )
 def test_filters_of_headers(tmp_path: Path, options: tuple[object, ...], taken: Any) -> None:
     path, _ = write(tmp_path / "a.rec", *((one, message(b"%d" % number, 1)) for number, (one, _) in enumerate(ALL)))
