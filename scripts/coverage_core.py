@@ -17,8 +17,10 @@ WIRE = ("vectors", "decoding", "limits", "transitions", "versions", "connection"
 NODE = (
     "connecting",
     "corners",
+    "derived",
     "duplicates",
     "parts",
+    "probes",
     "promises",
     "receiving",
     "sending",

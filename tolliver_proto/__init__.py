@@ -29,6 +29,7 @@ from ._actions import (
     Transmit,
 )
 from ._connection import Connection
+from ._derived import is_derived
 from ._errors import (
     Blocked,
     CertificateError,
@@ -51,6 +52,7 @@ from ._errors import (
     UnexpectedFrame,
 )
 from ._events import (
+    PROBE_CHANNEL,
     RESERVED_CHANNEL,
     Ack,
     Closed,
@@ -74,7 +76,7 @@ from ._events import (
 from ._frames import Decoder, decode, encode
 from ._limits import Limits
 from ._node import Node, PeerInfo
-from ._policy import Policy
+from ._policy import Policy, Probe
 from ._state import State
 from ._store import (
     AddDeadLetter,
@@ -108,6 +110,7 @@ from ._store import (
 )
 
 __all__ = [
+    "PROBE_CHANNEL",
     "RESERVED_CHANNEL",
     "Abort",
     "Ack",
@@ -168,6 +171,7 @@ __all__ = [
     "PeerUp",
     "PinPeer",
     "Policy",
+    "Probe",
     "ProtocolError",
     "Receipt",
     "RememberHandled",
@@ -204,4 +208,5 @@ __all__ = [
     "Unsubscribe",
     "decode",
     "encode",
+    "is_derived",
 ]

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from attrs import Attribute, define, field, validators
 
-from tolliver_proto import Limits, Policy, Revision
+from tolliver_proto import Limits, Policy, Probe, Revision
 
 DEFAULT_PORT = 7011  # T-78
 
@@ -196,8 +196,10 @@ class InstanceOptions:
     - `revision`: the wire layout of all connections; `version`: what we announce (T-02); `speaks(version)`: whether
       we can speak a peer's version that is not ours (A5).
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
-    - `identity`: our UUID where neither the certificate nor the database says it.
-    - `dedupe`, `dedupe_durable`, `expire_after`, `strict_block`, `announce_after_handshake`: see `Policy`.
+    - `identity`: our UUID where neither the certificate nor the database says it, or a derived one of our
+      certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
+    - `dedupe`, `dedupe_durable`, `expire_after`, `strict_block`, `announce_after_handshake`, `probe`, `probe_interval`,
+      `probe_timeout`, `max_connection_age`: see `Policy`.
 
     Raises TypeError or ValueError.
     """
@@ -244,6 +246,12 @@ class InstanceOptions:
     )
     strict_block: bool = field(default=False, validator=_flag)
     announce_after_handshake: bool = field(default=False, validator=_flag)
+    probe: Probe = field(default="off", validator=_is(str, 'give "off", "ack" or "message"'))
+    probe_interval: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
+    probe_timeout: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
+    max_connection_age: float | None = field(
+        default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
+    )
 
     @property
     def policy(self) -> Policy:
@@ -254,6 +262,10 @@ class InstanceOptions:
             expire_after=self.expire_after,
             strict_block=self.strict_block,
             announce_after_handshake=self.announce_after_handshake,
+            probe=self.probe,
+            probe_interval=self.probe_interval,
+            probe_timeout=self.probe_timeout,
+            max_connection_age=self.max_connection_age,
         )
 
     def __attrs_post_init__(self) -> None:
