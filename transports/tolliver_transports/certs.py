@@ -101,7 +101,8 @@ def make_certificate(
     uuid = uuid or uuid7()
     if is_derived(uuid):
         raise ValueError(f"{uuid} is a derived identity: give the certificate its prefix, derive={uuid.hex[:12]!r}")
-    uris = [uuid.urn] if derive is None else [uuid.urn, URN + check_prefix(derive)]
+    derive = None if derive is None else check_prefix(derive)
+    uris = [uuid.urn] if derive is None else [uuid.urn, URN + derive]
     key = ec.generate_private_key(ec.SECP256R1())
     names = [*map(x509.UniformResourceIdentifier, uris), *map(_host, hosts)]
     builder = (
