@@ -310,7 +310,9 @@ class Receiving(Sending):
         subscription = link.control.acked(ack.message_id) if link.control is not None else None
         if subscription is not None:
             self._sync_control(link, subscription)
-        elif ack.message_id != NO_ID and not (link.control is not None and link.control.answered(ack.message_id)):
+        elif link.control is not None and link.control.answered(ack.message_id):
+            self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
+        elif ack.message_id != NO_ID:
             self._counts["stray_acks"] += 1  # T-44
 
     # Own subscriptions.

@@ -136,6 +136,15 @@ def test_the_ack_is_the_answer() -> None:
     assert "stray_acks" not in play.node.stats()
 
 
+def test_the_interval_counts_from_what_was_said_last() -> None:
+    """However long an answer may take."""
+    play, wire = probed(Policy(probe="message", probe_interval=1.0, probe_timeout=600.0))
+    for _ in range(50):
+        play.wait(1.0)
+        wire.ack(the_probe(wire))
+    assert play.node.stats()["probes"] == 50
+
+
 def test_no_answer_is_a_lost_connection() -> None:
     play = Play(policy=MESSAGES)
     wire = play.dialled(play.call("connect", "there"))
