@@ -166,7 +166,7 @@ class Node(Watching):
             now=self._now,
         )
         link.control = ControlSync(link.connection, self._ids)
-        if self.instance_id in link.identity.uuids:
+        if self.instance_id in link.identity.uuids and not link.identity.prefixes:  # else who it is shows later
             self._refuse_self(link, "presents our own certificate")
         elif role is Role.CLIENT:
             link.control.announced(own)

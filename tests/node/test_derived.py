@@ -465,6 +465,18 @@ def test_forgetting_that_fails_leaves_nothing_either() -> None:
     assert bodies(joined(play).send(message(1))) == [], "what it sent is known still"
 
 
+@pytest.mark.parametrize("role", Role)
+def test_identities_derived_from_our_own_certificate_are_others(role: Role) -> None:
+    for claimed in (ONE, LOW):
+        play = Play(uuid=LOW)
+        if role is Role.SERVER:
+            actions = play.accepted(claimed, MEMBER).request()
+        else:
+            actions = play.dialled(play.call("connect", "there"), claimed, MEMBER).respond()
+        assert len(every(actions, PeerUp)) == (claimed == ONE)
+        assert notices(actions)[: claimed == LOW] == [NoticeKind.SELF_CONNECTION] * (claimed == LOW)
+
+
 def test_reaching_oneself_is_seen_among_derived_ones_too() -> None:
     play = Play(uuid=ONE)
     assert notices(play.accepted(ONE, CERTIFICATE).request()) == [NoticeKind.SELF_CONNECTION]
