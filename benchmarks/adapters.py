@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import platform
 import socket
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,7 +176,7 @@ class Bounce(asyncio.Protocol):
 
 
 def gaps(times: list[float]) -> dict[str, float]:
-    return percentiles([later - earlier for earlier, later in zip(times, times[1:], strict=False)])
+    return percentiles([later - earlier for earlier, later in itertools.pairwise(times)])
 
 
 async def bare_asyncio_server(directory: Path) -> None:
@@ -256,7 +258,7 @@ class Kind(NamedTuple):
 def anyio_kind(backend: str, uvloop: bool, bare_server: Callable[..., Any], bare_client: Callable[..., Any]) -> Kind:
     def runs(program: Callable[..., Any], *first: Any) -> Callable[..., None]:
         backend_options = {"use_uvloop": True} if uvloop else {}
-        return lambda *rest: anyio.run(program, *first, *rest, backend=backend, backend_options=backend_options)
+        return partial(anyio.run, program, *first, backend=backend, backend_options=backend_options)
 
     loop = AnyioLoop()
     return Kind(runs(serve, loop), runs(measure, loop), runs(bare_server), runs(bare_client))

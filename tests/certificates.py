@@ -22,6 +22,8 @@ from tolliver_transports.certs import LOCAL_HOSTS, make_ca, make_certificate
 _NOW = datetime.datetime.now(datetime.UTC)
 _BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
+PREFIX = "f00dbabe0001"
+
 ODD: dict[str, dict[str, Any]] = {
     "expired": {"days": 1, "valid_from": _NOW - datetime.timedelta(days=10)},
     "future": {"days": 1, "valid_from": _NOW + datetime.timedelta(days=10)},
@@ -30,6 +32,9 @@ ODD: dict[str, dict[str, Any]] = {
     "intruder": {},  # of another CA, but it trusts ours: only the other side refuses
     "anonymous": {},  # without a UUID
     "garbled": {},  # with a urn:uuid: that is no UUID
+    "job": {"derive": PREFIX},  # a good member from which identities may be derived
+    "writers": {},  # identities may be derived from it, and it has none of its own
+    "low": {},  # with a derive prefix that may begin other UUIDs
     "dialler": {},  # serves as a client only
     "listener": {},  # serves as a server only
 }
@@ -61,6 +66,9 @@ class Certificates:
             return self.special(name, ())
         if name == "garbled":
             return self.special(name, (x509.UniformResourceIdentifier("urn:uuid:not-a-uuid"),))
+        if name in ("writers", "low"):
+            prefix = PREFIX if name == "writers" else f"e{PREFIX[1:]}"
+            return self.special(name, (x509.UniformResourceIdentifier(f"urn:tolliver:derive:{prefix}"),))
         if name == "dialler":
             return self.special(name, (), usages=_BOTH[1:])
         if name == "listener":

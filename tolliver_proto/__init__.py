@@ -30,6 +30,7 @@ from ._actions import (
     Transmit,
 )
 from ._connection import Connection
+from ._derived import is_derived
 from ._errors import (
     AccessDenied,
     Blocked,
@@ -53,6 +54,7 @@ from ._errors import (
     UnexpectedFrame,
 )
 from ._events import (
+    PROBE_CHANNEL,
     RESERVED_CHANNEL,
     Ack,
     Closed,
@@ -76,7 +78,7 @@ from ._events import (
 from ._frames import Decoder, decode, encode
 from ._limits import Limits
 from ._node import Node, PeerInfo
-from ._policy import Policy
+from ._policy import Policy, Probe
 from ._state import State
 from ._store import (
     AddDeadLetter,
@@ -110,6 +112,7 @@ from ._store import (
 )
 
 __all__ = [
+    "PROBE_CHANNEL",
     "RESERVED_CHANNEL",
     "Abort",
     "AccessDenied",
@@ -172,6 +175,7 @@ __all__ = [
     "PeerUp",
     "PinPeer",
     "Policy",
+    "Probe",
     "ProtocolError",
     "Receipt",
     "RememberHandled",
@@ -209,4 +213,5 @@ __all__ = [
     "Unsubscribe",
     "decode",
     "encode",
+    "is_derived",
 ]

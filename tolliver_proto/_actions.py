@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TypeVar, dataclass_transform
 from uuid import UUID
 
+from ._derived import is_derived
 from ._errors import TolliverError
 from ._events import Message, record
 from ._store import Operation
@@ -28,11 +29,28 @@ Handler = Hashable
 
 @dataclass(frozen=True, slots=True)
 class PeerIdentity:
-    """What the transport proved about the other side: the UUIDs in its certificate, the SHA-256 of its public key."""
+    """What the transport proved about the other side: the UUIDs in its certificate, the SHA-256 of its public key.
+
+    `prefixes` are the derive prefixes in its certificate, 12 lower-case hex digits each (T-72a).
+    """
 
     uuids: frozenset[UUID] = frozenset()
     spki_sha256: bytes | None = None
     address: str = ""
+    prefixes: frozenset[str] = frozenset()
+
+    def may_be(self, claimed: UUID) -> bool:
+        """Whether the certificate allows this UUID (D-3, T-72a). One that names nobody leaves it to a pin, but for a
+        derived identity; without any certificate there is nothing to contradict (D-15)."""
+        if not self.uuids and not self.prefixes:
+            return self.spki_sha256 is None or not is_derived(claimed)
+        return claimed.hex[:12] in self.prefixes if is_derived(claimed) else claimed in self.uuids
+
+    @property
+    def names(self) -> str:
+        """Whom the certificate names, in words."""
+        words = [*map(str, sorted(self.uuids)), *(f"the derive prefix {prefix}" for prefix in sorted(self.prefixes))]
+        return ", ".join(words) or "no UUID and no derive prefix"
 
 
 @dataclass_transform(frozen_default=True)

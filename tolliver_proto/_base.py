@@ -15,8 +15,9 @@ from uuid import UUID
 from ._access import Acl
 from ._actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from ._batch import Batch
+from ._derived import is_derived
 from ._errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
-from ._events import RESERVED_CHANNEL, HandshakeResponse, HandshakeStatus, Revision, Subscription
+from ._events import PRIVATE_CHANNELS, HandshakeResponse, HandshakeStatus, Revision, Subscription
 from ._frames import encoder
 from ._handled import Handled
 from ._ids import IdAllocator
@@ -109,7 +110,11 @@ class NodeState:
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._peers: dict[UUID, Peer] = {}
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
+        for uuid in (*loaded.peers, *(uuid for uuid, _ in loaded.handled)):
+            self._handled.use(uuid, self._now)
         for uuid, known in loaded.peers.items():
+            if is_derived(uuid):
+                continue  # there for the sake of its handled messages and dead letters
             self._peers[uuid] = peer = Peer(uuid, known)
             self._reroute(peer)
 
@@ -132,8 +137,8 @@ class NodeState:
 
     def _checked(self, channel: str, key: str) -> Subscription:
         """A subscription that may be asked for, or the error that says why not."""
-        if channel == RESERVED_CHANNEL:
-            raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: choose another (T-27)")
+        if channel in PRIVATE_CHANNELS:
+            raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: choose another (T-27, T-80)")
         self._name_size(channel)
         self._name_size(key)
         return Subscription(channel, key)

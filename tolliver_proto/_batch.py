@@ -54,6 +54,7 @@ class Batch:
         self.pins: dict[Peer, bytes | None] = {}  # as the store has them until then
         self.handled: list[tuple[UUID, int]] = []  # what is not to be delivered again (T-48)
         self.forgets: list[UUID] = []  # peers of whom nothing is left (T-77)
+        self.stale: list[UUID] = []  # derived identities whose time is over (T-72a)
         self.then: list[Callable[[TolliverError | None], None]] = []  # what goes on when it is through or has failed
         self.letters: list[tuple[Link, DeadLetter]] = []  # what was given up here, and on which connection (T-47)
 
@@ -76,7 +77,7 @@ class Batch:
 
     @property
     def putting_away(self) -> bool:
-        return bool(self.removals or self.gone or self.parked or self.lists or self.handled)
+        return bool(self.removals or self.gone or self.parked or self.lists or self.handled or self.stale)
 
     def store(self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool) -> None:
         operations = self.operations
@@ -100,7 +101,8 @@ class Batch:
                 yield from operation.messages
 
     def all_operations(self) -> Sequence[Operation]:
-        operations = [*self.operations]
+        operations: list[Operation] = [ForgetPeer(peer) for peer in self.stale]  # one may have come back since
+        operations += self.operations
         for peer in self.lists:
             operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions)))
         for peer, messages in self.linked:
@@ -119,3 +121,4 @@ class Batch:
         self.removals[:0] = failed.removals
         self.gone[:0] = failed.gone
         self.parked[:0] = failed.parked
+        self.stale[:0] = failed.stale

@@ -49,7 +49,7 @@ class LocalProtocolError(ProtocolError):
 
 
 class ReservedChannel(LocalProtocolError):
-    """The channel "tolliver" belongs to the protocol (T-27)."""
+    """The channels "tolliver" and "tolliver.probe" belong to the protocol (T-27, T-80)."""
 
 
 class RemoteProtocolError(ProtocolError):

@@ -155,4 +155,8 @@ Decoded = Frame | Ignored
 Event = Decoded | Established | Closed
 
 RESERVED_CHANNEL = "tolliver"
+PROBE_CHANNEL = "tolliver.probe"
+"""Where probes go, with an empty key and body: only to peers that do not subscribe to it (T-80)."""
+PRIVATE_CHANNELS = frozenset((RESERVED_CHANNEL, PROBE_CHANNEL))
+"""No application's."""
 """Exact and case-sensitive (T-27)."""

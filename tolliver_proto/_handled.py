@@ -2,16 +2,18 @@
 
 The idea: an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A
 copy that comes while another is being handled, or before that is on disk where it must be, is let go without an ack: it
-comes again.
+comes again. A derived identity never comes back after its job is done, so what is known of it ends with a day (T-72a).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice, takewhile
 from uuid import UUID
 
 from ._actions import Delivery
+from ._derived import REMEMBERED, is_derived
 
 _Key = tuple[UUID, int | None]
 
@@ -25,6 +27,7 @@ class Handled:
 
     def __init__(self, size: int, known: Iterable[tuple[UUID, int]] = ()) -> None:
         self._size = size
+        self._used: dict[UUID, float] = {}  # derived identities, in the order of their last use
         self._order: deque[_Key] = deque()
         self._known: set[_Key] = set()
         self._under_way: dict[_Key, Delivery | None] = {}  # None: handled well, and not yet known
@@ -66,6 +69,40 @@ class Handled:
 
     def forget(self, peer: UUID) -> None:
         """Its ids mean nothing any more (T-77)."""
-        self._order = deque(key for key in self._order if key[0] != peer)
-        self._known = set(self._order)
+        self._drop({peer})
         self._under_way = {key: one for key, one in self._under_way.items() if key[0] != peer}
+        self._used.pop(peer, None)
+
+    def _drop(self, peers: Collection[UUID]) -> None:
+        self._order = deque(key for key in self._order if key[0] not in peers)
+        self._known = set(self._order)
+
+    # Derived identities.
+
+    def use(self, peer: UUID, now: float) -> None:
+        """If it is a derived identity, its day begins again."""
+        if is_derived(peer):
+            self._used.pop(peer, None)
+            self._used[peer] = now
+
+    @property
+    def crowded(self) -> bool:
+        """More derived identities than messages to remember: nothing of the first is remembered any more."""
+        return len(self._used) > self._size > 0
+
+    @property
+    def next_expiry(self) -> float | None:
+        """When the first derived identity's day is over."""
+        return next(iter(self._used.values())) + REMEMBERED if self._used else None
+
+    def expire(self, now: float) -> list[UUID]:
+        """The derived identities whose time is over: what they sent is a message again."""
+        crowding = list(islice(self._used, len(self._used) - self._size)) if self.crowded else []
+        for uuid in crowding:
+            del self._used[uuid]
+        over = list(takewhile(lambda uuid: self._used[uuid] + REMEMBERED <= now, self._used))
+        for uuid in over:
+            del self._used[uuid]
+        if over:
+            self._drop(set(over))
+        return crowding + over

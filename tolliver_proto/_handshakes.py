@@ -14,7 +14,15 @@ from ._actions import Abort, Dial, DialEnded, NoticeKind, PeerDown, PeerUp, Remo
 from ._arrivals import Arrivals
 from ._connection import Connection
 from ._dialing import Dialer, Dialled
-from ._errors import AccessDenied, ConnectionLost, IdentityConflict, RemoteProtocolError, SelfConnection, TolliverError
+from ._errors import (
+    AccessDenied,
+    ConnectionLost,
+    IdentityConflict,
+    RemoteProtocolError,
+    SelfConnection,
+    TolliverError,
+    UnexpectedFrame,
+)
 from ._events import (
     RESERVED_CHANNEL,
     Closed,
@@ -57,7 +65,7 @@ class Handshakes(Receiving):
 
     def _is_live(self, uuid: UUID) -> bool:
         peer = self._peers.get(uuid)
-        return peer is not None and peer.link is not None
+        return peer is not None and peer.link is not None and not peer.derived  # T-70 is not for those (T-72a)
 
     # The handshake's frames.
 
@@ -91,7 +99,7 @@ class Handshakes(Receiving):
             self._store_list(link, link.held_list)
 
     def _admit(self, link: Link, claimed: UUID) -> bool:
-        """Whether whoever is there may be who it says (D-3, T-71, T-72)."""
+        """Whether whoever is there may be who it says (D-3, T-71, T-72, T-72a)."""
         if claimed == self.instance_id:
             if link.role is Role.SERVER:
                 self._accept(link)  # so that the other end, which is us, learns whom it has reached
@@ -102,8 +110,8 @@ class Handshakes(Receiving):
             self._refuse(link, ConnectionLost(f"peer {claimed} is being forgotten here: try again in a moment"))
             return False
         proved = link.identity
-        if proved.uuids and claimed not in proved.uuids:
-            detail = f"its certificate names {', '.join(map(str, sorted(proved.uuids)))}"
+        if not proved.may_be(claimed):
+            detail = f"its certificate names {proved.names}"
         elif not proved.uuids and known is not None and known.spki_sha256 not in (None, proved.spki_sha256):
             detail = "its key is not the one that this UUID was first seen with (repin it if that was on purpose)"
         elif (denial := self._denial(link, claimed)) is not None:
@@ -111,6 +119,8 @@ class Handshakes(Receiving):
             return False
         else:
             link.peer = known or self._peers.setdefault(claimed, Peer(claimed, LoadedPeer()))
+            if link.peer.derived:
+                link.peer.voices[link] = None  # what it is known by: nothing of it is stored
             return True
         error = IdentityConflict(f"{link.identity.address} claims to be {claimed}, but {detail} (D-3, T-72)")
         self._notice(NoticeKind.IDENTITY_MISMATCH, claimed, str(error))
@@ -134,6 +144,9 @@ class Handshakes(Receiving):
     def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
         """Routes change now; the handshake goes on when the list is stored (T-30, T-61)."""
         peer, batch = _peer(link), self._batch
+        if peer.derived:
+            self._let_write(link, peer, subscriptions)
+            return
         peer.voices[link] = None
         may_have = self._acl.rights(peer.uuid).may_subscribe  # D-4
         wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
@@ -147,6 +160,20 @@ class Handshakes(Receiving):
         self._link(peer, self._stop_keeping(link, peer))
         link.storing = True
         batch.handshakes.append(link)
+
+    def _let_write(self, link: Link, peer: Peer, subscriptions: tuple[Subscription, ...]) -> None:
+        """A derived identity: nothing of it is stored, so the handshake waits for nothing (T-72a)."""
+        if subscriptions:
+            error = UnexpectedFrame(
+                "write_only",
+                f"{link.identity.address or 'a peer'} is the derived identity {peer.uuid} and subscribes: it must send "
+                "an empty list (T-72a)",
+            )
+            self._notice(NoticeKind.PROTOCOL_ERROR, peer.uuid, str(error))
+            self._refuse(link, error)
+            return
+        self._stop_keeping(link)
+        self._list_stored(link)
 
     def _list_stored(self, link: Link) -> None:
         link.storing = False
@@ -176,7 +203,7 @@ class Handshakes(Receiving):
         if link.remote is not None:
             self._dialer.established(link.remote, peer.uuid, self._now)
         old = peer.link
-        if old is not None:
+        if old is not None and not peer.derived:
             loser = link if self._keeps(old, link) else old
             self._notice(
                 NoticeKind.DUPLICATE_CLOSED,
@@ -266,6 +293,19 @@ class Handshakes(Receiving):
         self._go_on(link)
         self._writable[link] = None
 
+    def _lost(self, link: Link, error: TolliverError | None) -> None:
+        """The transport is gone. What was received before is still handed out."""
+        link.gone = True
+        link.error = link.error or error
+        if link.connection is None:
+            link.error = link.error or ConnectionLost("the connection was lost before it was open")
+            self._forget(link)
+        elif link.closed:
+            self._forget(link)
+        else:
+            link.connection.receive_eof(self._now)
+            self._readable[link] = None
+
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
         link.unsettled.clear()
@@ -280,22 +320,29 @@ class Handshakes(Receiving):
         if link.up:
             link.up = False
             del self._up[link.cid]
-            peer.link = None
+            peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
             self._actions.append(PeerDown(link.cid, peer.uuid, error))
             self._dialer.peer_left(peer.uuid)
         if link in peer.voices:
             del peer.voices[link]
-            if peer.voices:  # else what it said last stays: messages queue for it (T-32)
+            if peer.derived:
+                self._drop_derived(peer)
+            elif peer.voices:  # else what it said last stays: messages queue for it (T-32)
                 self._route_to(peer)
                 self._batch.lists[peer] = None
                 self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _drop_derived(self, peer: Peer) -> None:
+        """Nothing is kept of it when its last connection is over."""
+        if not peer.voices and not peer.forgotten:
+            self._peers.pop(peer.uuid, None)
 
     def _forget(self, link: Link) -> None:
         """The transport is gone, or as good as: nothing comes of this cid any more."""
         del self._links[link.cid]
         for ready in (self._readable, self._sendable, self._writable):
             ready.pop(link, None)
-        for name in ("open", "link", "resend", "fetch", "hurry"):
+        for name in ("open", "link", "resend", "fetch", "hurry", "probe", "age"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         self._stop_keeping(link)

@@ -15,6 +15,8 @@ from ._store import Span
 
 FIRST_ID = 1
 LAST_ID = 2**31 - 2
+NO_ID = 2**31 - 1
+"""The id that nothing ever has: an ack of it says nothing (T-80)."""
 RESERVE = 4096
 
 

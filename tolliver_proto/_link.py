@@ -13,8 +13,9 @@ from uuid import UUID
 from ._actions import Delivery, PeerIdentity, Receipt, Remote
 from ._allowance import Allowance
 from ._connection import Connection
+from ._derived import is_derived
 from ._errors import TolliverError
-from ._events import Role, Subscribe, Subscription, Unsubscribe
+from ._events import PROBE_CHANNEL, Message, Role, Subscribe, Subscription, Unsubscribe
 from ._ids import IdAllocator
 from ._limits import Limits
 from ._outbox import Outbox, Window
@@ -26,6 +27,7 @@ class Peer:
 
     __slots__ = (
         "attempts",
+        "derived",
         "forgotten",
         "link",
         "outbox",
@@ -39,6 +41,7 @@ class Peer:
 
     def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
         self.uuid = uuid
+        self.derived = is_derived(uuid)  # it only writes, over any number of connections, and is gone with the last
         self.subscriptions = loaded.subscriptions  # as they are stored
         self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
         self.wide = False  # that it subscribes to every channel was told (D-4)
@@ -83,7 +86,7 @@ class ControlSync:
     while another of the same subscription is under way waits for its acknowledgement; the latest wins.
     """
 
-    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way")
+    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way", "probe_id")
 
     def __init__(self, connection: Connection, ids: IdAllocator) -> None:
         self._connection = connection
@@ -92,6 +95,7 @@ class ControlSync:
         self._changed: dict[Subscription, bool] = {}
         self._under_way: set[Subscription] = set()
         self._frames: dict[int, Subscribe | Unsubscribe] = {}
+        self.probe_id: int | None = None  # of the probe that is unacknowledged
 
     def announced(self, subscriptions: Iterable[Subscription]) -> None:
         """This list was just sent in a handshake: it says all that was under way, and more."""
@@ -140,8 +144,31 @@ class ControlSync:
         self._under_way.discard(subscription)
         return subscription
 
+    def probe(self) -> None:
+        """Send a message that the peer does not want and so acknowledges at once (T-46, T-80). Raises OutboxFull."""
+        self.probe_id = self._ids.take()
+        self._connection.send(Message(PROBE_CHANNEL, "", b"", self.probe_id))
+
+    @property
+    def probing(self) -> bool:
+        """Whether a probe is unacknowledged. It is never sent again: its id is in use until its connection ends."""
+        return self.probe_id is not None
+
+    def answered(self, wire_id: int) -> bool:
+        """Whether this acknowledges the probe."""
+        if wire_id != self.probe_id:
+            return False
+        self._drop_probe()
+        return True
+
+    def _drop_probe(self) -> None:
+        if self.probe_id is not None:
+            self._ids.give_back([(self.probe_id, self.probe_id)])
+            self.probe_id = None
+
     def drop(self) -> None:
         """Nothing of this is under way any more."""
+        self._drop_probe()
         self._ids.give_back((wire_id, wire_id) for wire_id in self._frames)
         self._frames.clear()
         self._under_way.clear()
@@ -164,6 +191,8 @@ class Link:
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
         self.up = False  # established and the peer's live link
         self.up_since = 0.0
+        self.overdue = False  # the answer to a probe is, and what had come by then may not be read yet
+        self.sent_at = 0.0  # when the socket was given something last
         self.version = 0  # what both speak, once established
         self.ending = False  # it was we who closed it
         self.closed = False  # the connection has said its last

@@ -61,7 +61,7 @@ from ._link import ControlSync, Link
 from ._policy import Policy
 from ._state import State
 from ._store import Loaded
-from ._upkeep import Upkeep
+from ._watching import Watching
 
 _RUN = 256  # events of one connection before the next one has its turn
 
@@ -70,7 +70,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Upkeep):
+class Node(Watching):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -129,11 +129,15 @@ class Node(Upkeep):
             "resend": self._on_resend_timeout,
             "fetch": self._on_fetch_timeout,
             "hurry": self._on_hurry_timeout,
+            "probe": self._on_probe_timeout,
+            "age": self._on_age_timeout,
             "expire": self._on_expire_timeout,
             "redial": self._dialer.retry,
             "removals": self._on_removals_timeout,
+            "handled": self._on_handled_timeout,
         }
         self._schedule_expiry()
+        self._on_handled_timeout(None)
         for channel, key, handler in handlers:
             self.register(channel, key, handler)
 
@@ -191,7 +195,7 @@ class Node(Upkeep):
             now=self._now,
         )
         link.control = ControlSync(link.connection, self._ids)
-        if self.instance_id in link.identity.uuids:
+        if self.instance_id in link.identity.uuids and not link.identity.prefixes:  # else who it is shows later
             self._refuse_self(link, "presents our own certificate")
         elif role is Role.CLIENT:
             link.control.announced(own)
@@ -222,19 +226,8 @@ class Node(Upkeep):
         """The transport is gone. What was received before is still handed out."""
         self._tick(now)
         link = self._links.get(cid)
-        if link is None:
-            return
-        link.gone = True
-        link.error = link.error or error
-        if link.connection is None:
-            link.error = link.error or ConnectionLost("the connection was lost before it was open")
-            self._forget(link)
-            return
-        if link.closed:
-            self._forget(link)
-            return
-        link.connection.receive_eof(self._now)
-        self._readable[link] = None
+        if link is not None:
+            self._lost(link, error)
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
         """The Dial came to nothing: CertificateError is final, anything else is tried again (T-73)."""
@@ -284,7 +277,7 @@ class Node(Upkeep):
             return
         self._timers.cancel(("redial", remote))
         links = [self._links.get(dialled.cid or 0)]
-        if dialled.peer is not None and dialled.peer in self._peers:
+        if dialled.peer is not None and self._is_live(dialled.peer):
             links.append(self._peers[dialled.peer].link)
         if block and dialled.peer is not None:
             self._shut_out[remote] = dialled.peer
@@ -472,7 +465,7 @@ class Node(Upkeep):
             **self._counts,
             "connections": len(self._links),
             "peers": len(self._peers),
-            "peers_up": len(self._up),
+            "peers_up": len({link.peer for link in self._up.values()}),
             "pending": sum(peer.outbox.pending for peer in self._peers.values()),
             "parked": sum(peer.outbox.parked for peer in self._peers.values()),
             "own_subscriptions": len(self._own),

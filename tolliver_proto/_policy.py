@@ -6,6 +6,10 @@ The idea: the defaults are the rulings' own; a policy is data that the node read
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+Probe = Literal["off", "ack", "message"]
+"""What is said on a connection that has been silent (T-80)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +22,12 @@ class Policy:
     - `expire_after`: seconds after which a stored message that is still unacknowledged is given up, or None (D-10).
     - `strict_block`: sends wait while any connection is being made, as the first draft says literally (T-62).
     - `announce_after_handshake`: subscriptions are also sent as messages, where peers ignore a handshake's (T-33).
+    - `probe`: what is said on a connection on which nothing was sent for `probe_interval` seconds (T-80): "off",
+      nothing; "ack", an ack that everybody ignores, so that TCP notices if nobody is there; "message", one that the
+      peer acknowledges at once, or within `probe_timeout` seconds, else the connection is taken for lost. A peer whose
+      subscriptions match `PROBE_CHANNEL` gets an ack, and so does everybody from a derived identity.
+    - `max_connection_age`: seconds after which, or up to a tenth before, a connection is ended in order and dialled
+      again, so that an expired certificate does not live on in it, or None (D-8).
     """
 
     dedupe: int = 0
@@ -25,11 +35,22 @@ class Policy:
     expire_after: float | None = None
     strict_block: bool = False
     announce_after_handshake: bool = False
+    probe: Probe = "off"
+    probe_interval: float = 30.0
+    probe_timeout: float = 30.0
+    max_connection_age: float | None = None
 
     def __post_init__(self) -> None:
         if self.dedupe < 0:
             raise ValueError(f"Policy.dedupe is {self.dedupe}: give the number of messages to remember, or 0")
         if self.dedupe_durable and not self.dedupe:
             raise ValueError("Policy.dedupe_durable without dedupe: say how many messages to remember")
-        if self.expire_after is not None and self.expire_after <= 0:
-            raise ValueError(f"Policy.expire_after is {self.expire_after}: give seconds above zero, or None")
+        if self.probe not in get_args(Probe):
+            raise ValueError(f"Policy.probe is {self.probe!r}: give one of {', '.join(map(repr, get_args(Probe)))}")
+        for name in ("probe_interval", "probe_timeout"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")
+        for name in ("expire_after", "max_connection_age"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise ValueError(f"Policy.{name} is {seconds}: give seconds above zero, or None")

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from ._actions import Deliver, Delivery, Handler, NoticeKind, PauseReading, Receipt, ResumeReading
-from ._errors import OwnLimitExceeded
-from ._events import RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
+from ._derived import is_derived
+from ._errors import LocalProtocolError, OwnLimitExceeded
+from ._events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
+from ._ids import NO_ID
 from ._link import Link, Peer
 from ._sending import Sending
 from ._store import (
@@ -50,7 +52,8 @@ class Receiving(Sending):
         """The handlers, or whether we want it at all (T-46, T-21)."""
         if len(self._verdicts) >= _VERDICTS:
             self._verdicts.clear()
-        wanted = any(pair in self._own for pair in matching(channel, key))
+        # A probe that was on its way when we began to want everything is no message either.
+        wanted = channel != PROBE_CHANNEL and any(pair in self._own for pair in matching(channel, key))
         verdict = (self._handlers.match(channel, key) or _WANTED) if wanted else _UNWANTED
         self._verdicts[channel, key] = verdict
         return verdict
@@ -132,6 +135,8 @@ class Receiving(Sending):
 
     def _remember(self, peer: UUID, message_id: int, link: Link | None) -> None:
         """A copy of it will not be delivered (T-48). Where that must be on disk, the ack waits for it."""
+        if is_derived(peer):
+            self._use_derived(peer)
         if not self._policy.dedupe_durable:
             self._handled.add(peer, message_id)
             return
@@ -140,6 +145,25 @@ class Receiving(Sending):
             self._batch.control_acks.append((link, message_id))
         else:
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _use_derived(self, uuid: UUID) -> None:
+        """What is known of a derived identity ends a day after this (T-72a)."""
+        self._handled.use(uuid, self._now)
+        if self._handled.crowded:
+            self._on_handled_timeout(None)
+        self._set_handled_timer()
+
+    def _set_handled_timer(self) -> None:
+        due = self._handled.next_expiry
+        if due is not None:
+            self._timers.set_earlier("handled", due)
+
+    def _on_handled_timeout(self, _subject: None) -> None:
+        stale = self._handled.expire(self._now)
+        if stale:
+            self._batch.stale += stale
+            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+        self._set_handled_timer()
 
     def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
         """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
@@ -246,8 +270,9 @@ class Receiving(Sending):
             self._counts["hurried"] += 1
             self._timers.set(("hurry", link.cid), self._now + 1.0)
         wanted = isinstance(frame, Subscribe)
-        if subscription.channel == RESERVED_CHANNEL or (wanted and not self._may_have(link, peer, subscription)):
-            self._counts["refused_subscriptions"] += 1  # T-27, D-4, D-6: acknowledged, or it would come again
+        is_refused = peer.derived or subscription.channel == RESERVED_CHANNEL
+        if is_refused or (wanted and not self._may_have(link, peer, subscription)):
+            self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it would come again
             if frame.message_id is not None:
                 self._ack(link, [frame.message_id])
             return
@@ -298,20 +323,29 @@ class Receiving(Sending):
             acked[ack.message_id] = found
             return
         subscription = link.control.acked(ack.message_id) if link.control is not None else None
-        if subscription is None:
-            self._counts["stray_acks"] += 1  # T-44
-        else:
+        if subscription is not None:
             self._sync_control(link, subscription)
+        elif link.control is not None and link.control.answered(ack.message_id):
+            self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
+        elif ack.message_id != NO_ID:
+            self._counts["stray_acks"] += 1  # T-44
 
     # Own subscriptions.
 
     def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt.
 
-        Raises ReservedChannel (T-27), or OwnLimitExceeded where no peer would take so long a list (T-19).
+        Raises ReservedChannel (T-27), OwnLimitExceeded where no peer would take so long a list (T-19), or
+        LocalProtocolError where this instance is a derived identity, which only writes (T-72a).
         """
         self._tick(now)
         subscription = self._checked(channel, key)
+        if is_derived(self.instance_id):
+            raise LocalProtocolError(
+                "write_only",
+                f"{self.instance_id} is a derived identity, which peers let write and nothing else (T-72a): subscribe "
+                "in an instance with a UUID of its own",
+            )
         if subscription not in self._own:
             size = self._entry_size(subscription)
             if len(self._own) >= self.limits.max_subscriptions or self._own_bytes + size > self.limits.max_handshake:

@@ -15,7 +15,7 @@ from ._actions import Acked, Fetch, Receipt, Stored, Transmit
 from ._base import Item, NodeState
 from ._batch import Batch
 from ._errors import ConnectionClosing, LocalProtocolError, OutboxFull, OwnLimitExceeded, ReservedChannel, TolliverError
-from ._events import RESERVED_CHANNEL
+from ._events import PRIVATE_CHANNELS
 from ._link import Kept, Link, Peer, Recipients
 from ._outbox import Outbox
 from ._spans import spans_of
@@ -102,8 +102,10 @@ class Sending(NodeState):
 
     def _size_around(self, channel: str, key: str) -> int:
         """The same without the body, remembered by name."""
-        if channel == RESERVED_CHANNEL:
-            raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27)")
+        if channel in PRIVATE_CHANNELS:
+            raise ReservedChannel(
+                "reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27, T-80)"
+            )
         if len(self._pair_sizes) >= _PAIRS_KNOWN:
             self._pair_sizes.clear()
         size = self._encoder.overhead + self._name_size(channel) + self._name_size(key)
@@ -266,6 +268,7 @@ class Sending(NodeState):
         assert link.connection is not None
         units = link.connection.data_to_send()
         link.in_transit = sum(map(len, units))
+        link.sent_at = self._now
         link.riding, link.gathered = link.gathered, []
         self._counts["bytes_sent"] += link.in_transit
         self._actions.append(Transmit(link.cid, units))

@@ -66,7 +66,8 @@ class Storing(Handshakes):
         for link, message_id in batch.control_acks:
             self._ack(link, [message_id])
         for link, letter in batch.letters:
-            self._count_attempt(self._peers[letter.peer], letter.message_id, self.limits.max_attempts)
+            if letter.peer in self._peers:  # a derived identity goes with its last connection
+                self._count_attempt(self._peers[letter.peer], letter.message_id, self.limits.max_attempts)
             self._ack(link, [letter.message_id])
         for remembered in batch.handled:
             self._handled.add(*remembered)

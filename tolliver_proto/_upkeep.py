@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from ._actions import Find, NoticeKind, Receipt, Stored
+from ._derived import is_derived
 from ._errors import ConnectionLost, TolliverError
 from ._link import Peer
 from ._spans import spans_of
@@ -62,6 +63,8 @@ class Upkeep(Storing):
         """
         self._tick(now)
         receipt = Receipt(0, -1, [])
+        if is_derived(uuid):  # it may be known by its handled messages alone
+            self._peers.setdefault(uuid, Peer(uuid, LoadedPeer()))
         peer = self._peers.get(uuid)
         if peer is None:
             self._actions.append(Stored([receipt]))
@@ -91,6 +94,8 @@ class Upkeep(Storing):
             if error is None:
                 del self._peers[peer.uuid]
                 self._handled.forget(peer.uuid)
+            elif peer.derived:
+                self._drop_derived(peer)
             self._actions.append(Stored(receipts, error))
 
         self._search(_Search(peer.uuid, 0.0, lambda found: self._remove(peer, found), purged))

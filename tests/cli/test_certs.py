@@ -48,6 +48,17 @@ def test_a_second_call_adds_a_member_to_the_same_ca(tmp_path: Path) -> None:
     assert contents(tmp_path).items() > before.items()
 
 
+def test_identities_may_be_derived_from_it(tmp_path: Path) -> None:
+    result = tolliver("certs", tmp_path, "job", "other", "--derive")
+    assert result.exit_code == 0, result.stderr
+    for name in ("job", "other"):
+        tls = TLS(tmp_path / f"{name}.pem", tmp_path / f"{name}.key", tmp_path / "ca.pem")
+        (prefix,) = Pumps(tls).identity.prefixes
+        assert f"{name} may be any identity of the prefix {prefix}" in result.stderr
+    assert tolliver("certs", tmp_path, "plain").exit_code == 0
+    assert Pumps(TLS(tmp_path / "plain.pem", tmp_path / "plain.key", tmp_path / "ca.pem")).identity.prefixes == set()
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     tolliver("certs", tmp_path, "alice")
     before = contents(tmp_path)

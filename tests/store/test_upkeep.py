@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +15,7 @@ from tolliver_proto import (
     DeadLetter,
     ForgetPeer,
     PinPeer,
+    RememberHandled,
     RemoveMessages,
     StoreError,
     StoreMessages,
@@ -67,6 +69,21 @@ def test_a_forgetting_that_fails_changes_nothing(tmp_path: Path) -> None:
         assert seqs(store.fetch(PEER, 0, 9, 9999)) == [3]
         assert seqs(store.fetch(OTHER, 0, 9, 9999)) == [3]
         assert store.load().peers[PEER].spki_sha256 is None
+
+
+def test_forgetting_many_at_once(tmp_path: Path) -> None:
+    """Thousands of derived identities have had their day (T-72a)."""
+    many = [UUID(int=0xF00DBABE0001 << 80 | 8 << 76 | 2 << 62 | number) for number in range(3000)]
+    with closing(open_store(tmp_path / "node.db")) as store:
+        store.commit([RememberHandled([(peer, 1) for peer in (PEER, *many, OTHER)], 10_000), PinPeer(PEER, b"k" * 32)])
+        store.commit([AddDeadLetter(DeadLetter(many[7], "c", "k", b"body", 1, 20))])
+        store.commit([ForgetPeer(peer) for peer in (*many[1::2], *many[::2], many[0])])
+        loaded = store.load()
+        assert set(loaded.peers) == {PEER, OTHER, many[7]}, "a dead letter keeps its sender's name"
+        assert loaded.peers[PEER].spki_sha256 == b"k" * 32
+        assert loaded.handled == [(PEER, 1), (OTHER, 1)]
+        [letter] = store.dead_letters(0, 10)
+        assert letter.peer == many[7]
 
 
 def test_held_messages_that_somebody_is_owed_outlive_a_restart(tmp_path: Path) -> None:

@@ -131,6 +131,12 @@ options: Any = InstanceOptions
         (lambda: options(tls=CERTS, version="1"), TypeError, "give a whole number"),
         (lambda: options(tls=CERTS, speaks=2), TypeError, "give a function of a version"),
         (lambda: options(tls=CERTS, limits={}), TypeError, r"InstanceOptions.limits is {}: give a Limits"),
+        (lambda: options(tls=CERTS, probe=1), TypeError, 'give "off", "ack" or "message"'),
+        (lambda: options(tls=CERTS, probe="ping"), ValueError, "give one of 'off', 'ack', 'message'"),
+        (lambda: options(tls=CERTS, probe_interval="30"), TypeError, "InstanceOptions.probe_interval is '30'"),
+        (lambda: options(tls=CERTS, probe_timeout=0), ValueError, "probe_timeout is 0"),
+        (lambda: options(tls=CERTS, max_connection_age=0), ValueError, "max_connection_age is 0"),
+        (lambda: options(tls=CERTS, max_connection_age="1 d"), TypeError, "give seconds as a number, or None"),
         (lambda: options(tls=CERTS, identity="x"), TypeError, "InstanceOptions.identity is 'x'"),
         (lambda: options(tls=CERTS, identity=UUID(int=2**128 - 1)), ValueError, "name nobody"),
         (

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from .._actions import Delivery, Receipt
+from .._derived import is_derived
 from .._events import (
+    PROBE_CHANNEL,
     Ack,
     Decoded,
     HandshakeFinal,
@@ -26,6 +28,7 @@ from .._events import (
     Unsubscribe,
 )
 from .._frames import Decoder
+from .._ids import NO_ID
 from .._limits import Limits
 from .._node import Node
 from .._spans import Spans
@@ -133,6 +136,8 @@ class WireWitness:
             self._may_talk = frame.status in (HandshakeStatus.SAME_VERSION, HandshakeStatus.NEWER_COMPATIBLE)
 
     def _own_ack(self, message_id: int) -> None:
+        if message_id == NO_ID:
+            return  # a probe (T-80)
         frame = self._received.get(message_id)
         check(frame is not None, f"Ack {message_id} for nothing that came over this connection (T-49)")
         if isinstance(frame, Message) and self._ledger.always_wants(frame):
@@ -156,7 +161,9 @@ class WireWitness:
             early = sent_at + resend_after - now
             check(early < 1e-6, f"id {message_id} sent again {early:.3f} s too early (T-50)")
         riding.append(message_id)
-        if isinstance(frame, Message):
+        if isinstance(frame, Message) and frame.channel == PROBE_CHANNEL:
+            check(sent_at is None, f"probe {message_id} sent again (T-80)")
+        elif isinstance(frame, Message):
             check(
                 self._bodies.setdefault(message_id, frame.body) == frame.body, f"id {message_id} has two bodies (T-40)"
             )
@@ -228,6 +235,8 @@ def audit(node: Node, store: MemoryStore) -> None:
     check(stored == owed, f"messages {sorted(stored - owed)} are in the store and nobody is owed them")
     peers = {peer.uuid: peer for peer in node.peers()}
     for uuid, known in loaded.peers.items():
+        if is_derived(uuid):
+            continue  # there for the sake of its handled messages and dead letters
         peer = peers[uuid]
         mine = (peer.pending, peer.pending_bytes, peer.parked, node._peers[uuid].subscriptions)
         theirs = (known.pending, known.pending_bytes, known.parked, known.subscriptions)
@@ -245,6 +254,8 @@ def audit(node: Node, store: MemoryStore) -> None:
     for link in node._links.values():
         for wire_id in link.control.under_way if link.control else ():
             live.discard(wire_id, wire_id)
+        if link.control is not None and link.control.probe_id is not None:
+            live.discard(link.control.probe_id, link.control.probe_id)
     check(list(live) == list(loaded.live_ids), f"live ids: {list(live)} counted, {list(loaded.live_ids)} stored")
     check(loaded.owed or not node._watched, "receipts are watched that nobody is owed")
 

@@ -316,6 +316,7 @@ class MemoryStore:
 
     def _remember(self, operation: RememberHandled) -> None:
         for one in operation.messages:
+            self._peer(one[0])
             self._last_handled += 1
             self._handled[self._last_handled] = one
         for number in [number for number in self._handled if number <= self._last_handled - operation.keep]:

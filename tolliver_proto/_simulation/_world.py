@@ -74,7 +74,15 @@ TIGHT = Limits(
 )
 """Bounds that even a short simulation meets."""
 
-POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), Policy(dedupe=10_000, dedupe_durable=True))
+_WATCHFUL = Policy(
+    dedupe=10_000,
+    dedupe_durable=True,
+    probe="message",
+    probe_interval=3.0,
+    probe_timeout=10.0,
+    max_connection_age=40.0,
+)
+POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), _WATCHFUL)
 
 ROOMY = Limits(resend_first=2.0, resend_max=20.0)
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from uuid import UUID
 
-from tolliver_proto import IdentityConflict, Node
+from tolliver_proto import IdentityConflict, Node, is_derived
 
 from ._options import InstanceOptions
 from ._sqlite import SQLiteStore
@@ -24,22 +23,32 @@ LAST_ID = 2**31 - 2  # T-40
 def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
     """Reads certificates and database: call it off the loop.
 
+    A derived identity is only taken from the options; its message ids begin at 1, so that the same job tried again
+    from an empty database sends the same ids (T-72a).
     Raises CertificateError, StoreError, and IdentityConflict where certificate, database and options disagree.
     """
     pumps = Pumps(options.tls)
-    certified = pumps.identity.uuids
+    mine = pumps.identity
     wanted = options.identity
-    if wanted is not None and certified and wanted not in certified:
-        raise IdentityConflict(f"the option identity is {wanted}, the certificate says {_words(certified)}: drop one")
-    if wanted is None and len(certified) == 1:
-        (wanted,) = certified
-    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=1 + secrets.randbelow(LAST_ID))
+    if wanted is not None and not mine.may_be(wanted):
+        raise IdentityConflict(
+            f"the option identity is {wanted}, the certificate says {mine.names}: "
+            + ("make it with derived_identity(prefix, label)" if is_derived(wanted) else "drop one")
+        )
+    if wanted is None and mine.prefixes and not mine.uuids:
+        raise IdentityConflict(
+            f"the certificate says {mine.names} and no UUID: give identity=derived_identity(prefix, label) (T-72a)"
+        )
+    if wanted is None and len(mine.uuids) == 1:
+        (wanted,) = mine.uuids
+    first_id = 1 if wanted is not None and is_derived(wanted) else 1 + secrets.randbelow(LAST_ID)
+    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=first_id)
     try:
         known = store.instance_id
-        if (wanted is not None and known != wanted) or (certified and known not in certified):
+        if (wanted is not None and known != wanted) or not mine.may_be(known):
             raise IdentityConflict(
                 f"the database {options.database} belongs to instance {known}, but "
-                f"{'the certificate says ' + _words(certified) if certified else f'the option identity is {wanted}'}: "
+                f"{f'the option identity is {wanted}' if options.identity else f'the certificate says {mine.names}'}: "
                 "use the database or the certificate that belongs to this instance"
             )
         node = Node(
@@ -59,7 +68,3 @@ def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
         store.close()
         raise
     return node, store, pumps
-
-
-def _words(uuids: frozenset[UUID]) -> str:
-    return " or ".join(map(str, sorted(uuids)))

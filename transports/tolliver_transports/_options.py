@@ -17,7 +17,7 @@ from uuid import UUID
 
 from attrs import Attribute, converters, define, field, validators
 
-from tolliver_proto import Acl, Limits, Policy, Revision
+from tolliver_proto import Acl, Limits, Policy, Probe, Revision
 
 DEFAULT_PORT = 7011  # T-78
 
@@ -196,9 +196,11 @@ class InstanceOptions:
     - `revision`: the wire layout of all connections; `version`: what we announce (T-02); `speaks(version)`: whether
       we can speak a peer's version that is not ours (A5).
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
-    - `identity`: our UUID where neither the certificate nor the database says it.
+    - `identity`: our UUID where neither the certificate nor the database says it, or a derived one of our
+      certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
-    - `dedupe`, `dedupe_durable`, `expire_after`, `strict_block`, `announce_after_handshake`: see `Policy`.
+    - `dedupe`, `dedupe_durable`, `expire_after`, `strict_block`, `announce_after_handshake`, `probe`, `probe_interval`,
+      `probe_timeout`, `max_connection_age`: see `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
@@ -249,6 +251,12 @@ class InstanceOptions:
     strict_block: bool = field(default=False, validator=_flag)
     announce_after_handshake: bool = field(default=False, validator=_flag)
     record: Path | None = field(default=None, converter=converters.optional(_path))
+    probe: Probe = field(default="off", validator=_is(str, 'give "off", "ack" or "message"'))
+    probe_interval: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
+    probe_timeout: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
+    max_connection_age: float | None = field(
+        default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
+    )
 
     @property
     def policy(self) -> Policy:
@@ -259,6 +267,10 @@ class InstanceOptions:
             expire_after=self.expire_after,
             strict_block=self.strict_block,
             announce_after_handshake=self.announce_after_handshake,
+            probe=self.probe,
+            probe_interval=self.probe_interval,
+            probe_timeout=self.probe_timeout,
+            max_connection_age=self.max_connection_age,
         )
 
     def __attrs_post_init__(self) -> None:

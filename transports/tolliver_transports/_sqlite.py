@@ -395,15 +395,15 @@ class SQLiteStore:
 
     def _forget_peers(self, run: list[ForgetPeer]) -> None:
         """Its row stays where dead letters name it, without a pin."""
-        for op in run:
-            number = (self._peers.pop(op.peer, 0),)
-            for table in ("delivery", "peer_subscription", "handled"):
-                self._execute(f"DELETE FROM {table} WHERE peer = ?", number)
-            self._execute("UPDATE peer SET spki_sha256 = NULL WHERE id = ?", number)
-            self._execute("DELETE FROM peer WHERE id = ? AND id NOT IN (SELECT peer FROM dead_letter)", number)
-            kept = self._file.connection.execute("SELECT id FROM peer WHERE id = ?", number).fetchall()
-            if kept:
-                self._peers[op.peer] = int(kept[0][0])
+        numbers = {op.peer: self._peers.pop(op.peer) for op in run if op.peer in self._peers}
+        spans = [(number, number) for number in numbers.values()]  # together: `handled` is walked for each statement
+        for table in ("delivery", "peer_subscription", "handled"):
+            self._delete(f"DELETE FROM {table} WHERE peer", spans)
+        self._delete("DELETE FROM peer WHERE id NOT IN (SELECT peer FROM dead_letter) AND id", spans)
+        for peer, number in numbers.items():
+            self._execute("UPDATE peer SET spki_sha256 = NULL WHERE id = ?", (number,))
+            if self._file.connection.execute("SELECT id FROM peer WHERE id = ?", (number,)).fetchall():
+                self._peers[peer] = number
 
     def _add_dead_letters(self, run: list[AddDeadLetter]) -> None:
         now = int(time.time())

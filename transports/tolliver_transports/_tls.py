@@ -26,6 +26,7 @@ The theory, for OpenSSL 1.1.1 and 3 under `ssl.SSLObject` with two memory BIOs:
 
 from __future__ import annotations
 
+import dataclasses
 import ssl
 from pathlib import Path
 from typing import NoReturn
@@ -263,7 +264,7 @@ class Pump:
     def identity(self, address: str) -> PeerIdentity:
         """What the peer's certificate proves; `address` is where the transport sees it. After the handshake only."""
         proved = self._require_handshake()
-        return PeerIdentity(proved.uuids, proved.spki_sha256, address)
+        return dataclasses.replace(proved, address=address)
 
     def _require_handshake(self) -> PeerIdentity:
         if self._identity is None:

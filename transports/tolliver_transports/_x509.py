@@ -14,6 +14,7 @@ from uuid import UUID
 from tolliver_proto import CertificateError, IdentityConflict, PeerIdentity
 
 from ._options import Remote
+from .derived import URN, check_prefix
 
 _URN = re.compile(r"urn:uuid:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 
@@ -61,7 +62,9 @@ def read_identity(tls: ssl.SSLObject, peer: str) -> PeerIdentity:
         names = (tls.getpeercert() or {}).get("subjectAltName", ())
         uris = [str(entry[1]) for entry in names if entry[0] == "URI"]
         uuids = frozenset(_uuid(uri) for uri in uris if uri.lower().startswith("urn:uuid:"))
-        return PeerIdentity(uuids, hashlib.sha256(subject_public_key_info(der)).digest())
+        prefixes = frozenset(check_prefix(uri[len(URN) :]) for uri in uris if uri.lower().startswith(URN))
+        spki_sha256 = hashlib.sha256(subject_public_key_info(der)).digest()
+        return PeerIdentity(uuids, spki_sha256, prefixes=prefixes)
     except (ValueError, IndexError) as error:  # UnicodeDecodeError is a ValueError
         raise CertificateError(
             f"the certificate of {peer} cannot be understood ({error}): {NEW_CERTIFICATE}"

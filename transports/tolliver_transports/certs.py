@@ -22,10 +22,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tolliver_proto import CertificateError
+from tolliver_proto import CertificateError, is_derived
 
 from ._options import TLS
 from ._uuid7 import uuid7
+from .derived import URN, check_prefix
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 CA_DAYS = 3650
@@ -45,12 +46,13 @@ class Authority:
 
 @define(frozen=True)
 class Member:
-    """The files of one instance, and its UUID."""
+    """The files of one instance, its UUID, and the prefix of the identities that may be derived (T-72a), if any."""
 
     cert: Path
     key: Path
     ca: Path
     uuid: UUID
+    derive: str | None = None
 
     def tls(self, *, insecure_ca_only: bool = False, tls12: bool = False) -> TLS:
         """The options that use these files."""
@@ -82,21 +84,27 @@ def make_certificate(
     hosts: Sequence[str] = LOCAL_HOSTS,
     days: int = DAYS,
     valid_from: datetime.datetime | None = None,
+    derive: str | None = None,
 ) -> Member:
     """Make `<name>.pem` and `<name>.key` (mode 0600), signed by the directory's CA.
 
     `uuid` is the instance's identity, a new UUIDv7 where None; `hosts` are the names and addresses under which others
-    dial it. Valid for `days` from `valid_from` (an aware datetime; None is now).
+    dial it. Valid for `days` from `valid_from` (an aware datetime; None is now). With `derive`, a prefix such as
+    `derived.new_prefix` makes, whoever holds the certificate may also be any identity derived from it (T-72a).
     Raises CertificateError where the CA is missing or unusable, or a file is there already or cannot be written, and
-    ValueError for a name, host or time that cannot work.
+    ValueError for a name, host, time, prefix or UUID that cannot work.
     """
     if not _NAME.fullmatch(name) or name == _CA:
         raise ValueError(f"{name!r} cannot name an instance: use up to 64 letters, digits and . _ - (and not {_CA!r})")
     cert_path, key_path = _paths(Path(directory), name)
     ca_paths, ca, ca_key = _load_ca(Path(directory))
     uuid = uuid or uuid7()
+    if is_derived(uuid):
+        raise ValueError(f"{uuid} is a derived identity: give the certificate its prefix, derive={uuid.hex[:12]!r}")
+    derive = None if derive is None else check_prefix(derive)
+    uris = [uuid.urn] if derive is None else [uuid.urn, URN + derive]
     key = ec.generate_private_key(ec.SECP256R1())
-    names = [x509.UniformResourceIdentifier(uuid.urn), *map(_host, hosts)]
+    names = [*map(x509.UniformResourceIdentifier, uris), *map(_host, hosts)]
     builder = (
         _builder(_name(name), ca.subject, key.public_key(), *_validity(days, valid_from))
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -108,7 +116,7 @@ def make_certificate(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
     )
     _write_pair(cert_path, builder.sign(ca_key, hashes.SHA256()), key_path, key)
-    return Member(cert_path, key_path, ca_paths.cert, uuid)
+    return Member(cert_path, key_path, ca_paths.cert, uuid, derive)
 
 
 def _paths(directory: Path, name: str) -> tuple[Path, Path]:

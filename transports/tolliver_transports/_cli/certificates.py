@@ -7,11 +7,14 @@ from pathlib import Path
 from uuid import UUID
 
 from ..certs import LOCAL_HOSTS, Member, make_ca, make_certificate
+from ..derived import new_prefix
 from . import words
 from .tables import print_table
 
 
-def make(directory: Path, names: Sequence[str], hosts: Sequence[str], days: int, uuid: UUID | None) -> None:
+def make(
+    directory: Path, names: Sequence[str], hosts: Sequence[str], days: int, uuid: UUID | None, derive: bool
+) -> None:
     """Raises ValueError and CertificateError; what was made before is shown, and stays."""
     if uuid is not None and len(names) > 1:
         raise ValueError(f"one UUID cannot name {len(names)} instances: give --uuid with a single name")
@@ -22,7 +25,8 @@ def make(directory: Path, names: Sequence[str], hosts: Sequence[str], days: int,
         words.say(f"made a CA: {ca.cert} goes to every member, {ca.key} to nobody")
     try:
         for name in names:
-            made[name] = make_certificate(directory, name, uuid, hosts or LOCAL_HOSTS, days)
+            prefix = new_prefix() if derive else None
+            made[name] = make_certificate(directory, name, uuid, hosts or LOCAL_HOSTS, days, derive=prefix)
     finally:
         if made:
             _show(made)
@@ -31,3 +35,6 @@ def make(directory: Path, names: Sequence[str], hosts: Sequence[str], days: int,
 def _show(made: dict[str, Member]) -> None:
     rows = [(name, member.uuid, member.cert, member.key) for name, member in made.items()]
     print_table(("name", "uuid", "certificate", "key"), rows, unbroken="uuid")
+    for name, member in made.items():
+        if member.derive is not None:
+            words.say(f"{name} may be any identity of the prefix {member.derive}: derived_identity(prefix, label)")

@@ -167,12 +167,15 @@ def certs(
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="How long the certificates are valid.")] = 365,
     uuid: Annotated[UUID | None, typer.Option(help="The UUID, for a single name (default: a new one).")] = None,
+    derive: Annotated[
+        bool, typer.Option("--derive", help="For a job's many writers: identities may be derived from it.")
+    ] = False,
 ) -> None:
     """Make a private CA, if the directory has none, and a certificate for each name. Overwrites nothing."""
     from .certificates import make
 
     with words.clear_errors():
-        make(directory, names, host or [], days, uuid)
+        make(directory, names, host or [], days, uuid, derive)
 
 
 @app.command()

@@ -1,0 +1,484 @@
+"""Derived identities: many writers under one certificate, of whom nothing is kept (T-72a)."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tolliver_proto import (
+    Abort,
+    AddDeadLetter,
+    ConnectionLost,
+    Delivery,
+    ForgetPeer,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    Limits,
+    LocalProtocolError,
+    Message,
+    NoticeKind,
+    PeerDown,
+    PeerIdentity,
+    PeerUp,
+    Policy,
+    RememberHandled,
+    Role,
+    ShutdownWrite,
+    Stored,
+    Subscribe,
+    Unsubscribe,
+    is_derived,
+)
+from tolliver_proto._derived import FIRST_PREFIX
+from tolliver_proto._simulation._checks import audit
+
+from .play import HIGH, LOW, Play, Wire, deliveries, every, notices, only
+
+PREFIX = "f00dbabe0001"
+DAY = 24 * 3600.0
+
+
+def writer(number: int, prefix: str = PREFIX) -> UUID:
+    return UUID(int=int(prefix, 16) << 80 | 8 << 76 | 2 << 62 | number)
+
+
+ONE, TWO = writer(1), writer(2)
+CERTIFICATE = PeerIdentity(spki_sha256=b"k" * 32, address="cluster", prefixes=frozenset([PREFIX]))
+MEMBER = PeerIdentity(frozenset([LOW]), b"k" * 32, "member", frozenset([PREFIX]))
+DURABLE = Policy(dedupe=100, dedupe_durable=True)
+
+
+def subscriber(**options: Any) -> Play:
+    play = Play(handlers=[("", "", "all")], **options)
+    play.call("subscribe", "c", "")
+    return play
+
+
+def joined(play: Play, uuid: UUID = ONE, identity: PeerIdentity = CERTIFICATE) -> Wire:
+    """A derived identity that dialled us, its handshake over."""
+    wire = play.accepted(uuid, identity)
+    assert [action.peer for action in every(wire.request(), PeerUp)] == [uuid]
+    assert [type(frame) for frame in wire.got()] == [HandshakeResponse]
+    return wire
+
+
+def message(n: int) -> Message:
+    return Message("c", "k", b"%d" % n, n)
+
+
+def bodies(actions: list[Any]) -> list[bytes]:
+    return [delivery.body for delivery in deliveries(actions)]
+
+
+def handle(play: Play, actions: list[Any]) -> list[bytes]:
+    """All that was delivered is handled well."""
+    given: list[Delivery] = deliveries(actions)
+    play.call("acknowledge", given)
+    return [delivery.body for delivery in given]
+
+
+# What it is, and who may be it.
+
+
+@given(st.uuids())
+def test_no_uuid_of_today_looks_derived(uuid: UUID) -> None:
+    for version in range(1, 8):
+        other = UUID(int=uuid.int & ~(0xF << 76) & ~(3 << 62) | version << 76 | 2 << 62)
+        assert not is_derived(other)
+    eight = UUID(int=uuid.int & ~(0xF << 76) & ~(3 << 62) | 8 << 76 | 2 << 62)
+    assert is_derived(eight) is (eight.int >> 80 >= FIRST_PREFIX)
+    assert not is_derived(UUID(int=eight.int & ~(1 << 63))), "of another variant"
+
+
+@pytest.mark.parametrize(
+    ("identity", "claimed", "is_let_in"),
+    [
+        (CERTIFICATE, ONE, True),
+        (CERTIFICATE, TWO, True),
+        (CERTIFICATE, writer(1, "f00dbabe0002"), False),
+        (CERTIFICATE, LOW, False),  # a plain UUID: it names none
+        (CERTIFICATE, UUID(int=ONE.int & ~(0xF << 76) | 7 << 76), False),  # the prefix, but not version 8
+        (MEMBER, LOW, True),  # itself
+        (MEMBER, ONE, True),  # and whatever is derived from it
+        (MEMBER, HIGH, False),
+        (PeerIdentity(frozenset([LOW]), b"k" * 32), ONE, False),  # a v7 certificate claims a v8
+        (PeerIdentity(frozenset([ONE]), b"k" * 32), ONE, False),  # only a prefix makes it one
+        (PeerIdentity(spki_sha256=b"k" * 32), ONE, False),  # a certificate that names nobody
+        (PeerIdentity(spki_sha256=b"k" * 32), HIGH, True),
+        (PeerIdentity(), ONE, True),  # no certificates at all: a trial on one machine (D-15)
+    ],
+)
+@pytest.mark.parametrize("role", Role)
+def test_who_may_claim_what(identity: PeerIdentity, claimed: UUID, is_let_in: bool, role: Role) -> None:
+    play = Play()
+    if role is Role.SERVER:
+        actions = play.accepted(claimed, identity).request()
+    else:
+        actions = play.dialled(play.call("connect", "there"), claimed, identity).respond()
+    assert [action.peer for action in every(actions, PeerUp)] == [claimed] * is_let_in
+    assert notices(actions) == [NoticeKind.IDENTITY_MISMATCH] * (not is_let_in)
+    assert len(every(actions, ShutdownWrite)) == (not is_let_in)
+    if not is_let_in:
+        assert play.node.peers() == []
+
+
+def test_a_refusal_says_what_the_certificate_names() -> None:
+    play = Play()
+    for identity, words in (
+        (MEMBER, f"{LOW}, the derive prefix {PREFIX}"),
+        (PeerIdentity(spki_sha256=b"k"), "no UUID"),
+    ):
+        [notice] = [
+            a
+            for a in play.accepted(TWO, identity).send(HandshakeRequest(1, writer(1, "f" * 12)))
+            if hasattr(a, "detail")
+        ]
+        assert words in notice.detail
+
+
+# It writes.
+
+
+def test_it_is_up_without_a_commit_and_leaves_nothing() -> None:
+    play = subscriber()
+    before = len(play.commits)
+    wire = joined(play)
+    [peer] = play.node.peers()
+    assert (peer.uuid, peer.connected, peer.address, peer.subscriptions) == (ONE, True, "cluster", ())
+    assert handle(play, wire.send(message(1), Message("c", "k", b"unreliable"))) == [b"1", b"unreliable"]
+    assert wire.acks() == [1]
+    assert only(wire.lose(), PeerDown).peer == ONE
+    play.wait(DAY + 1)
+    assert len(play.commits) == before
+    assert play.node.peers() == []
+    assert play.node.stats()["peers"] == 0
+    assert play.store.load().peers == {}
+    assert play.node.next_timeout() is None
+
+
+def test_thousands_come_and_go() -> None:
+    play = subscriber(policy=Policy(dedupe=50))
+    for number in range(2000):
+        wire = joined(play, writer(number))
+        assert handle(play, wire.send(message(1), message(2))) == [b"1", b"2"]
+        wire.lose()
+    node = play.node
+    assert node.peers() == []
+    assert len(node._handled._known) == len(node._handled._order) == 50
+    assert len(node._handled._used) <= 50
+    assert not node._links
+    assert not node._routes
+    assert len(node._timers._due) <= 2
+
+
+def test_nothing_is_routed_to_it() -> None:
+    play = subscriber()
+    wire = joined(play)
+    assert play.send("c", "k", b"x").recipients == 0
+    assert play.node.unreliable_send("c", "k", b"x") == 0
+    assert wire.got() == []
+
+
+def test_a_dial_that_reaches_one_keeps_nothing_for_it() -> None:
+    play = subscriber()
+    wire = play.dialled(play.call("connect", "there"), ONE, CERTIFICATE)
+    receipt = play.send("c", "k", b"meanwhile")  # held: nobody knows yet who is there (T-62)
+    assert only(wire.respond(), PeerUp).remote == "there"
+    play.wait(1.0)
+    assert receipt.recipients == 0
+    assert play.store.messages == []
+
+
+def test_it_is_told_what_we_subscribe_to() -> None:
+    play = subscriber()
+    first, second = joined(play), joined(play)
+    play.call("subscribe", "d", "")
+    for wire in (first, second):
+        [frame] = wire.got()
+        assert isinstance(frame, Subscribe)
+        assert frame.channel == "d"
+        wire.send(message(frame.message_id or 0))  # no matter
+    assert play.node.next_timeout() is not None, "not acknowledged: it is said again"
+    play.wait(13)
+    assert [type(frame) for frame in first.got()] == [Subscribe]
+
+
+# Write only.
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_list_is_refused(role: Role) -> None:
+    play = Play()
+    if role is Role.SERVER:
+        wire = play.accepted(ONE, CERTIFICATE)
+        actions = wire.request(("c", ""))
+    else:
+        wire = play.dialled(play.call("connect", "there"), ONE, CERTIFICATE)
+        wire.got()
+        actions = wire.respond(("c", ""))
+    assert notices(actions) == [NoticeKind.PROTOCOL_ERROR]
+    assert len(every(actions, ShutdownWrite)) == 1
+    assert wire.got() == []
+    wire.lose()
+    assert play.send("c", "k", b"x").recipients == 0
+    assert play.node.peers() == []
+    assert play.commits == []
+
+
+def test_a_list_in_a_second_handshake_is_refused() -> None:
+    play = Play(version=2, speaks=lambda version: True)
+    wire = joined(play)
+    assert every(wire.send(HandshakeRequest(1, ONE)), ShutdownWrite) == [], "an empty one is let through"
+    assert [type(frame) for frame in wire.got()] == [HandshakeResponse]
+    actions = wire.request(("c", ""))
+    assert notices(actions) == [NoticeKind.PROTOCOL_ERROR]
+    assert len(every(actions, ShutdownWrite)) == 1
+
+
+def test_a_list_that_waits_for_a_final_is_refused() -> None:
+    for listed, is_up in (((), 1), ((("c", ""),), 0)):
+        play = Play()
+        wire = play.accepted(ONE, CERTIFICATE)
+        wire.request(*listed, version=2)
+        [response] = wire.got()
+        assert isinstance(response, HandshakeResponse)
+        assert response.status is HandshakeStatus.OLDER
+        assert len(every(wire.send(HandshakeFinal(True)), PeerUp)) == is_up
+
+
+def test_later_subscriptions_are_acknowledged_and_not_taken() -> None:
+    play = Play()
+    wire = joined(play)
+    wire.send(Subscribe("c", "", 1), Unsubscribe("c", "", 2), Subscribe("d", "", 3))
+    assert wire.acks() == [1, 2, 3]
+    assert play.node.stats()["refused_subscriptions"] == 3
+    assert play.send("c", "k", b"x").recipients == play.send("d", "", b"x").recipients == 0
+    assert play.commits == []
+
+
+def test_a_derived_instance_cannot_subscribe() -> None:
+    play = Play(uuid=ONE)
+    with pytest.raises(LocalProtocolError, match=f"{ONE} is a derived identity") as caught:
+        play.node.subscribe("c", "")
+    assert caught.value.code == "write_only"
+    wire = play.dialled(play.call("connect", "there"))
+    [request] = wire.got()
+    assert isinstance(request, HandshakeRequest)
+    assert request.subscriptions == ()
+    wire.respond(("c", ""))
+    assert play.send("c", "k", b"x").recipients == 1
+    assert wire.bodies() == [b"x"]
+
+
+# Several connections of one.
+
+
+def test_each_of_its_connections_delivers() -> None:
+    """T-70 is not for them."""
+    play = subscriber()
+    wires = [joined(play) for _ in range(3)]
+    assert "notices_duplicate_closed" not in play.node.stats()
+    assert (play.node.stats()["peers"], play.node.stats()["peers_up"], play.node.stats()["connections"]) == (1, 1, 3)
+    for number, wire in enumerate(wires):
+        assert handle(play, wire.send(message(number + 1))) == [b"%d" % (number + 1)]
+        assert wire.acks() == [number + 1]
+    wires[2].lose()
+    [peer] = play.node.peers()
+    assert peer.connected
+    assert handle(play, wires[0].send(message(9))) == [b"9"]
+    wires[0].lose()
+    wires[1].lose()
+    assert play.node.peers() == []
+
+
+def test_remotes_with_one_derived_peer_are_all_dialled() -> None:
+    play = Play()
+    for remote in ("here", "there"):
+        wire = play.dialled(play.call("connect", remote), ONE, CERTIFICATE)
+        assert only(wire.respond(), PeerUp).remote == remote
+    here, there = play.wires.values()
+    assert len(every(play.call("disconnect", "here"), ShutdownWrite)) == 1, "and not the other's"
+    here.lose()
+    there.lose(ConnectionLost("reset"))
+    play.wait(1.0)
+    assert play.node.stats()["connections"] == 1
+
+
+def test_a_connection_that_fails_before_it_is_up_leaves_nothing() -> None:
+    play = Play()
+    wire = play.accepted(ONE, CERTIFICATE)
+    play.node.receive_data(wire.cid, b"")
+    wire.request(version=2)  # waits for a final
+    assert len(play.node.peers()) == 1
+    wire.lose()
+    assert play.node.peers() == []
+
+
+# Copies.
+
+
+@pytest.mark.parametrize("policy", [Policy(dedupe=100), DURABLE])
+def test_a_copy_from_another_connection_is_known(policy: Policy) -> None:
+    play = subscriber(policy=policy)
+    first, second = joined(play), joined(play)
+    given = deliveries(first.send(message(1)))
+    assert bodies(second.send(message(1), message(2))) == [b"2"], "the twin waits for the first to be handled"
+    assert second.acks() == []
+    play.call("acknowledge", given)
+    assert first.acks() == [1]
+    first.lose()
+    assert bodies(second.send(message(1))) == []
+    assert second.acks() == [1]
+    second.lose()
+    again = joined(play)
+    assert bodies(again.send(message(1))) == [], "and so does the next try"
+    assert again.acks() == [1]
+    assert bodies(joined(play, TWO).send(message(1))) == [b"1"], "somebody else's 1 is another message"
+
+
+def test_copies_are_known_for_a_day() -> None:
+    play = subscriber(policy=Policy(dedupe=100))
+    wire = joined(play)
+    handle(play, wire.send(message(1)))
+    play.wait(DAY / 2)
+    handle(play, wire.send(message(2)))
+    handle(play, joined(play, TWO).send(message(1)))
+    plain = play.peer(LOW)
+    handle(play, plain.send(message(1)))
+    play.wait(DAY / 2 + 1)
+    assert bodies(wire.send(message(1), message(2))) == [], "the day begins with its last one"
+    play.wait(DAY / 2)
+    assert handle(play, wire.send(message(1), message(2))) == [b"1", b"2"]
+    assert bodies(plain.send(message(1))) == [], "of others there is no such day"
+    assert set(play.node._handled._used) == {ONE}
+
+
+def test_what_is_on_disk_goes_too() -> None:
+    play = subscriber(policy=DURABLE)
+    wire = joined(play)
+    handle(play, wire.send(message(1)))
+    plain = play.peer(LOW)
+    handle(play, plain.send(message(1)))
+    assert play.store.load().handled == [(ONE, 1), (LOW, 1)]
+    wire.lose()
+    assert ONE in play.store.load().peers
+    later = play.restart(handlers=[("", "", "all")], policy=DURABLE)
+    assert later.node.peers() != []
+    assert ONE not in {peer.uuid for peer in later.node.peers()}
+    assert bodies(joined(later).send(message(1))) == []
+    audit(later.node, later.store)
+    later.wait(DAY + 1)
+    assert later.store.load().handled == [(LOW, 1)]
+    assert handle(later, joined(later).send(message(1))) == [b"1"]
+    assert (ONE, 1) in later.store.load().handled
+
+
+def test_one_that_comes_back_while_it_is_removed_is_remembered() -> None:
+    play = subscriber(policy=DURABLE)
+    wire = joined(play)
+    handle(play, wire.send(message(1)))
+    play.hold_commits = True
+    given = deliveries(wire.send(message(2)))
+    play.wait(DAY + 1)  # its removal is being committed
+    assert [type(one) for one in play.held[0].operations] == [ForgetPeer]
+    play.call("acknowledge", given)
+    assert wire.acks() == [1]
+    play.fail()  # and is tried again, in one commit with what came since
+    assert [type(one) for one in play.held[0].operations][:2] == [ForgetPeer, RememberHandled]
+    play.finish()
+    assert wire.acks() == [2]
+    assert play.store.load().handled == [(ONE, 2)]
+
+
+def test_old_rows_go_though_nothing_is_remembered_any_more() -> None:
+    play = subscriber(policy=DURABLE)
+    handle(play, joined(play).send(message(1)))
+    later = play.restart()
+    later.wait(DAY + 1)
+    assert later.store.load().handled == []
+
+
+# What fails, and what an operator does.
+
+
+FEW = Limits(max_attempts=1)
+
+
+def test_a_dead_letter_of_one_that_is_gone() -> None:
+    play = subscriber(limits=FEW)
+    wire = joined(play)
+    given = deliveries(wire.send(message(1)))
+    play.hold_commits = True
+    play.call("fail", given)
+    wire.lose()
+    play.finish()
+    [letter] = play.store.dead_letters(0, 10)
+    assert letter.peer == ONE
+    assert isinstance(play.commits[-1].operations[0], AddDeadLetter)
+    assert play.node.peers() == []
+
+
+def test_forgetting_one_that_is_there() -> None:
+    play = subscriber(policy=DURABLE)
+    first, second = joined(play), joined(play)
+    handle(play, first.send(message(1)))
+    actions = play.call("forget_peer", ONE)
+    assert len(every(actions, ShutdownWrite)) == 2
+    assert len(every(actions, Stored)) == 1
+    first.lose()
+    second.lose()
+    assert play.node.peers() == []
+    assert play.store.load().handled == []
+    assert handle(play, joined(play).send(message(1))) == [b"1"]
+
+
+def test_forgetting_one_that_is_gone_or_was_never_there() -> None:
+    play = subscriber(policy=DURABLE)
+    wire = joined(play)
+    handle(play, wire.send(message(1)))
+    wire.lose()
+    for uuid in (ONE, TWO):
+        assert only(play.call("forget_peer", uuid), Stored).error is None
+    assert play.node.peers() == []
+    assert play.store.load().handled == []
+    assert handle(play, joined(play).send(message(1))) == [b"1"]
+
+
+def test_forgetting_that_fails_leaves_nothing_either() -> None:
+    play = subscriber(policy=DURABLE)
+    wire = joined(play)
+    handle(play, wire.send(message(1)))
+    play.hold_commits = True
+    play.call("forget_peer", ONE)
+    joining = play.accepted(ONE, CERTIFICATE)
+    assert every(joining.request(), PeerUp) == [], "not while it is being forgotten (T-77)"
+    wire.lose()
+    assert only(play.fail(), Stored).error is not None
+    assert play.node.peers() == []
+    play.hold_commits = False
+    assert bodies(joined(play).send(message(1))) == [], "what it sent is known still"
+
+
+@pytest.mark.parametrize("role", Role)
+def test_identities_derived_from_our_own_certificate_are_others(role: Role) -> None:
+    for claimed in (ONE, LOW):
+        play = Play(uuid=LOW)
+        if role is Role.SERVER:
+            actions = play.accepted(claimed, MEMBER).request()
+        else:
+            actions = play.dialled(play.call("connect", "there"), claimed, MEMBER).respond()
+        assert len(every(actions, PeerUp)) == (claimed == ONE)
+        assert notices(actions)[: claimed == LOW] == [NoticeKind.SELF_CONNECTION] * (claimed == LOW)
+
+
+def test_reaching_oneself_is_seen_among_derived_ones_too() -> None:
+    play = Play(uuid=ONE)
+    assert notices(play.accepted(ONE, CERTIFICATE).request()) == [NoticeKind.SELF_CONNECTION]
+    assert len(every(play.accepted(TWO, CERTIFICATE).request(), PeerUp)) == 1
+    assert every(play.run(), Abort) == []
