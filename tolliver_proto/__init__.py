@@ -30,7 +30,7 @@ from ._actions import (
     Transmit,
 )
 from ._connection import Connection
-from ._derived import is_derived
+from ._derived import is_derive_prefix, is_derived
 from ._errors import (
     AccessDenied,
     Blocked,
@@ -213,5 +213,6 @@ __all__ = [
     "Unsubscribe",
     "decode",
     "encode",
+    "is_derive_prefix",
     "is_derived",
 ]

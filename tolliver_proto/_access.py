@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from ._derived import is_derive_prefix, is_derived, prefix_of
 from ._events import Subscription
 
 Pattern = tuple[str, str]
@@ -87,10 +88,15 @@ _EVERYTHING = Rights()
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """The access rules of an instance: the rights of each peer, by UUID, and of every other. ValueError where not."""
+    """The access rules of an instance: the rights of each peer, by UUID, and of every other.
+
+    `derived` has those of the identities derived from one certificate, by its prefix of 12 hex digits (T-72a).
+    Raises ValueError where something else is given.
+    """
 
     default: Rights = _EVERYTHING
     peers: Mapping[UUID, Rights] = field(default_factory=dict, hash=False)
+    derived: Mapping[str, Rights] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.default, Rights):
@@ -100,12 +106,24 @@ class Acl:
         for uuid, rights in self.peers.items():
             if not isinstance(uuid, UUID) or not isinstance(rights, Rights):
                 raise ValueError(f"Acl.peers has {uuid!r:.100}: {rights!r:.100}. Give a uuid.UUID, and Rights(...)")
-        object.__setattr__(self, "peers", dict(self.peers))  # ours: nobody changes it any more
+        if not isinstance(self.derived, Mapping):
+            raise ValueError(f"Acl.derived is {self.derived!r:.100}: give a dict from prefix to Rights")
+        for prefix, rights in self.derived.items():
+            if not is_derive_prefix(prefix) or not isinstance(rights, Rights):
+                raise ValueError(
+                    f"Acl.derived has {prefix!r:.100}: {rights!r:.100}. Give the prefix as `tolliver certs --derive` "
+                    "shows it, such as 'f00dbabe0001', and Rights(...)"
+                )
+        object.__setattr__(self, "peers", dict(self.peers))  # ours: nobody changes them any more
+        object.__setattr__(self, "derived", dict(self.derived))
 
     @property
     def is_open(self) -> bool:
         """Whether everybody may do everything."""
-        return all(rights == _EVERYTHING for rights in (self.default, *self.peers.values()))
+        return all(rights == _EVERYTHING for rights in (self.default, *self.peers.values(), *self.derived.values()))
 
     def rights(self, peer: UUID) -> Rights:
-        return self.peers.get(peer, self.default)
+        rights = self.peers.get(peer)
+        if rights is None and self.derived and is_derived(peer):
+            rights = self.derived.get(prefix_of(peer))
+        return rights or self.default

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TypeVar, dataclass_transform
 from uuid import UUID
 
-from ._derived import is_derived
+from ._derived import is_derived, prefix_of
 from ._errors import TolliverError
 from ._events import Message, record
 from ._store import Operation
@@ -44,7 +44,7 @@ class PeerIdentity:
         derived identity; without any certificate there is nothing to contradict (D-15)."""
         if not self.uuids and not self.prefixes:
             return self.spki_sha256 is None or not is_derived(claimed)
-        return claimed.hex[:12] in self.prefixes if is_derived(claimed) else claimed in self.uuids
+        return prefix_of(claimed) in self.prefixes if is_derived(claimed) else claimed in self.uuids
 
     @property
     def names(self) -> str:

@@ -17,3 +17,18 @@ REMEMBERED = 24 * 3600.0
 def is_derived(uuid: UUID) -> bool:
     """Whether this UUID has the form of a derived, write-only identity: version 8, at or above f00000000000."""
     return uuid.int >> 80 >= FIRST_PREFIX and uuid.version == 8
+
+
+def prefix_of(uuid: UUID) -> str:
+    """Its first 48 bits, as certificates and rules write them: 12 lower-case hex digits."""
+    return uuid.hex[:12]
+
+
+def is_derive_prefix(text: object) -> bool:
+    """Whether this is a derive prefix, written so."""
+    return (
+        isinstance(text, str)
+        and len(text) == 12
+        and text.startswith("f")
+        and all(digit in "0123456789abcdef" for digit in text)
+    )

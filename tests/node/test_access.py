@@ -115,6 +115,24 @@ def test_the_defaults_and_the_switch() -> None:
     assert len({Acl(), Acl(), rules}) == 2
 
 
+def test_the_identities_derived_from_one_certificate_share_rights() -> None:
+    """T-72a: they are too many to name, and come and go."""
+    task, other = UUID("f00dbabe-0001-8000-8000-000000000001"), UUID("f00dbabe-0002-8000-8000-000000000001")
+    rules = Acl(Rights.none(), {}, {"f00dbabe0001": READINGS})
+    assert not rules.is_open
+    assert rules.rights(task) == READINGS
+    assert rules.rights(other) == Rights.none()
+    assert rules.rights(LOW) == Rights.none()
+    assert Acl(Rights.none(), {task: Rights()}, {"f00dbabe0001": READINGS}).rights(task) == Rights(), "by name first"
+    mistake: Any = 1
+    with pytest.raises(ValueError, match=r"^Acl\.derived is 1: give a dict"):
+        Acl(derived=mistake)
+    for derived in ({"F00DBABE0001": Rights()}, {"100000000000": Rights()}, {1: Rights()}, {"f00dbabe0001": "all"}):
+        wrong: Any = derived
+        with pytest.raises(ValueError, match=r"^Acl\.derived has .*tolliver certs --derive"):
+            Acl(derived=wrong)
+
+
 @pytest.mark.parametrize("bad", ["c", None, ("c", "k"), (("c",),), (("c", 1),), ("ck",), {("c", "k")}])
 @pytest.mark.parametrize("name", ["subscribe", "publish"])
 def test_what_is_no_pattern_is_refused(name: str, bad: Any) -> None:

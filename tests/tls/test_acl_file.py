@@ -30,10 +30,17 @@ def test_a_whole_file(file: Path) -> None:
         publish = [["*", "*"]]
         connect = true
         [peers.{OTHER}]
+        [derived.f00dbabe0001]
+        publish = [["readings", "*"]]
+        connect = true
         """
     )
     rights = Rights((("readings", "*"), ('a/b ["x"]', "kitchen")))
-    assert load_acl(file) == Acl(Rights.none(), {ID: rights, OTHER: Rights((), ())})
+    assert load_acl(file) == Acl(
+        Rights.none(),
+        {ID: rights, OTHER: Rights((), ())},
+        {"f00dbabe0001": Rights((), (("readings", "*"),))},
+    )
 
 
 def test_what_is_not_said_is_as_the_default_has_it(file: Path) -> None:
@@ -49,7 +56,7 @@ def test_what_is_not_said_is_as_the_default_has_it(file: Path) -> None:
         ("", 'default is missing: write default = "deny" or default = "allow"'),
         ('default = "Deny"', "default is 'Deny': write "),
         ("default = []", "default is []: write "),
-        ('default = "deny"\nallow = 1', "the file has the unknown entry 'allow': there are default, peers"),
+        ('default = "deny"\nallow = 1', "the file has the unknown entry 'allow': there are default, peers, derived"),
         ('default = "deny"\npeers = 1', 'peers is 1: write a table, [peers."UUID"]'),
         ('default = "deny"\n[peers.alice]', "peers.'alice' is no UUID: write [peers.\"0189"),
         (f'default = "deny"\npeers.{ID} = 1', f"peers.'{ID}' is 1: write a table"),
@@ -58,6 +65,8 @@ def test_what_is_not_said_is_as_the_default_has_it(file: Path) -> None:
         (f'default = "deny"\n[peers.{ID}]\nsubscribe = ["readings/*"]', f"peers.'{ID}': Rights.subscribe is ['read"),
         (f'default = "deny"\n[peers.{ID}]\npublish = "*"', 'give (channel, key) pairs, such as [["readings", "*"]'),
         (f'default = "deny"\n[peers.{ID}]\nconnect = 1', "Rights.connect is 1: give True or False"),
+        ('default = "deny"\nderived = 1', "derived is 1: write a table"),
+        ('default = "deny"\n[derived.x]', "Acl.derived has 'x': "),
         ("default = deny", "Invalid value (at line 1"),
     ],
 )

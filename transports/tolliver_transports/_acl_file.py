@@ -7,6 +7,9 @@
     publish = [["*", "*"]]
     connect = true
 
+    [derived.f00dbabe0001]                               # all identities of this certificate's prefix (T-72a)
+    publish = [["readings", "*"]]
+
 The idea: a pattern is two strings and no syntax of its own, as names may hold any character. What a peer's entry does
 not say is as the default has it, but for `connect`: who is listed may connect.
 """
@@ -23,7 +26,7 @@ from uuid import UUID
 from tolliver_proto import Acl, Rights
 
 _DEFAULTS = {"allow": Rights(), "deny": Rights.none()}
-_ENTRIES = ("default", "peers")
+_ENTRIES = ("default", "peers", "derived")
 _RIGHTS = ("subscribe", "publish", "connect")
 
 
@@ -48,7 +51,11 @@ def _acl(rules: Mapping[str, Any]) -> Acl:
         if uuid in peers:
             raise ValueError(f"{where} is there twice, written differently: make one entry of the two")
         peers[uuid] = _rights(where, _table(where, entry), _DEFAULTS[default])
-    return Acl(_DEFAULTS[default], peers)
+    derived = {
+        prefix: _rights(f"derived.{prefix!r:.100}", _table(f"derived.{prefix!r:.100}", entry), _DEFAULTS[default])
+        for prefix, entry in _table("derived", rules.get("derived", {})).items()
+    }
+    return Acl(_DEFAULTS[default], peers, derived)
 
 
 def _rights(where: str, entry: Mapping[str, Any], default: Rights) -> Rights:
@@ -69,7 +76,9 @@ def _uuid(where: str, name: str) -> UUID:
 
 def _table(where: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f'{where} is {_shown(value)}: write a table, [peers."UUID"], and its entries below')
+        raise ValueError(
+            f'{where} is {_shown(value)}: write a table, [peers."UUID"] or [derived.PREFIX], and its entries below'
+        )
     return value
 
 

@@ -8,16 +8,14 @@ that prefix and a hash of what the task is called. A task that is tried again is
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
 from uuid import UUID
 
-from tolliver_proto import is_derived
+from tolliver_proto import is_derive_prefix, is_derived
 
 URN = "urn:tolliver:derive:"
 """A certificate carries a prefix as a URI SAN that begins like this."""
 
-_PREFIX = re.compile(r"f[0-9a-f]{11}")
 _TAIL_BITS = 62
 _MIDDLE_BITS = 12
 
@@ -41,7 +39,7 @@ def new_prefix() -> str:
 
 def check_prefix(prefix: str) -> str:
     """The prefix in lower case, or ValueError: lower ones are the beginnings of other UUIDs."""
-    if not _PREFIX.fullmatch(prefix.lower()):
+    if not is_derive_prefix(prefix.lower()):
         raise ValueError(f"{prefix!r} is no derive prefix: give 12 hex digits from f00000000000 on (T-72a)")
     return prefix.lower()
 
