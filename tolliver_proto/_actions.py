@@ -115,6 +115,7 @@ class NoticeKind(StrEnum):
     """What a notice is about."""
 
     IDENTITY_MISMATCH = "identity_mismatch"  # D-3, T-72: closed before a response
+    CERTIFICATE_REFUSED = "certificate_refused"  # D-1: of one who dialled us, by us or by it
     ACCESS_DENIED = "access_denied"  # D-4, T-77: closed before a response
     WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: told where there are access rules, once for each peer
     TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some of them are through

@@ -39,6 +39,10 @@ class Arrivals:
         self._shares[cid] = _shares(address)
         self._in_progress.update(self._shares[cid])
 
+    def address(self, cid: int) -> str:
+        """Where it came from, or "" where that is not known."""
+        return self._shares.get(cid, (ALL,))[-1]
+
     def remove(self, cid: int) -> None:
         """Established or gone; one that is not counted is no error."""
         for share in self._shares.pop(cid, ()):

@@ -40,7 +40,7 @@ from ._arrivals import ALL, Arrivals
 from ._base import Randomness
 from ._connection import Connection
 from ._dialing import Dialer
-from ._errors import ConnectionClosing, ConnectionLost, TolliverError
+from ._errors import CertificateError, ConnectionClosing, ConnectionLost, TolliverError
 from ._events import (
     Ack,
     Closed,
@@ -226,8 +226,12 @@ class Node(Watching):
         """The transport is gone. What was received before is still handed out."""
         self._tick(now)
         link = self._links.get(cid)
-        if link is not None:
-            self._lost(link, error)
+        if link is None:
+            return
+        if link.role is Role.SERVER and isinstance(error, CertificateError):
+            where = self._arrivals.address(cid) or "an unknown address"
+            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
+        self._lost(link, error)
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
         """The Dial came to nothing: CertificateError is final, anything else is tried again (T-73)."""

@@ -22,6 +22,8 @@ from tolliver_proto import (
     IdentityConflict,
     Limits,
     Message,
+    Notice,
+    NoticeKind,
     PeerDown,
     PeerIdentity,
     PeerUp,
@@ -391,6 +393,18 @@ def test_a_refusal_that_arrives_after_tls_ends_the_dial() -> None:
     wire = connecting(play)
     error = CertificateError("the server refused our certificate")
     assert only(wire.lose(error), DialEnded).error is error
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", ""])
+def test_an_operator_is_told_of_a_certificate_that_was_refused_here(address: str) -> None:
+    """D-1: on the dialling side the dial's end tells; here nobody waits for it."""
+    play = Play()
+    cid = play.node.new_cid(0.0, address)
+    assert cid is not None
+    play.node.lost(cid, CertificateError("it has expired"))
+    notice = only(play.run(), Notice)
+    assert notice.kind is NoticeKind.CERTIFICATE_REFUSED
+    assert notice.detail == f"a connection from {address or 'an unknown address'} was refused: it has expired"
 
 
 def test_a_dropped_connection_is_dialled_again_until_disconnect() -> None:
