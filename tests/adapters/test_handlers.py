@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -212,6 +213,21 @@ def test_an_iterator_and_a_callback_both_get_it(nodes: Nodes) -> None:
         message.ack()
         left.wait_acked(receipt)
         assert inbox.bodies == [b"x"]
+
+
+def test_an_iterator_that_is_dropped_gives_back_what_it_holds(nodes: Nodes) -> None:
+    """Else a forgotten one would keep its connection's credit for ever (D-9)."""
+    with nodes.pair(channels=(), left=AGAIN) as (left, right, inbox):
+        right.subscribe("news")
+        subscribed(left)
+        messages = right.messages("news", subscribe=False)
+        receipt = left.send_many([("news", "", b"1"), ("news", "", b"2")])
+        assert next(messages).body == b"1"
+        del messages
+        gc.collect()
+        right.register_callback("news", "", inbox)
+        left.wait_acked(receipt)
+        assert set(inbox.bodies) == {b"1", b"2"}
 
 
 def test_an_iterator_ends_when_its_instance_is_closed(nodes: Nodes) -> None:
