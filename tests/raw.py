@@ -122,14 +122,18 @@ class RawPeer:
 class RawListener:
     """Listens on a thread of its own, and has each connection served, one after the other.
 
-    `errors` are those of TLS, in words; `accepted` counts the dials.
+    `errors` are those of TLS, in words; `accepted` counts the dials. Whom it refuses it hears to the end, so that its
+    alert arrives; unless it is `rude`: then it closes at once, and the reset may overtake the alert (T-74).
     """
 
-    def __init__(self, context: ssl.SSLContext | None, serve: Callable[[socket.socket], None]) -> None:
+    def __init__(
+        self, context: ssl.SSLContext | None, serve: Callable[[socket.socket], None], *, rude: bool = False
+    ) -> None:
         self.accepted = 0
         self.errors: list[str] = []
         self._context = context
         self._serve = serve
+        self._rude = rude
         self._server = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -160,8 +164,19 @@ class RawListener:
         try:
             if self._context is None:
                 self._serve(stream)
-            else:
-                with self._context.wrap_socket(stream, server_side=True) as wrapped:
-                    self._serve(wrapped)
+                return
+            with self._context.wrap_socket(stream, server_side=True, do_handshake_on_connect=False) as wrapped:
+                self._shake(wrapped)
+                self._serve(wrapped)
         except OSError as error:  # ssl.SSLError is one
             self.errors.append(str(error))
+
+    def _shake(self, wrapped: ssl.SSLSocket) -> None:
+        try:
+            wrapped.do_handshake()
+        except ssl.SSLError:
+            if not self._rude:
+                socket.socket.shutdown(wrapped, socket.SHUT_WR)
+                while socket.socket.recv(wrapped, 65536):
+                    pass
+            raise

@@ -205,8 +205,8 @@ class Facade:
     def new_connection(self, remote: str | Remote, **options: Any) -> UUID:
         return self._call("new_connection", remote, **options)  # type: ignore[no-any-return]  # any adapter's
 
-    def remove_connection(self, remote: str | Remote) -> None:
-        self._call("remove_connection", remote)
+    def remove_connection(self, remote: str | Remote, **options: bool) -> None:
+        self._call("remove_connection", remote, **options)
 
     def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> None:
         if handler is None:
@@ -264,6 +264,9 @@ class Facade:
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         return self._call("replay", letters)  # type: ignore[no-any-return]  # as above
+
+    def set_acl(self, acl: object) -> None:
+        self._call("set_acl", acl)
 
     def peers(self) -> list[PeerInfo]:
         return self._call("peers")  # type: ignore[no-any-return]  # as above

@@ -104,6 +104,19 @@ def test_a_bad_listener_is_dialled_once(nodes: Nodes, certs: Certificates, case:
         assert listener.accepted == 1
 
 
+def test_a_reset_after_the_refusal_changes_nothing(nodes: Nodes, certs: Certificates) -> None:
+    """T-74: where a loop loses what came before a reset, the next dial tells."""
+    context = limited(bad_listener(certs, "trusts another CA"), TLS13)
+    with (
+        RawListener(context, answers_as(certs, "right"), rude=True) as listener,
+        nodes.open("left", limits=QUICK) as left,
+    ):
+        for _ in range(10):
+            with pytest.raises(CertificateError, match="refuses our certificate: unknown CA"):
+                left.new_connection(listener.address)
+        assert gave_up(left)
+
+
 def test_our_own_expired_certificate_is_refused_before_anybody_sees_it(nodes: Nodes) -> None:
     with (
         pytest.raises(CertificateError, match=r"our own certificate .* would be refused: certificate has expired"),

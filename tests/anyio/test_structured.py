@@ -42,9 +42,9 @@ async def test_cancelling_closes_in_order(nodes: Nodes) -> None:
 
 async def test_before_its_block_every_call_says_so(nodes: Nodes) -> None:
     instance = nodes.open("left")
-    with pytest.raises(ConnectionClosing, match="async with create_instance"):
+    with pytest.raises(ConnectionClosing, match="create_instance"):
         await instance.send("news", "", b"too early")
-    with pytest.raises(ConnectionClosing, match="async with create_instance"):
+    with pytest.raises(ConnectionClosing, match="create_instance"):
         instance.messages("news")
 
 
@@ -99,7 +99,7 @@ async def test_closing_cancels_the_coroutine_that_is_handling(nodes: Nodes, how:
 
 
 async def test_every_wait_can_be_cancelled_and_begun_again(nodes: Nodes) -> None:
-    async with nodes.pair() as (left, right):
+    async with nodes.pair(**AGAIN) as (left, right):
         with anyio.move_on_after(0.01) as scope:
             await left.new_connection("127.0.0.1:1")
         assert scope.cancelled_caught
