@@ -57,10 +57,10 @@ class RawPeer:
         self.records: list[bytes] = []
 
     @classmethod
-    def accepted(cls, stream: socket.socket, instance_id: UUID) -> Self:
+    def accepted(cls, stream: socket.socket, instance_id: UUID, subscriptions: Sequence[str] = ()) -> Self:
         """The other role: on a connection that somebody dialled."""
         raw = cls.__new__(cls)
-        raw._speak(Role.SERVER, instance_id)
+        raw._speak(Role.SERVER, instance_id, subscriptions)
         raw._socket = stream
         return raw
 

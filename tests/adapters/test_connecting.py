@@ -208,7 +208,7 @@ def test_versions_meet_or_part(
 
 # Two at once (T-70).
 
-DUELS = 20  # of one pair of instances, for each kind: with five kinds or more, a hundred and more in all
+DUELS = 17  # of one pair of instances; over six kinds, a hundred in all
 
 
 def test_two_that_dial_each_other_keep_one_connection(

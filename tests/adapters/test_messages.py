@@ -190,17 +190,17 @@ def test_unreliable_messages_go_to_who_is_there(nodes: Nodes) -> None:
 
 
 def test_messages_in_both_directions_at_once(nodes: Nodes) -> None:
-    """Two peers that both send more than the sockets hold: neither may wait for the other."""
-    body = bytes(MIB)
+    """Two peers that both send more than all sockets hold: neither may wait for the other."""
+    body = bytes(16 * MIB)
     with nodes.pair() as (left, right, at_right):
         at_left = Inbox()
         left.subscribe("back", handler=at_left)
         subscribed(right)
-        there = left.send_many([("news", "", body)] * 12)
-        back = right.send_many([("back", "", body)] * 12)
+        sending = [left.start("send", "news", "", body), right.start("send", "back", "", body)]
+        there, back = (one.wait() for one in sending)
         left.wait_acked(there)
         right.wait_acked(back)
-        assert len(at_left.bodies) == len(at_right.bodies) == 12
+        assert at_left.bodies == at_right.bodies == [body]
 
 
 def test_one_message_for_several_peers(nodes: Nodes) -> None:

@@ -43,11 +43,11 @@ def test_a_slow_handler_stops_the_reading_and_gets_everything_later(nodes: Nodes
         while "unreliable_dropped" not in left.stats():
             for _ in range(16):
                 sent += left.unreliable_send("news", "", bytes(size))
+            assert sent * size < 32 * MIB  # all that is anywhere: with us, in two sockets, with the peer
         held = right.stats()["bytes_received"]
         limits = right.options.limits
         assert handled <= 1  # one call at a time
         assert held <= limits.inbox_messages * (size + 100) + limits.low_water + MIB
-        assert sent * size < 32 * MIB  # all that is anywhere: with us, in two sockets, with the peer
         gate.open()
         until(lambda: handled == sent)
 
