@@ -20,10 +20,17 @@ from .facade import Cancelled, Gate, Handle, Stuck
 class TwistedWorld:
     can_cancel = True
 
-    def __init__(self, kind: str, create_instance: Callable[..., Any], make: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        create_instance: Callable[..., Any],
+        make: Callable[[], Any],
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
         self.kind = kind
         self._create_instance = create_instance
         self._reactor = make()
+        self._end = end
         self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
         self._thread.start()
         self.start("start", lambda: None).wait()
@@ -34,7 +41,8 @@ class TwistedWorld:
 
     @classmethod
     def on_asyncio(cls, kind: str, create_instance: Callable[..., Any]) -> TwistedWorld:
-        return cls(kind, create_instance, lambda: AsyncioSelectorReactor(asyncio.new_event_loop()))
+        loop = asyncio.new_event_loop()
+        return cls(kind, create_instance, lambda: AsyncioSelectorReactor(loop), loop.close)
 
     def _run(self) -> None:
         self._reactor.run(installSignalHandlers=False)
@@ -42,6 +50,7 @@ class TwistedWorld:
     def close(self) -> None:
         self._reactor.callFromThread(self._reactor.stop)
         self._thread.join(5)
+        self._end()
 
     def start(self, name: str, call: Callable[[], Any]) -> Handle:
         handle = Handle(name, self._thread.ident)

@@ -6,6 +6,7 @@ with a bad one. Of each case it is known which error a dialler raises, or what a
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -75,9 +76,10 @@ def test_a_good_listener(nodes: Nodes, certs: Certificates, version: ssl.TLSVers
 
 WE_REFUSE = "we refuse the certificate of "
 REFUSED_LISTENERS = {
-    # name: whom we dial, what our error says, what the listener is told
+    # name: whom we dial, what our error says, what the listener is told (Twisted itself compares host names, and when
+    # they differ has another alert than OpenSSL)
     "of another CA": ("stranger", f"{WE_REFUSE}.*self-signed certificate in certificate chain", "UNKNOWN_CA"),
-    "of another host": ("elsewhere", f"{WE_REFUSE}.*IP address mismatch", "BAD_CERTIFICATE"),
+    "of another host": ("elsewhere", f"{WE_REFUSE}.*IP address mismatch", "BAD_CERTIFICATE|INTERNAL_ERROR"),
     "expired": ("expired", f"{WE_REFUSE}.*certificate has expired", "CERTIFICATE_EXPIRED"),
     "not yet valid": ("future", f"{WE_REFUSE}.*certificate is not yet valid", "BAD_CERTIFICATE"),
     "serves as a client only": ("dialler", f"{WE_REFUSE}.*unsuitable certificate purpose", "UNSUPPORTED_CERTIFICATE"),
@@ -100,7 +102,7 @@ def test_a_bad_listener_is_dialled_once(nodes: Nodes, certs: Certificates, case:
         assert gave_up(left)
         assert noticed(left, NoticeKind.DIAL_GAVE_UP)
         until(lambda: listener.errors)
-        assert told in listener.errors[0].replace(" ", "_").upper()
+        assert re.search(told, listener.errors[0].replace(" ", "_").upper())
         assert listener.accepted == 1
 
 
