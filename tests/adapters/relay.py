@@ -56,10 +56,10 @@ class Relay:
         with suppress(OSError):  # it was closed
             while True:
                 here, _ = self._server.accept()
-                self.dials += 1
                 there = socket.create_connection(("127.0.0.1", self._target), timeout=PATIENCE)
                 there.settimeout(None)
                 self._ends += [here, there]
+                self.dials += 1  # only now: what is counted can be cut
                 self._start(self._pass, here, there)
                 self._start(self._pass, there, here)
 

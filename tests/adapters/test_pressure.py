@@ -182,10 +182,14 @@ def test_a_line_that_is_cut_in_large_messages_loses_nothing(nodes: Nodes) -> Non
             left.new_connection(relay.address)
             receipt = left.send_many([("news", "", body) for body in sorted(bodies)])
             for cuts in range(1, 4):
-                received = right.stats()["bytes_received"]
-                until(lambda received=received: right.stats()["bytes_received"] > received + MIB)  # type: ignore[misc]  # as above
+                enough = right.stats()["bytes_received"] + MIB
+
+                def far(enough: int = enough) -> bool:
+                    return right.stats()["bytes_received"] > enough or not left.stats()["pending"]
+
+                until(far)
                 relay.cut()
-                until(lambda cuts=cuts: relay.dials > cuts)  # type: ignore[misc]  # as above
+                until(lambda cuts=cuts: relay.dials > cuts)  # type: ignore[misc]  # bound now, not later
             left.wait_acked(receipt)
             left.remove_connection(relay.address)
         assert set(inbox.bodies) == bodies
