@@ -1,10 +1,9 @@
-"""Instances for tests, over real sockets, real TLS and a real database; and waiting for what they do."""
+"""Instances for tests of what only anyio has. What every adapter does is in `tests/adapters`."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ import anyio
 from tolliver_transports.anyio import Instance, InstanceOptions, create_instance
 
 from tests.certificates import Certificates
-from tolliver_proto import Delivery, NoticeKind, TolliverError
 
-STEP = 0.005  # seconds between two looks
-SOON = 0.2  # seconds; a retry_interval for tests in which something must come again
+STEP = 0.002  # seconds between two looks
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -28,71 +25,21 @@ class Nodes:
     """Opens instances by name: a name is a certificate and a database."""
 
     def __init__(self, directory: Path, certs: Certificates) -> None:
-        self.directory = directory
-        self.certs = certs
-
-    def options(self, name: str, **options: Any) -> InstanceOptions:
-        options = {"database": self.directory / f"{name}.db", "listen": "127.0.0.1:0", **options}
-        if "plaintext" not in options:
-            options.setdefault("tls", self.certs.tls(name))
-        return InstanceOptions(**options)
+        self._directory = directory
+        self._certs = certs
 
     def open(self, name: str, **options: Any) -> Instance:
-        return create_instance(self.options(name, **options))
+        database, tls = self._directory / f"{name}.db", self._certs.tls(name)
+        return create_instance(InstanceOptions(database=database, tls=tls, listen="127.0.0.1:0", **options))
 
     @asynccontextmanager
-    async def pair(
-        self, channels: Iterable[str] = ("news",), *, left: Any = None, right: Any = None
-    ) -> AsyncIterator[tuple[Instance, Instance, Inbox]]:
-        """Two connected instances. The right one subscribes to the channels, and its inbox handles them."""
-        async with self.open("right", **(right or {})) as listener, self.open("left", **(left or {})) as dialler:
-            inbox = Inbox()
-            for channel in channels:
-                await listener.subscribe(channel, handler=inbox)
-            await dialler.new_connection(address(listener))
-            yield dialler, listener, inbox
-
-
-class Inbox:
-    """A handler that remembers."""
-
-    def __init__(self) -> None:
-        self.deliveries: list[Delivery] = []
-
-    def __call__(self, delivery: Delivery) -> None:
-        self.deliveries.append(delivery)
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [delivery.body for delivery in self.deliveries]
-
-    async def holds(self, count: int) -> None:
-        await until(lambda: len(self.deliveries) >= count)
+    async def pair(self, **options: Any) -> AsyncIterator[tuple[Instance, Instance]]:
+        """Two connected instances; the right one subscribes to "news". The options are the left one's."""
+        async with self.open("right") as right, self.open("left", **options) as left:
+            await right.subscribe("news")
+            await left.new_connection(address(right))
+            yield left, right
 
 
 def address(instance: Instance) -> str:
     return f"127.0.0.1:{instance.port}"
-
-
-@contextmanager
-def silent_port() -> Iterator[str]:
-    """An address where TCP connects and then nothing is ever said."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-
-
-def connected(instance: Instance) -> int:
-    return instance.stats()["peers_up"]
-
-
-def noticed(instance: Instance, kind: NoticeKind) -> list[str]:
-    return [notice.detail for notice in instance.notices() if notice.kind is kind]
-
-
-async def error_of(instance: Instance, remote: Any) -> TolliverError | None:
-    """What dialling it comes to."""
-    try:
-        await instance.new_connection(remote)
-    except TolliverError as error:
-        return error
-    return None

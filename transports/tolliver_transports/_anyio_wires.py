@@ -7,6 +7,7 @@ nobody but the writer touches the socket's other half, ciphertext included, so n
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
@@ -94,7 +95,7 @@ class Wire(Session):
         try:
             with self._scope:
                 async with await connect() as stream:
-                    self.start(stream.extra(SocketAttribute.raw_socket))
+                    self.start(raw_socket(stream))
                     await self._talk(stream)
         except TolliverError as failure:
             return failure
@@ -129,5 +130,22 @@ class Wire(Session):
                     await stream.send(ciphertext)
                 else:
                     await self._bell.heard()
-            await stream.send_eof()
+            with suppress(RuntimeError):  # uvloop's word for a transport that is closed already
+                await stream.send_eof()
         self.written()
+
+
+def raw_socket(stream: SocketStream) -> socket.socket:
+    """Raises OSError where the connection is gone already: uvloop has no socket then, which anyio does not expect."""
+    try:
+        return stream.extra(SocketAttribute.raw_socket)
+    except (AttributeError, ValueError) as failure:
+        raise OSError("it was reset at once") from failure
+
+
+def host_of(stream: SocketStream) -> str:
+    """Where it comes from, or "" where it is gone already."""
+    try:
+        return str(raw_socket(stream).getpeername()[0])
+    except OSError:
+        return ""

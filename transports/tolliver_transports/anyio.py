@@ -23,7 +23,7 @@ from anyio.abc import AsyncResource, SocketAttribute, SocketListener, SocketStre
 from tolliver_proto import ConnectionClosing, ConnectionLost, DeadLetter, Receipt, Role, TolliverError
 
 from ._acl_file import load_acl
-from ._anyio_wires import Bell, Promise, Wire
+from ._anyio_wires import Bell, Promise, Wire, host_of
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._iterators import Count, Messages, Registration, Runs
@@ -253,7 +253,7 @@ class Instance(BaseInstance):
         async def connect() -> SocketStream:
             return stream
 
-        cid = self._accepted(stream.extra(SocketAttribute.remote_address, ("",))[0])
+        cid = self._accepted(host_of(stream))
         if cid is None:
             await anyio.aclose_forcefully(stream)
         else:

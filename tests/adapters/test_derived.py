@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from typing import Any
 from uuid import UUID
 
 import pytest
-from anyio.to_thread import run_sync
-from tolliver_transports.anyio import TLS, Instance
+from tolliver_transports._options import TLS
 from tolliver_transports.derived import derived_identity
 
-from tests.anyio.nodes import SOON, Inbox, Nodes, address, noticed, until
-from tests.anyio.raw import RawPeer
 from tests.certificates import PREFIX
+from tests.raw import RawPeer
 from tolliver_proto import Closed, IdentityConflict, LocalProtocolError, NoticeKind
 
-pytestmark = pytest.mark.anyio
+from .facade import Facade, until
+from .nodes import AGAIN, Inbox, Nodes, address, noticed
 
 TASK = derived_identity(PREFIX, "query/7/3")
 OTHER_TASK = derived_identity(PREFIX, "query/7/4")
 ROWS = [("rows", "k", b"%d" % number) for number in range(1, 101)]
 
 
-def attempt(nodes: Nodes, number: int, identity: UUID = TASK, **options: Any) -> Instance:
+def attempt(nodes: Nodes, number: int, identity: UUID = TASK, **options: Any) -> Facade:
     """One try of a task: the same identity, an empty database, one certificate for all."""
-    options = {"listen": None, "tls": nodes.certs.tls("job"), "retry_interval": SOON, **options}
+    options = {"listen": None, "tls": nodes.certs.tls("job"), **AGAIN, **options}
     return nodes.open(f"attempt{number}", identity=identity, **options)
 
 
-async def write(task: Instance, receiver: Instance, count: int) -> None:
-    await task.new_connection(address(receiver))
-    await until(lambda: task.peers()[0].subscriptions)
-    await task.wait_acked(await task.send_many(ROWS[:count]))
+def write(task: Facade, receiver: Facade, count: int) -> None:
+    task.new_connection(address(receiver))
+    until(lambda: task.peers()[0].subscriptions)
+    task.wait_acked(task.send_many(ROWS[:count]))
 
 
-async def is_let_in(instance: Instance, tls: TLS, claimed: UUID, *subscriptions: str) -> bool:
+def is_let_in(instance: Facade, tls: TLS, claimed: UUID, *subscriptions: str) -> bool:
     """Whether a handshake that says so succeeds."""
 
     def shake_hands() -> bool:
@@ -43,54 +42,54 @@ async def is_let_in(instance: Instance, tls: TLS, claimed: UUID, *subscriptions:
             raw.establish()
             return not isinstance(raw.events[-1], Closed)
 
-    return await run_sync(shake_hands)
+    return shake_hands()
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_every_try_of_a_task_counts_once(nodes: Nodes, durable: bool) -> None:
-    async with nodes.open("right", dedupe=1000, dedupe_durable=durable) as right:
+def test_every_try_of_a_task_counts_once(nodes: Nodes, durable: bool) -> None:
+    with nodes.open("right", dedupe=1000, dedupe_durable=durable) as right:
         inbox = Inbox()
-        await right.subscribe("rows", handler=inbox)
-        async with AsyncExitStack() as running:
+        right.subscribe("rows", handler=inbox)
+        with ExitStack() as running:
             first, twin, other = [
-                await running.enter_async_context(attempt(nodes, number, identity))
+                running.enter_context(attempt(nodes, number, identity))
                 for number, identity in ((1, TASK), (2, TASK), (3, OTHER_TASK))
             ]
-            await write(first, right, 30)  # and there it hangs, connected
+            write(first, right, 30)  # and there it hangs, connected
             assert len(inbox.bodies) == 30
-            await write(twin, right, 100)
+            write(twin, right, 100)
             assert inbox.bodies == [body for _, _, body in ROWS], "30 of one connection, 70 of the other"
-            await first.wait_acked(await first.send_many(ROWS[30:]))
+            first.wait_acked(first.send_many(ROWS[30:]))
             assert len(inbox.bodies) == 100
             assert {delivery.peer_id for delivery in inbox.deliveries} == {TASK}
             assert {delivery.cid for delivery in inbox.deliveries} == {1, 2}
-            await write(other, right, 100)
+            write(other, right, 100)
             assert len(inbox.bodies) == 200, "another task"
             stats = right.stats()
             assert (stats["connections"], stats["peers_up"], stats["duplicates"]) == (3, 2, 100)
             assert noticed(right, NoticeKind.DUPLICATE_CLOSED) == []
-        await until(lambda: not right.stats()["connections"])
+        until(lambda: not right.stats()["connections"])
         assert right.peers() == []
-    async with nodes.open("right", dedupe=1000, dedupe_durable=durable) as right:
+    with nodes.open("right", dedupe=1000, dedupe_durable=durable) as right:
         right.register_callback("rows", "", inbox)
-        async with attempt(nodes, 4) as last:
-            await write(last, right, 100)
+        with attempt(nodes, 4) as last:
+            write(last, right, 100)
     assert len(inbox.bodies) == (200 if durable else 300)
 
 
-async def test_it_only_writes(nodes: Nodes) -> None:
-    async with nodes.open("right") as right, attempt(nodes, 1) as task:
+def test_it_only_writes(nodes: Nodes) -> None:
+    with nodes.open("right") as right, attempt(nodes, 1) as task:
         assert task.instance_id == TASK
         with pytest.raises(LocalProtocolError, match="is a derived identity"):
-            await task.subscribe("rows")
-        assert not await is_let_in(right, nodes.certs.tls("job"), OTHER_TASK, "rows")
-        assert await is_let_in(right, nodes.certs.tls("job"), OTHER_TASK)
+            task.subscribe("rows")
+        assert not is_let_in(right, nodes.certs.tls("job"), OTHER_TASK, "rows")
+        assert is_let_in(right, nodes.certs.tls("job"), OTHER_TASK)
         [detail] = noticed(right, NoticeKind.PROTOCOL_ERROR)
         assert "must send an empty list (T-72a)" in detail
-        assert (await right.send("rows", "k", b"x")).recipients == 0
+        assert (right.send("rows", "k", b"x")).recipients == 0
 
 
-async def test_who_may_be_one(nodes: Nodes) -> None:
+def test_who_may_be_one(nodes: Nodes) -> None:
     plain = nodes.certs.uuid("left")
     foreign = derived_identity("f00dbabe0002", "query/7/3")
     for name, options, text in (
@@ -104,24 +103,23 @@ async def test_who_may_be_one(nodes: Nodes) -> None:
         ("a plain one", {"identity": plain, "tls": nodes.certs.tls("writers")}, "drop one"),
         ("none", {"identity": None, "tls": nodes.certs.tls("writers")}, "and no UUID: give identity=derived_identity"),
     ):
-        with pytest.raises(IdentityConflict, match=text):
-            async with attempt(nodes, 1, **options):
-                pytest.fail(name)
+        with pytest.raises(IdentityConflict, match=text), attempt(nodes, 1, **options):
+            pytest.fail(name)
     assert list(nodes.directory.glob("attempt*")) == []
-    async with attempt(nodes, 1, tls=nodes.certs.tls("writers")):
+    with attempt(nodes, 1, tls=nodes.certs.tls("writers")):
         pass
-    with pytest.raises(IdentityConflict, match=f"belongs to instance {TASK}, but the option identity is {OTHER_TASK}"):
-        async with attempt(nodes, 1, OTHER_TASK):
-            pytest.fail("another task's database")
-    async with nodes.open("job") as itself:
+    belongs = f"belongs to instance {TASK}, but the option identity is {OTHER_TASK}"
+    with pytest.raises(IdentityConflict, match=belongs), attempt(nodes, 1, OTHER_TASK):
+        pytest.fail("another task's database")
+    with nodes.open("job") as itself:
         assert itself.instance_id == nodes.certs.uuid("job")
-    async with nodes.open("trial", tls=None, plaintext=True, identity=TASK) as trial:
+    with nodes.open("trial", tls=None, plaintext=True, identity=TASK) as trial:
         assert trial.instance_id == TASK
 
 
-async def test_others_cannot_be_one(nodes: Nodes) -> None:
-    async with nodes.open("right") as right:
+def test_others_cannot_be_one(nodes: Nodes) -> None:
+    with nodes.open("right") as right:
         for name in ("left", "anonymous"):
-            assert not await is_let_in(right, nodes.certs.tls(name), TASK)
-        assert not await is_let_in(right, nodes.certs.tls("writers"), nodes.certs.uuid("left"))
+            assert not is_let_in(right, nodes.certs.tls(name), TASK)
+        assert not is_let_in(right, nodes.certs.tls("writers"), nodes.certs.uuid("left"))
         assert len(noticed(right, NoticeKind.IDENTITY_MISMATCH)) == 3

@@ -1,0 +1,386 @@
+"""One face for every adapter, so that a scenario is written once, as plain blocking code.
+
+The idea: an instance lives in a `World` (an event loop on a thread of its own, or no loop at all), and a test only
+knows its `Facade`. Each call is carried out in the instance's world and waited for here, with a limit: what never comes
+fails with the name of the call and the stack of the world's thread. Handlers are plain functions; one that takes its
+time returns a `Gate`, which each world turns into what its own handlers would return.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+from uuid import UUID
+
+from tolliver_transports._options import InstanceOptions, Remote
+
+from tolliver_proto import DeadLetter, Delivery, Notice, PeerInfo, Receipt
+
+PATIENCE = 10.0  # seconds for one call, far above what any takes
+STEP = 0.002  # seconds between two looks
+Item = tuple[str, str, bytes]
+
+
+class Deadline:
+    """What is left of a test's time. One test runs at a time, so there is one of these."""
+
+    LIMIT = 30.0  # seconds for a whole test
+    LAST = 2.0  # seconds that closing gets even after that
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self._end = time.monotonic() + self.LIMIT
+
+    def patience(self) -> float:
+        return max(self.LAST, min(PATIENCE, self._end - time.monotonic()))
+
+
+deadline = Deadline()
+
+
+class Stuck(AssertionError):
+    """Something did not come in time."""
+
+
+class Cancelled(Exception):
+    """The call was cancelled before it was done."""
+
+
+def until(true: Callable[[], object], what: str = "it") -> None:
+    """Wait for it."""
+    end = time.monotonic() + deadline.patience()
+    while not true():
+        if time.monotonic() > end:
+            raise Stuck(f"{what} did not come true")
+        time.sleep(STEP)
+
+
+class Handle:
+    """A call under way in another thread."""
+
+    def __init__(self, name: str, thread: int | None = None) -> None:
+        self.name = name
+        self.thread = thread
+        self.cancel: Callable[[], None] | None = None
+        """Ends the call early, where the world can do so; then `wait` raises Cancelled."""
+        self._future: Future[Any] = Future()
+
+    def resolve(self, result: Any) -> None:
+        self._future.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        self._future.set_exception(error)
+
+    @property
+    def done(self) -> bool:
+        return self._future.done()
+
+    def wait(self) -> Any:
+        limit = deadline.patience()
+        wait_for([self._future], limit)
+        if not self._future.done():
+            raise Stuck(f"{self.name} is not done after {limit:.1f} s\n{stack_of(self.thread)}")
+        return self._future.result()
+
+    def outcome(self) -> Any:
+        """The result or the error, whichever it is."""
+        try:
+            return self.wait()
+        except Stuck:
+            raise
+        except Exception as error:
+            return error
+
+
+def stack_of(thread: int | None) -> str:
+    frame = sys._current_frames().get(thread or 0)
+    return "".join(traceback.format_stack(frame)) if frame else "its thread has ended"
+
+
+class Gate:
+    """The verdict of a handler that takes its time: `open()` gives it, from any thread."""
+
+    def __init__(self) -> None:
+        self.future: Future[Any] = Future()
+
+    def open(self, result: Any = None) -> Gate:
+        """Let the handler return this or, where it is an exception, raise it. The first word counts."""
+        if not self.future.done():
+            if isinstance(result, Exception):
+                self.future.set_exception(result)
+            else:
+                self.future.set_result(result)
+        return self
+
+
+Handler = Callable[[Delivery], Any]
+
+
+class World(Protocol):
+    """Where instances of one kind live."""
+
+    kind: str
+    can_cancel: bool
+
+    def start(self, name: str, call: Callable[[], Any]) -> Handle:
+        """Call it in the world, and wait there for what it returns."""
+
+    def open(self, options: InstanceOptions) -> tuple[Any, Callable[[], Handle]]:
+        """An open instance, and how to close it. Raises what opening it raises."""
+
+    def later(self, gate: Gate) -> Any:
+        """What a handler returns in this world when it has to wait for the gate. Called by the handler."""
+
+    def interrupt(self, turns: int, instance: Any, name: str, *args: Any) -> Handle:
+        """The method's result, or Cancelled where so many turns of the loop were not enough for it."""
+
+    def next(self, iterator: Any) -> Any:
+        """What `start` is to call for an iterator's next item."""
+
+    def close(self) -> None:
+        """End it. All its instances are closed."""
+
+
+class Facade:
+    """An instance in its world. Use it as a context manager."""
+
+    def __init__(self, world: World, options: InstanceOptions) -> None:
+        self.world = world
+        self.options = options
+        self._instance: Any = None
+        self._close: Callable[[], Handle] | None = None
+
+    def __enter__(self) -> Self:
+        self._instance, self._close = self.world.open(self.options)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait until it is closed. The second time does nothing."""
+        self.start_close().wait()
+
+    def start_close(self) -> Handle:
+        close, self._close = self._close, None
+        if close is None:
+            handle = Handle("close")
+            handle.resolve(None)
+            return handle
+        return close()
+
+    # Calls in general.
+
+    def start(self, name: str, *args: Any, **options: Any) -> Handle:
+        """Call the method of that name, and do not wait for it."""
+        said = ", ".join(map(_short, args))
+        instance = self._instance
+        return self.world.start(f"{self.world.kind}: {name}({said})", lambda: getattr(instance, name)(*args, **options))
+
+    def interrupt(self, turns: int, name: str, *args: Any) -> Any:
+        """The result of the call; raises Cancelled where it took more than so many turns of its loop."""
+        return self.world.interrupt(turns, self._instance, name, *args).wait()
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        return self.start(name, *args, **options).wait()
+
+    def _look(self, look: Callable[[Any], Any]) -> Any:
+        instance = self._instance
+        return self.world.start(f"{self.world.kind}: a look at it", lambda: look(instance)).wait()
+
+    # The draft's calls.
+
+    def new_connection(self, remote: str | Remote, **options: Any) -> UUID:
+        return self._call("new_connection", remote, **options)  # type: ignore[no-any-return]  # any adapter's
+
+    def remove_connection(self, remote: str | Remote, **options: bool) -> None:
+        self._call("remove_connection", remote, **options)
+
+    def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> None:
+        if handler is None:
+            self._call("subscribe", channel, key)
+        else:
+            self._call("subscribe", channel, key, self._adapted(handler))
+
+    def unsubscribe(self, channel: str, key: str = "") -> None:
+        self._call("unsubscribe", channel, key)
+
+    def send(self, channel: str, key: str, body: bytes) -> Receipt:
+        return self._call("send", channel, key, body)  # type: ignore[no-any-return]  # as above
+
+    def send_many(self, items: Iterable[Item]) -> Receipt:
+        return self._call("send_many", items)  # type: ignore[no-any-return]  # as above
+
+    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+        return self._call("unreliable_send", channel, key, body)  # type: ignore[no-any-return]  # as above
+
+    def register_callback(self, channel: str, key: str, handler: Handler) -> Registered:
+        return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler)))
+
+    def _adapted(self, handler: Handler) -> Handler:
+        def handle(delivery: Delivery) -> Any:
+            result = handler(delivery)
+            return self.world.later(result) if isinstance(result, Gate) else result
+
+        return handle
+
+    # What Python adds.
+
+    def messages(self, channel: str, key: str = "", **options: bool) -> Items:
+        return Items(self.world, self._call("messages", channel, key, **options))
+
+    def message_runs(self, channel: str, key: str = "", **options: bool) -> Items:
+        return Items(self.world, self._call("message_runs", channel, key, **options))
+
+    def wait_acked(self, receipt: Receipt, **options: Any) -> None:
+        self._call("wait_acked", receipt, **options)
+
+    def forget_peer(self, peer: UUID) -> None:
+        self._call("forget_peer", peer)
+
+    def repin(self, peer: UUID, spki_sha256: bytes | None = None) -> None:
+        self._call("repin", peer, spki_sha256)
+
+    def retry(self, peer: UUID) -> int:
+        return self._call("retry", peer)  # type: ignore[no-any-return]  # as above
+
+    def drop_parked(self, peer: UUID) -> int:
+        return self._call("drop_parked", peer)  # type: ignore[no-any-return]  # as above
+
+    def dead_letters(self, after: int = 0) -> list[DeadLetter]:
+        return self._call("dead_letters", after)  # type: ignore[no-any-return]  # as above
+
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
+        return self._call("replay", letters)  # type: ignore[no-any-return]  # as above
+
+    def set_acl(self, acl: object) -> None:
+        self._call("set_acl", acl)
+
+    def peers(self) -> list[PeerInfo]:
+        return self._call("peers")  # type: ignore[no-any-return]  # as above
+
+    def notices(self) -> list[Notice]:
+        return self._call("notices")  # type: ignore[no-any-return]  # as above
+
+    def stats(self) -> dict[str, int]:
+        return self._call("stats")  # type: ignore[no-any-return]  # as above
+
+    @property
+    def instance_id(self) -> UUID:
+        return self._instance.instance_id  # type: ignore[no-any-return]  # as above
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return self._instance.addresses  # type: ignore[no-any-return]  # as above
+
+    @property
+    def port(self) -> int | None:
+        return self._instance.port  # type: ignore[no-any-return]  # as above
+
+    @property
+    def database(self) -> Path:
+        return self.options.database
+
+    # What an operator would read in the log.
+
+    def redials(self) -> bool:
+        """Whether the next thing that it waits for is to dial again."""
+        return "redial" in str(self._look(lambda instance: instance.node.timeout_reason))
+
+
+class Registered:
+    """A callback at work."""
+
+    def __init__(self, world: World, registration: Any) -> None:
+        self._world = world
+        self._registration = registration
+
+    def close(self) -> None:
+        self._world.start("close a registration", self._registration.close).wait()
+
+
+class Items:
+    """An iterator of an instance: each item comes with `ack()` and `fail()`, carried out in the instance's world."""
+
+    def __init__(self, world: World, iterator: Any) -> None:
+        self._world = world
+        self._iterator = iterator
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self.settled(self.start_next().wait())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def start_next(self) -> Handle:
+        return self._world.start("the next item", lambda: self._world.next(self._iterator))
+
+    def settled(self, item: Any) -> Settled:
+        """What `start_next` brought, with its two words."""
+        return Settled(self._world, item)
+
+    def close(self) -> None:
+        self._world.start("close an iterator", self._iterator.close).wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+class Settled:
+    """A message or a run, whose two words are said in its instance's world. All else is the thing itself."""
+
+    def __init__(self, world: World, item: Any) -> None:
+        self._world = world
+        self._item = item
+
+    def ack(self) -> None:
+        self._world.start("ack", self._item.ack).wait()
+
+    def fail(self) -> None:
+        self._world.start("fail", self._item.fail).wait()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._item, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._item)
+
+
+def _short(value: object) -> str:
+    text = repr(value[:20] if isinstance(value, bytes) else value)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def on_thread(handle: Handle, call: Callable[[], Any]) -> Handle:
+    """Call it on a thread of its own, which does not keep the process alive."""
+
+    def run() -> None:
+        try:
+            result = call()
+        except BaseException as error:  # whatever it is, the test is to see it
+            handle.fail(error)
+        else:
+            handle.resolve(result)
+
+    thread = threading.Thread(target=run, name=handle.name, daemon=True)
+    thread.start()
+    handle.thread = thread.ident
+    return handle

@@ -1,0 +1,33 @@
+"""The adapters by name: what the suite runs over, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import permutations
+from typing import Any
+
+from .facade import World
+
+# name: the adapter's module, and the module and the maker of a world for it
+_ALL: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "asyncio": ("anyio", "on_anyio", lambda on: partial(on.AnyioWorld, backend="asyncio")),
+    "uvloop": ("anyio", "on_anyio", lambda on: partial(on.AnyioWorld, backend="asyncio", use_uvloop=True)),
+    "trio": ("anyio", "on_anyio", lambda on: partial(on.AnyioWorld, backend="trio")),
+    "twisted": ("twisted", "on_twisted", lambda on: on.TwistedWorld.epoll),
+    "twisted-asyncio": ("twisted", "on_twisted", lambda on: on.TwistedWorld.on_asyncio),
+    "blocking": ("blocking", "on_blocking", lambda on: on.BlockingWorld),
+}
+_ADAPTERS = "tolliver_transports"
+
+KINDS = [kind for kind in _ALL if find_spec(f"{_ADAPTERS}.{_ALL[kind][0]}")]  # list(_ALL), once every one is there
+PAIRS = list(permutations(KINDS, 2))
+
+
+def make_world(kind: str) -> World:
+    adapter, living, choose = _ALL[kind]
+    create_instance = import_module(f"{_ADAPTERS}.{adapter}").create_instance
+    made: World = choose(import_module(f"{__package__}.{living}"))(kind, create_instance)
+    return made

@@ -1,0 +1,49 @@
+"""Instances on threads: no loop, so each call gets a thread, and limits instead of cancelling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tolliver_transports._options import InstanceOptions
+
+from .facade import PATIENCE, Cancelled, Gate, Handle, on_thread
+
+TURN = 0.00005  # seconds; a time limit instead of turns of a loop
+
+
+class BlockingWorld:
+    can_cancel = False
+
+    def __init__(self, kind: str, create_instance: Callable[..., Any]) -> None:
+        self.kind = kind
+        self._create_instance = create_instance
+
+    def close(self) -> None:
+        pass
+
+    def start(self, name: str, call: Callable[[], Any]) -> Handle:
+        return on_thread(Handle(name), call)
+
+    def open(self, options: InstanceOptions) -> tuple[Any, Callable[[], Handle]]:
+        instance = self._create_instance(options)
+        entered = self.start(f"{self.kind}: opening {options.database}", instance.__enter__).wait()
+        return entered, lambda: self.start(f"{self.kind}: close", lambda: instance.__exit__(None, None, None))
+
+    def later(self, gate: Gate) -> Any:
+        return gate.future.result(PATIENCE)
+
+    def interrupt(self, turns: int, instance: Any, name: str, *args: Any) -> Handle:
+        def call() -> Any:
+            try:
+                return getattr(instance, name)(*args, timeout=turns * TURN)
+            except TimeoutError as error:
+                raise Cancelled(name) from error
+
+        return self.start(f"{self.kind}: {name} for {turns} turns", call)
+
+    def next(self, iterator: Any) -> Any:
+        try:
+            return next(iterator)
+        except StopIteration:
+            raise StopAsyncIteration from None

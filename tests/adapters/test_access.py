@@ -1,0 +1,68 @@
+"""Access rules between real instances: at the start, changed while they run, and the bound on handshakes."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.certificates import Certificates
+from tolliver_proto import AccessDenied, Acl, Limits, NoticeKind, Rights
+
+from .facade import until
+from .nodes import Nodes, address, connected, error_of, noticed
+
+
+def test_rules_hold_from_the_start_and_change_at_once(nodes: Nodes, certs: Certificates) -> None:
+    rules = Acl(peers={certs.uuid("right"): Rights(subscribe=(("news", "*"),))})
+    with nodes.pair(["news", "secret"], left={"acl": rules}) as (left, right, inbox):
+        assert (left.send("secret", "k", b"x")).recipients == 0
+        left.send("news", "k", b"1")
+        inbox.holds(1)
+        left.set_acl(Acl())
+        until(lambda: any(len(peer.subscriptions) == 2 for peer in left.peers()))
+        left.send("secret", "k", b"2")
+        inbox.holds(2)
+        right.set_acl(Acl(peers={certs.uuid("left"): Rights(publish=())}))
+        until(lambda: connected(left) == connected(right) == 0)
+        until(lambda: connected(left) == connected(right) == 1)
+        left.wait_acked(left.send("news", "k", b"3"))
+        assert inbox.bodies == [b"1", b"2"]
+        assert right.stats()["refused_messages"] == 1
+
+
+def test_who_is_kept_out_cannot_connect_and_is_not_dialled(nodes: Nodes, certs: Certificates) -> None:
+    nobody = Acl(default=Rights.none())
+    with nodes.open("left") as left, nodes.open("right", acl=nobody) as right:
+        with pytest.raises(TimeoutError):
+            left.new_connection(address(right), timeout=0.2)
+        assert str(certs.uuid("left")) in noticed(right, NoticeKind.ACCESS_DENIED)[0]
+        assert isinstance(error_of(right, address(left)), AccessDenied)
+        right.set_acl(Acl())
+        assert left.new_connection(address(right)) == certs.uuid("right")
+
+
+def test_a_blocked_peer_stays_away(nodes: Nodes, certs: Certificates) -> None:
+    with nodes.open("left") as left, nodes.open("right") as right:
+        left.new_connection(address(right))
+        left.remove_connection(address(right), block=True)
+        with pytest.raises(TimeoutError):
+            right.new_connection(address(left), timeout=0.2)
+        left.new_connection(address(right))
+        assert right.new_connection(address(left)) == certs.uuid("left")
+
+
+def test_one_connection_too_many_is_closed_at_once(nodes: Nodes) -> None:
+    """D-7."""
+    limits = Limits(max_handshakes_per_address=2)
+    with nodes.open("right", limits=limits) as right:
+        there = ("127.0.0.1", right.port)
+        with socket.create_connection(there), socket.create_connection(there):
+            until(lambda: right.stats()["connections"] == 2)
+            with socket.create_connection(there, timeout=5.0) as third:
+                until(lambda: noticed(right, NoticeKind.TOO_MANY_HANDSHAKES))
+                assert third.recv(1) == b""
+        until(lambda: right.stats()["connections"] == 0)
+        assert right.stats()["refused_handshakes"] == 1
+        with nodes.open("left") as left:
+            left.new_connection(address(right))

@@ -1,0 +1,314 @@
+"""Callbacks and iterators: when a message counts as handled, and what becomes of one that does not."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from tolliver_proto import ConnectionClosing, DeadLetter, Delivery, Limits, NoticeKind
+
+from .facade import Facade, until
+from .nodes import AGAIN, Inbox, Nodes, noticed, subscribed
+from .relay import Relay
+
+# Callbacks.
+
+
+def test_callbacks_that_answer_at_once_or_later(nodes: Nodes) -> None:
+    with nodes.pair(channels=()) as (left, right, _):
+        gate = nodes.gate()
+        right.subscribe("at once", handler=lambda _: True)
+        right.subscribe("later", handler=lambda _: gate)
+        subscribed(left, 2)
+        left.wait_acked(left.send("at once", "k", b"1"))
+        receipt = left.send("later", "k", b"2")
+        with pytest.raises(TimeoutError):
+            left.wait_acked(receipt, timeout=0.05)
+        gate.open(True)
+        left.wait_acked(receipt)
+        assert right.stats()["handled"] == 2
+
+
+@pytest.mark.parametrize("how", ["raises", "returns False", "raises later", "returns False later"])
+def test_a_failed_message_comes_again_until_it_is_handled(nodes: Nodes, how: str) -> None:
+    attempts: list[int] = []
+
+    def handler(delivery: Delivery) -> Any:
+        attempts.append(delivery.attempt)
+        if len(attempts) > 2:
+            return None
+        if how == "raises":
+            raise RuntimeError("not now")
+        if how == "raises later":
+            return nodes.gate().open(RuntimeError("not now"))
+        return False if how == "returns False" else nodes.gate().open(False)
+
+    with nodes.pair(channels=(), left=AGAIN) as (left, right, _):
+        right.subscribe("news", handler=handler)
+        subscribed(left)
+        left.wait_acked(left.send("news", "", b"x"))
+        assert attempts == [1, 2, 3]
+        assert len(noticed(right, NoticeKind.HANDLER_FAILED)) == 2
+
+
+def test_all_matching_handlers_must_handle_it_well(nodes: Nodes) -> None:
+    """T-45, T-57: each gets every copy, and one that fails is enough to have it sent again."""
+    with nodes.pair(["news"], left=AGAIN) as (left, right, inbox):
+        verdicts = [False, True]
+        right.register_callback("", "", lambda _delivery: verdicts.pop(0))
+        left.wait_acked(left.send("news", "k", b"x"))
+        assert inbox.bodies == [b"x", b"x"]
+        assert verdicts == []
+
+
+def test_callbacks_do_not_subscribe_and_subscriptions_do_not_call(nodes: Nodes) -> None:
+    with nodes.pair(channels=()) as (left, right, inbox):
+        right.register_callback("news", "", inbox)
+        assert left.send("news", "", b"1").recipients == 0
+        right.subscribe("", "k")
+        subscribed(left)
+        left.wait_acked(left.send("news", "k", b"2"))
+        assert inbox.bodies == [b"2"]
+
+
+def test_one_call_at_a_time_for_each_registration(nodes: Nodes) -> None:
+    with nodes.pair(channels=()) as (left, right, inbox):
+        first = nodes.gate()
+        calls: list[bytes] = []
+
+        def handler(delivery: Delivery) -> Any:
+            calls.append(delivery.body)
+            return first if delivery.body == b"0" else None
+
+        right.subscribe("news", handler=handler)
+        right.register_callback("news", "", inbox)
+        subscribed(left)
+        receipt = left.send_many([("news", "", b"%d" % number) for number in range(5)])
+        inbox.holds(5)  # a handler that waits stops no other one
+        assert calls == [b"0"]
+        first.open()
+        left.wait_acked(receipt)
+        assert calls == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_closed_registration_is_called_no_more(nodes: Nodes) -> None:
+    with nodes.pair(channels=(), left=AGAIN) as (left, right, inbox):
+        calls: list[bytes] = []
+
+        def never_answers(delivery: Delivery) -> Any:
+            calls.append(delivery.body)
+            return nodes.gate()
+
+        right.subscribe("news")
+        registration = right.register_callback("news", "", never_answers)
+        subscribed(left)
+        receipt = left.send("news", "", b"x")
+        until(lambda: calls)
+        registration.close()
+        registration.close()
+        right.register_callback("news", "", inbox)
+        left.wait_acked(receipt)
+        assert [delivery.attempt for delivery in inbox.deliveries] == [2]
+        assert calls == [b"x"]
+
+
+def test_what_is_never_acked_stays_with_the_sender_and_stops_nobody(nodes: Nodes) -> None:
+    """T-52: and a restart of the receiver brings it again."""
+    with nodes.pair(["other"], left=AGAIN, right={"limits": Limits(max_attempts=1000)}) as (left, right, inbox):
+        right.subscribe("news", handler=lambda _: False)
+        subscribed(left, 2)
+        left.send_many([("news", "", b"%d" % number) for number in range(300)])  # more than the window
+        left.wait_acked(left.send("other", "", b"passes"))
+        assert left.stats()["pending"] == 300
+    inbox = Inbox()
+    with nodes.open("left") as left, nodes.open("right") as right:
+        right.register_callback("news", "", inbox)
+        right.new_connection(f"127.0.0.1:{left.port}")
+        until(lambda: not left.stats()["pending"])
+        assert set(inbox.bodies) == {b"%d" % number for number in range(300)}
+
+
+# Iterators.
+
+
+def test_an_iterator_hands_out_messages_to_settle(nodes: Nodes) -> None:
+    with nodes.pair(channels=(), left=AGAIN) as (left, right, _):
+        messages = right.messages("news")
+        coming = messages.start_next()
+        subscribed(left)
+        receipt = left.send("news", "k", b"x")
+        first = coming.wait()
+        assert (first.channel, first.key, first.body, first.attempt) == ("news", "k", b"x", 1)
+        assert first.peer_id == left.instance_id
+        assert first.reliable
+        assert first.message_id
+        coming = messages.start_next()
+        messages.settled(first).fail()
+        messages.settled(first).ack()  # the first word counts
+        second = messages.settled(coming.wait())
+        assert second.attempt == 2
+        second.ack()
+        second.ack()
+        left.wait_acked(receipt)
+        messages.close()
+        with pytest.raises(StopIteration):
+            next(messages)
+
+
+def test_an_iterator_subscribes_and_closing_it_leaves_the_subscription(nodes: Nodes) -> None:
+    with nodes.pair(channels=()) as (left, right, inbox):
+        messages = right.messages("news")
+        coming = messages.start_next()
+        subscribed(left)
+        messages.close()
+        assert isinstance(coming.outcome(), StopAsyncIteration)
+        receipt = left.send("news", "", b"x")
+        assert receipt.recipients == 1
+        right.register_callback("news", "", inbox)
+        left.wait_acked(left.send("news", "", b"y"))
+        assert b"y" in inbox.bodies
+
+
+def test_leaving_an_iterator_fails_what_it_holds(nodes: Nodes) -> None:
+    with nodes.pair(channels=(), left=AGAIN) as (left, right, inbox):
+        right.subscribe("news")
+        subscribed(left)
+        receipt = left.send_many([("news", "", b"%d" % number) for number in range(5)])
+        with right.messages("news", subscribe=False) as messages:
+            for message in messages:
+                message.ack()
+                if message.body == b"1":
+                    break
+        right.register_callback("news", "", inbox)
+        left.wait_acked(receipt)
+        assert set(inbox.bodies) == {b"2", b"3", b"4"}
+        assert right.stats()["handled"] == 5
+
+
+def test_runs_are_settled_at_once(nodes: Nodes) -> None:
+    with nodes.pair(channels=(), left=AGAIN) as (left, right, _):
+        right.subscribe("news")
+        subscribed(left)
+        receipt = left.send_many([("news", "", b"%d" % number) for number in range(100)])
+        runs = right.message_runs("news")
+        next(runs).fail()
+        bodies: list[bytes] = []
+        for run in runs:
+            bodies += [delivery.body for delivery in run]
+            run.ack()
+            if len(set(bodies)) == 100:
+                break
+        left.wait_acked(receipt)
+        assert sorted(bodies) == sorted(b"%d" % number for number in range(100))
+
+
+def test_an_iterator_and_a_callback_both_get_it(nodes: Nodes) -> None:
+    with nodes.pair(["news"]) as (left, right, inbox), right.messages("news", "k") as messages:
+        receipt = left.send("news", "k", b"x")
+        message = next(messages)
+        with pytest.raises(TimeoutError):
+            left.wait_acked(receipt, timeout=0.05)
+        message.ack()
+        left.wait_acked(receipt)
+        assert inbox.bodies == [b"x"]
+
+
+def test_an_iterator_that_is_dropped_gives_back_what_it_holds(nodes: Nodes) -> None:
+    """Else a forgotten one would keep its connection's credit for ever (D-9)."""
+    with nodes.pair(channels=(), left=AGAIN) as (left, right, inbox):
+        right.subscribe("news")
+        subscribed(left)
+        messages = right.messages("news", subscribe=False)
+        receipt = left.send_many([("news", "", b"1"), ("news", "", b"2")])
+        assert next(messages).body == b"1"
+        del messages
+        gc.collect()
+        right.register_callback("news", "", inbox)
+        left.wait_acked(receipt)
+        assert set(inbox.bodies) == {b"1", b"2"}
+
+
+def test_an_iterator_ends_when_its_instance_is_closed(nodes: Nodes) -> None:
+    with nodes.pair(channels=()) as (_left, right, _):
+        messages, runs = right.messages("news"), right.message_runs("sport")
+        waiting = [messages.start_next(), runs.start_next()]
+        until(lambda: right.stats()["own_subscriptions"] == 2)
+        right.close()
+        for one in waiting:
+            assert isinstance(one.outcome(), StopAsyncIteration | ConnectionClosing)
+
+
+# Messages that always fail (T-47).
+
+
+def letters(node: Facade, count: int) -> list[DeadLetter]:
+    """Its dead letters, once there are so many."""
+    until(lambda: len(node.dead_letters()) == count)
+    return node.dead_letters()
+
+
+def test_what_always_fails_becomes_a_dead_letter_until_somebody_handles_it(nodes: Nodes) -> None:
+    attempts: list[int] = []
+
+    def fails(delivery: Delivery) -> None:
+        attempts.append(delivery.attempt)
+        raise RuntimeError("never")
+
+    with nodes.pair(channels=(), left=AGAIN, right={"limits": Limits(max_attempts=3)}) as (left, right, _):
+        right.subscribe("news", handler=fails)
+        subscribed(left)
+        left.wait_acked(left.send("news", "k", b"poison"))
+        assert attempts == [1, 2, 3]
+        [letter] = right.dead_letters()
+        assert (letter.peer, letter.channel, letter.key, letter.body) == (left.instance_id, "news", "k", b"poison")
+        assert letter.attempts == 3
+        assert "'news' 'k' failed 3 times" in noticed(right, NoticeKind.DEAD_LETTER)[0]
+    assert nodes.rows("left", "message") == 0
+    with nodes.open("right") as right:
+        assert right.dead_letters() == [letter]
+        assert right.dead_letters(after=letter.number) == []
+        assert right.replay([letter]) == 0  # nobody is there to handle it
+        registration = right.register_callback("news", "", fails)
+        assert right.replay([letter]) == 1
+        until(lambda: attempts == [1, 2, 3, 4])
+        registration.close()
+        assert right.dead_letters() == [letter]
+        gate = nodes.gate()
+        inbox = Inbox()
+        right.register_callback("news", "k", inbox)
+        right.register_callback("news", "", lambda _: gate)
+        assert right.replay([letter]) == 1
+        assert right.replay([letter]) == 0  # it is under way
+        gate.open()
+        letters(right, 0)
+        assert inbox.bodies == [b"poison"]
+    with nodes.open("right") as right:
+        assert right.dead_letters() == []
+
+
+# Copies (T-48).
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_message_whose_ack_was_lost_is_handled_once(nodes: Nodes, durable: bool) -> None:
+    handled: list[int | None] = []
+
+    with (
+        nodes.open("right", dedupe=100, dedupe_durable=durable) as right,
+        nodes.open("left", limits=Limits(redial_first=0.005)) as left,
+        Relay(right.port or 0) as relay,
+    ):
+
+        def cut_off(delivery: Delivery) -> None:
+            handled.append(delivery.message.message_id)
+            if len(handled) == 1:
+                relay.cut()
+
+        right.subscribe("news", handler=cut_off)
+        left.new_connection(relay.address)
+        left.wait_acked(left.send("news", "", b"once"))
+        left.wait_acked(left.send("news", "", b"another"))
+        assert len(handled) == len(set(handled)) == 2
+        assert right.stats()["duplicates"] == 1

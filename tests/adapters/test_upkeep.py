@@ -1,0 +1,234 @@
+"""What an operator meets: peers that do not come back, full outboxes, messages that cannot be taken, other keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.certificates import Certificates
+from tests.raw import RawPeer
+from tolliver_proto import Ack, Limits, Message, NoticeKind, OutboxFull, Subscribe
+
+from .facade import until
+from .nodes import SOMEBODY, Inbox, Nodes, address, connected, noticed, silent_port, subscribed
+
+QUICK = Limits(redial_first=0.001, redial_max=0.02)
+
+
+# Copies (T-48).
+
+
+def _send(port: int | None, certs: Certificates, copies: int) -> list[int]:
+    """As a peer that sends one message again and again, each time after the ack. Returns the acks."""
+    with RawPeer(port or 0, certs.tls("mallory"), certs.uuid("mallory")) as raw:
+        raw.establish()
+        for number in range(1, copies + 1):
+            raw.connection.send(Message("news", "k", b"x", 7))
+            raw.flush()
+            while sum(isinstance(event, Ack) for event in raw.events) < number:
+                assert raw.receive(), "the connection ended"
+        return [event.message_id for event in raw.events if isinstance(event, Ack)]
+
+
+@pytest.mark.parametrize(
+    ("options", "handled", "after_a_restart"),
+    [({}, 2, 3), ({"dedupe": 9}, 1, 2), ({"dedupe": 9, "dedupe_durable": True}, 1, 1)],
+    ids=["every copy", "dedupe", "durable dedupe"],
+)
+def test_every_copy_is_acknowledged(
+    nodes: Nodes, certs: Certificates, options: dict[str, int], handled: int, after_a_restart: int
+) -> None:
+    inbox = Inbox()
+    with nodes.open("right", **options) as right:
+        right.subscribe("news", handler=inbox)
+        assert _send(right.port, certs, copies=2) == [7, 7]
+        assert len(inbox.deliveries) == handled
+    with nodes.open("right", **options) as right:
+        right.register_callback("news", "", inbox)
+        assert _send(right.port, certs, copies=1) == [7]
+        assert len(inbox.deliveries) == after_a_restart
+
+
+# Peers that do not come back (T-77, D-10).
+
+
+def test_a_peer_is_forgotten_with_all_that_waits_for_it(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        with nodes.open("right") as right:
+            gone = right.instance_id
+            right.subscribe("news")
+            right.new_connection(address(left))
+            subscribed(left)
+        until(lambda: not connected(left))
+        receipt = left.send_many([("news", "", b"x")] * 2500)
+        assert left.stats()["pending"] == 2500
+        left.forget_peer(gone)
+        assert left.peers() == []
+        assert left.stats()["pending"] == 0
+        left.wait_acked(receipt)  # nobody is owed any of it
+        assert left.send("news", "", b"x").recipients == 0
+        left.forget_peer(gone)
+    tables = ("message", "delivery", "peer", "peer_subscription")
+    assert {table: nodes.rows("left", table) for table in tables} == dict.fromkeys(tables, 0)
+
+
+def test_a_peer_that_is_forgotten_while_connected_may_come_back(nodes: Nodes) -> None:
+    with nodes.pair(left={"limits": QUICK}) as (left, right, inbox):
+        left.forget_peer(right.instance_id)
+        subscribed(left)
+        left.wait_acked(left.send("news", "", b"again"))
+        assert inbox.bodies == [b"again"]
+
+
+def test_a_full_outbox_is_refused_until_it_is_forgotten(nodes: Nodes) -> None:
+    with nodes.open("left", limits=Limits(outbox_messages=2)) as left:
+        with nodes.open("right") as right:
+            gone = right.instance_id
+            right.subscribe("news")
+            right.new_connection(address(left))
+            subscribed(left)
+        until(lambda: not connected(left))
+        left.send_many([("news", "", b"1"), ("news", "", b"2")])
+        with pytest.raises(OutboxFull, match=f"peer {gone} has 2 messages.*forget the peer"):
+            left.send("news", "", b"3")
+        with pytest.raises(OutboxFull):
+            left.send_many([("news", "", b"3"), ("nobody", "", b"4")])
+        assert left.stats()["pending"] == 2
+        left.forget_peer(gone)
+        assert left.send("news", "", b"3").recipients == 0
+    assert nodes.rows("left", "message") == 0
+
+
+def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
+    with nodes.open("left", expire_after=0.1) as left:
+        with nodes.open("right") as right:
+            gone = right.instance_id
+            right.subscribe("news")
+            right.new_connection(address(left))
+            subscribed(left)
+        until(lambda: not connected(left))
+        left.send_many([("news", "", b"1"), ("news", "", b"2")])
+        until(lambda: not left.stats()["pending"])
+        assert left.stats()["expired_messages"] == 2
+        assert sum(int(text.split()[0]) for text in noticed(left, NoticeKind.EXPIRED)) == 2
+        assert [peer.uuid for peer in left.peers()] == [gone]  # it stays known
+    assert nodes.rows("left", "message") == nodes.rows("left", "delivery") == 0
+
+
+# A message that the peer cannot take (T-09).
+
+
+def test_a_message_over_the_peers_limit_is_set_aside_and_the_next_one_goes(nodes: Nodes) -> None:
+    inbox = Inbox()
+    with nodes.open("left", limits=QUICK) as left:
+        with nodes.open("right", limits=Limits(max_body=100)) as right:
+            right.subscribe("news", handler=inbox)
+            left.new_connection(address(right))
+            where, peer = address(right), right.instance_id
+            left.send_many([("news", "", bytes(1000)), ("news", "", b"small")])
+            inbox.holds(1)
+            until(lambda: not left.stats()["pending"])
+            assert inbox.bodies == [b"small"]
+            assert left.stats()["parked"] == 1
+            assert "set aside" in noticed(left, NoticeKind.PARKED)[0]
+            assert 5 <= len(noticed(right, NoticeKind.PROTOCOL_ERROR)) <= 7  # two more until it went alone
+        with nodes.open("right", listen=where) as right:
+            right.register_callback("news", "", inbox)
+            until(lambda: connected(left))
+            assert left.retry(peer) == 1
+            assert left.retry(peer) == 0
+            inbox.holds(2)
+            assert inbox.bodies[1:] == [bytes(1000)]
+            until(lambda: not left.stats()["pending"] + left.stats()["parked"])
+    assert nodes.rows("left", "message") == 0
+
+
+def test_what_was_set_aside_stays_so_until_it_is_dropped(nodes: Nodes) -> None:
+    with nodes.open("right", limits=Limits(max_body=100)) as right:
+        with nodes.open("left", limits=QUICK) as left:
+            right.subscribe("news")
+            left.new_connection(address(right))
+            subscribed(left)
+            left.send("news", "", bytes(1000))
+            until(lambda: left.stats()["parked"])
+        with nodes.open("left") as left:
+            assert left.stats()["parked"] == 1
+            assert left.drop_parked(right.instance_id) == 1
+            assert left.drop_parked(right.instance_id) == 0
+            assert left.drop_parked(SOMEBODY) == left.retry(SOMEBODY) == 0
+            assert left.stats()["parked"] == 0
+    assert nodes.rows("left", "message") == 0
+
+
+# Keys in place of UUIDs in certificates (D-3).
+
+
+def test_a_second_key_for_a_uuid_is_refused_until_it_is_pinned(nodes: Nodes, certs: Certificates) -> None:
+    first, second = (
+        {"tls": certs.special(name, ()), "identity": SOMEBODY, "limits": QUICK} for name in ("first", "second")
+    )
+    with nodes.open("right") as right:
+        remote = address(right)
+        with nodes.open("one", **first) as one:
+            one.subscribe("news")
+            assert one.new_connection(remote) == right.instance_id
+            subscribed(right)
+        until(lambda: not connected(right))
+        right.send("news", "", b"for the first alone")
+        with nodes.open("two", remotes=[remote], **second) as two:
+            until(lambda: noticed(right, NoticeKind.IDENTITY_MISMATCH))
+            assert "repin" in noticed(right, NoticeKind.IDENTITY_MISMATCH)[0]
+            assert connected(right) == connected(two) == 0
+            assert two.peers() == []  # it was closed out before it had learnt anything (T-72)
+            assert right.stats()["pending"] == 1
+            right.repin(SOMEBODY)
+            until(lambda: connected(right) and connected(two))
+        with nodes.open("one", remotes=[remote], **first):
+            refused = len(noticed(right, NoticeKind.IDENTITY_MISMATCH))
+            until(lambda: len(noticed(right, NoticeKind.IDENTITY_MISMATCH)) > refused)
+    with nodes.open("right", listen=remote) as right:  # the pin outlives the process
+        with nodes.open("one", remotes=[remote], **first):
+            until(lambda: noticed(right, NoticeKind.IDENTITY_MISMATCH))
+        with nodes.open("two", remotes=[remote], **second) as two:
+            until(lambda: connected(right))
+            right.repin(SOMEBODY, bytes(32))
+            until(lambda: not connected(right))  # it stands on another key
+
+
+# Other choices of the policy.
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_sends_wait_for_a_connection_in_the_making_where_that_is_asked_for(nodes: Nodes, strict: bool) -> None:
+    """T-62."""
+    patient = Limits(handshake_timeout=60.0, close_timeout=0.1)
+    with (
+        silent_port() as remote,
+        nodes.open("left", plaintext=True, strict_block=strict, limits=patient) as left,
+    ):
+        dialling = left.start("new_connection", remote)
+        until(lambda: left.stats().get("bytes_sent"))  # the handshake's request
+        sending = left.start("send", "news", "", b"x")
+        if strict:
+            for _ in range(20):  # calls that are answered meanwhile
+                left.stats()
+                assert not sending.done
+            left.remove_connection(remote)
+            dialling.outcome()
+        assert sending.wait().recipients == 0
+
+
+@pytest.mark.parametrize("announces", [False, True])
+def test_subscriptions_are_announced_once_more_where_that_is_asked_for(
+    nodes: Nodes, certs: Certificates, announces: bool
+) -> None:
+    """T-33: for peers that throw a handshake's list away."""
+    with nodes.open("right", announce_after_handshake=announces) as right:
+        right.subscribe("news")
+        right.subscribe("sport")
+        with RawPeer(right.port or 0, certs.tls("mallory"), certs.uuid("mallory"), ["hello"]) as raw:
+            raw.establish()
+            subscribed(right)
+            right.send("hello", "", b"after all announcements")
+            raw.receive_messages(1)
+            heard = [event.channel for event in raw.events if isinstance(event, Subscribe)]
+        assert heard == (["news", "sport"] if announces else [])
