@@ -49,7 +49,12 @@ class Facade:
         method = getattr(self._instance, name)
         if not callable(method):
             return method
-        return lambda *args, **options: self._portal.call(lambda: method(*args, **options))
+
+        async def call(*args: Any, **options: Any) -> Any:
+            result = method(*args, **options)
+            return await result if hasattr(result, "__await__") else result
+
+        return lambda *args, **options: self._portal.start_task_soon(lambda: call(*args, **options)).result(PATIENCE)
 
 
 class Nodes:
