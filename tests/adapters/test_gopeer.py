@@ -36,7 +36,6 @@ nodes = gopeer_shim.nodes
 
 WE_DIAL, IT_DIALS = "we dial", "it dials"
 BIG = bytes(range(256)) * 400  # several TLS records
-HASTY = Limits(close_timeout=0.02)  # seconds; Go never closes its end (G3, G6)
 
 both_roles = pytest.mark.parametrize("role", [WE_DIAL, IT_DIALS])
 
@@ -47,7 +46,8 @@ def identity(certs: Certificates) -> Identity:
 
 
 def ours(nodes: Nodes, **options: Any) -> Facade:
-    return nodes.open("ours", limits=HASTY, **options)
+    """Leave it after the Go peers: Go closes nothing while it lives (G3, G6), and `Limits.close_timeout` is long."""
+    return nodes.open("ours", **options)
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def test_a_peer_that_dies_of_subscriptions_is_served_without_any(nodes: Nodes, i
     go = GoPeer(PRESETS["499b76d"], identity, subscriptions=[("back", "")])
     refused = {b"refused at first"}
     go.register("", "", lambda body: body not in refused)
-    with ours(nodes, retry_interval=0.05) as node:
+    with ours(nodes, retry_interval=0.02) as node:
         node.subscribe("news", "", inbox)
         with connection(node, go, identity, role):
             node.wait_acked(node.send("back", "any", b"hi"))
@@ -153,6 +153,27 @@ def test_announcing_to_that_peer_is_what_kills_it(nodes: Nodes, identity: Identi
         careful = GoPeer(PRESETS["499b76d"] - {Defect.CONTROL_KILLS}, identity, instance_id=go.instance_id)
         with connection(node, careful, identity, IT_DIALS):
             until(lambda: careful.table, "our subscription")
+
+
+def test_what_a_peer_does_not_read_waits_until_it_is_started_again(nodes: Nodes, identity: Identity) -> None:
+    """G3, G4: it never forgets a connection, and answers a second handshake only to leave that one unread."""
+    wants = [("back", "")]
+    with ours(nodes) as node:
+        with GoPeer(PRESETS["499b76d"], identity, subscriptions=wants) as stuck:
+            remote = Remote("127.0.0.1", stuck.listen(), spki_sha256=identity.spki_sha256)
+            node.new_connection(remote)
+            node.wait_acked(node.send("back", "", b"read"))
+            node.remove_connection(remote)
+            until(lambda: stuck.conns[0].ended, "our end")
+            node.new_connection(remote)
+            receipt = node.send("back", "", b"kept")
+            assert receipt.recipients == 1
+            assert seen(stuck) == [b"read"]
+        node.remove_connection(remote)
+        again = GoPeer(stuck.defects, identity, instance_id=stuck.instance_id, subscriptions=wants)
+        with connection(node, again, identity, IT_DIALS):
+            node.wait_acked(receipt)
+            assert seen(again) == [b"kept"]
 
 
 # Records.
@@ -186,40 +207,37 @@ def test_no_frame_is_in_a_record_with_a_response_or_a_final(nodes: Nodes, identi
 # Versions.
 
 
-@pytest.mark.parametrize("version", [0, 9])
-def test_we_close_where_its_server_and_we_have_no_version_in_common(
-    nodes: Nodes, identity: Identity, version: int
+@pytest.mark.parametrize(("version", "status"), [(0, 3), (9, 2)])
+def test_we_close_where_there_is_no_version_in_common(
+    nodes: Nodes, identity: Identity, version: int, status: int
 ) -> None:
-    """0: it answers status 2 and goes on (G5). 9: we send the failure final. Neither time does it close (G6)."""
-    with ours(nodes, version=version) as node, GoPeer(PRESETS["499b76d"], identity) as go:
+    """T-67, A5. It never closes (G6), and to version 0 its server says status 2 and goes on as if nothing were (G5)."""
+    defects = PRESETS["499b76d"]
+    limits = Limits(close_timeout=0.3)  # seconds; the error is raised when our close is over, and it never closes
+    with (
+        ours(nodes, version=version, limits=limits) as node,
+        GoPeer(defects, identity) as dialler,
+        GoPeer(defects, identity) as go,
+    ):
+        with pytest.raises(HandshakeFailed, match=f"status {status}"):
+            dialler.dial(node.port or 0)
+        with pytest.raises(EOFError):
+            dialler.conns[0].read()
+        assert dialler.conns[0].records == [response(version, node.instance_id, status)]
+
         error = error_of(node, Remote("127.0.0.1", go.listen(), spki_sha256=identity.spki_sha256))
         assert isinstance(error, HandshakeRejected)
         assert error.peer_version == 1
-        until(lambda: go.conns, "its side")
-        conn = go.conns[0]
+        asked = request(version, node.instance_id)
+        until(lambda: go.conns[0].records == ([asked] if version == 0 else [asked, final(2)]), "what we say")
         if version == 0:
-            until(lambda: conn.ended, "our end")
-            assert go.connections == {node.instance_id: conn}
+            until(lambda: go.conns[0].ended, "our end")
+            assert go.connections == {node.instance_id: go.conns[0]}
         else:
-            until(lambda: len(conn.records) == 2, "our final")
-            assert conn.records[1] == final(2)
             with pytest.raises(EOFError):
-                conn.read()
+                go.conns[0].read()
         assert connected(node) == 0
-        assert len(go.conns) == 1  # we do not dial again either
-
-
-@pytest.mark.parametrize(("version", "status"), [(0, 3), (9, 2)])
-def test_we_close_where_its_client_and_we_have_no_version_in_common(
-    nodes: Nodes, identity: Identity, version: int, status: int
-) -> None:
-    with ours(nodes, version=version) as node, GoPeer(PRESETS["499b76d"], identity) as go:
-        with pytest.raises(HandshakeFailed, match=f"status {status}"):
-            go.dial(node.port or 0)
-        with pytest.raises(EOFError):
-            go.conns[0].read()
-        assert go.conns[0].records == [response(version, node.instance_id, status)]
-        assert connected(node) == 0
+        assert len(go.conns) == 1  # we do not dial again either (T-73)
 
 
 # Who it is.
