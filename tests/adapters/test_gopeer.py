@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tolliver_transports._options import Remote
 
-from tests.adapters import gopeer_shim
+from tests.adapters.facade import Facade, until
 from tests.adapters.gopeer import (
     DRAFT_UNRELIABLE,
     GO_UNRELIABLE,
@@ -28,11 +28,9 @@ from tests.adapters.gopeer import (
     request,
     response,
 )
-from tests.adapters.gopeer_shim import Facade, Inbox, Nodes, connected, error_of, noticed, until
+from tests.adapters.nodes import Inbox, Nodes, connected, error_of, noticed
 from tests.certificates import Certificates
 from tolliver_proto import CertificateError, HandshakeRejected, IdentityConflict, Limits, NoticeKind
-
-nodes = gopeer_shim.nodes
 
 WE_DIAL, IT_DIALS = "we dial", "it dials"
 BIG = bytes(range(256)) * 400  # several TLS records
