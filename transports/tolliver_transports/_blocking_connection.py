@@ -1,8 +1,8 @@
 """One machine over one connected socket: the thinnest way to speak the protocol, and an example for those who embed it.
 
-The idea: one step waits until the socket can give or take something, whichever comes first, so that two ends that both
-write cannot wait for each other. There is no thread and no store: what is sent is not kept, and nothing is acknowledged
-unless you say so.
+The idea: one step waits until the socket can give or take something, whichever comes first. So two ends that both write
+do not wait for each other, as long as what one has not received yet stays below its high-water mark. There is no thread
+and no store: what is sent is not kept, and nothing is acknowledged unless you say so.
 """
 
 from __future__ import annotations
