@@ -146,6 +146,7 @@ def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
                 lambda: left.messages("news"),
                 lambda: left.peers(),
                 lambda: left.stats(),
+                lambda: left.notices(),
                 lambda: next(messages),
                 lambda: messages.next(0),
                 lambda: messages.close(),
@@ -169,14 +170,14 @@ def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     *said, last = done.stdout.splitlines()
     assert last == "the parent goes on, 7 [] []"
-    assert len(said) == 11
+    assert len(said) == 12
     assert all("open another one" in line and "(T-79)" in line for line in said)
     assert done.stderr == ""
 
 
 @needs_fork
 def test_forks_while_everybody_is_busy_hang_nobody(tmp_path: Path) -> None:
-    """The lock is nobody's when the process is copied, and the child's exit does not wait for it."""
+    """Whoever holds a lock when the process is copied does not exist in the child."""
     body = """
         left, right = pair()
         right.register_callback("news", "", lambda message: None)
@@ -195,7 +196,8 @@ def test_forks_while_everybody_is_busy_hang_nobody(tmp_path: Path) -> None:
                 try:
                     left.send("news", "", b"x")
                 except TolliverError:
-                    os._exit(5)
+                    left.close()
+                    raise SystemExit(5)
             codes.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         stop.set()
         for thread in threads:

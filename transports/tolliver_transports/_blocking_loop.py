@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from tolliver_proto import ConnectionLost
+
 log = logging.getLogger("tolliver")
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 Address = tuple[Any, ...]
@@ -122,24 +124,30 @@ class Loop:
 
 
 class Listeners:
-    """Listening sockets, one for each address of the host, on one port. Raises OSError where it cannot listen."""
+    """Listening sockets, one for each address of the host, on one port; none for None. Raises ConnectionLost."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, where: tuple[str, int] | None) -> None:
         self._sockets: list[socket.socket] = []
-        missing = None
+        if where is None:
+            return
         try:
-            for address in _listening_addresses(host, port):
-                try:
-                    self._sockets.append(_listening_socket(address, self.port or port))
-                except OSError as error:
-                    if error.errno not in _NOT_HERE:
-                        raise
-                    missing = error
-            if missing is not None and not self._sockets:
-                raise missing
-        except OSError:
+            self._open(*where)
+        except OSError as error:
             self._close(lambda sock: sock.close())
-            raise
+            host, port = where
+            raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. Choose another port or address") from error
+
+    def _open(self, host: str, port: int) -> None:
+        missing = None
+        for address in _listening_addresses(host, port):
+            try:
+                self._sockets.append(_listening_socket(address, self.port or port))
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                missing = error
+        if missing is not None and not self._sockets:
+            raise missing
 
     @property
     def addresses(self) -> list[tuple[str, int]]:

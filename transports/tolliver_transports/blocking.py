@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 from uuid import UUID
 
-from tolliver_proto import ConnectionClosing, ConnectionLost, DeadLetter, PeerInfo, Receipt, Role, TolliverError
+from tolliver_proto import ConnectionClosing, DeadLetter, Notice, PeerInfo, Receipt, Role, TolliverError
 
 from ._blocking_connection import BlockingConnection
 from ._blocking_iterators import Bell, Messages, Registration, Runs
@@ -66,10 +66,6 @@ class Instance(BaseInstance):
         """The machine's: held while it is asked or told something, never while anybody waits."""
         if self._process not in (0, os.getpid()):
             self.check_open()
-        return self._lock
-
-    @property
-    def machine_lock(self) -> threading.RLock:
         return self._lock
 
     # The calls, each explained where BaseInstance has it.
@@ -169,6 +165,10 @@ class Instance(BaseInstance):
         with self.lock:
             return super().peers()
 
+    def notices(self) -> list[Notice]:
+        with self.lock:
+            return super().notices()
+
     def stats(self) -> dict[str, int]:
         with self.lock:
             return super().stats()
@@ -178,11 +178,11 @@ class Instance(BaseInstance):
     def __enter__(self) -> Self:
         self._prepare()
         try:
-            self._listeners = self._listen()
-            self.addresses = [] if self._listeners is None else self._listeners.addresses
+            self._listeners = Listeners(self.options.listen)
         except BaseException:
             self._finish()
             raise
+        self.addresses = self._listeners.addresses
         self._loop = Loop(self._tick)
         self._jobs = Jobs(self._stored)
         self._idle = threading.Event()
@@ -196,8 +196,7 @@ class Instance(BaseInstance):
         return self
 
     def _start(self) -> None:
-        if self._listeners is not None:
-            self._listeners.serve(self._loop, self._take_in)
+        self._listeners.serve(self._loop, self._take_in)
         with self._lock:
             self._begin()
         for thread in self._threads:
@@ -225,7 +224,7 @@ class Instance(BaseInstance):
                 with self._lock:
                     if self._open:
                         self._begin_close()
-                self._loop.soon(self._listen_no_more)
+                self._loop.soon(lambda: self._listeners.close(self._loop))
                 self._idle.wait(self.options.limits.close_timeout + 1)
             finally:
                 self._stop()
@@ -238,7 +237,7 @@ class Instance(BaseInstance):
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
-        self._listen_no_more()
+        self._listeners.close(self._loop)
         for wire in list(self.wires.values()):
             wire.end(ConnectionClosing("the instance was closed"))
         self._loop.close()
@@ -321,24 +320,11 @@ class Instance(BaseInstance):
         with self._lock:
             self._lost(cid, error)
 
-    def _listen(self) -> Listeners | None:
-        if self.options.listen is None:
-            return None
-        host, port = self.options.listen
-        try:
-            return Listeners(host, port)
-        except OSError as error:
-            raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. Choose another port or address") from error
-
     def _take_in(self, sock: socket.socket) -> None:
         pump = self._pumps.server()
         with self._lock:
             wire = self._wire(self._accepted(), Role.SERVER, pump)
         wire.begin(sock)
-
-    def _listen_no_more(self) -> None:
-        if self._listeners is not None:
-            self._listeners.close(self._loop)
 
 
 def create_instance(options: InstanceOptions) -> Instance:
