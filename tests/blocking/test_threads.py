@@ -306,10 +306,11 @@ def test_every_call_that_waits_for_the_disk_may_have_a_limit(nodes: Nodes) -> No
 def test_a_generator_that_waits_holds_up_nobody(nodes: Nodes) -> None:
     with nodes.pair() as (left, _right), ThreadPoolExecutor(1) as pool:
         begun, go_on = threading.Event(), threading.Event()
+        waited: list[bool] = []
 
         def items() -> Iterator[tuple[str, str, bytes]]:
             begun.set()
-            go_on.wait(PATIENCE)
+            waited.append(go_on.wait(5))
             yield "news", "", b"late"
 
         slow = pool.submit(left.send_many, items())
@@ -317,6 +318,7 @@ def test_a_generator_that_waits_holds_up_nobody(nodes: Nodes) -> None:
         assert left.send("news", "", b"x", timeout=PATIENCE).recipients == 1
         go_on.set()
         assert slow.result(PATIENCE).recipients == 1
+        assert waited == [True]
 
 
 # What cannot be.
