@@ -154,7 +154,8 @@ def test_a_call_that_outlives_its_registration_says_nothing(nodes: Nodes) -> Non
         go_on.set()
         with pytest.raises(TimeoutError):
             left.wait_acked(receipt, timeout=0.05)
-        again = right.messages("news").next(PATIENCE)
+        messages = right.messages("news")
+        again = messages.next(PATIENCE)
         assert again.attempt > 1
         again.ack()
         left.wait_acked(receipt, timeout=PATIENCE)
