@@ -41,6 +41,23 @@ async def main():
 anyio.run(main)
 """
 
+_AROUND_BLOCKING = """
+from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
+
+def options(name, **more):
+    tls = TLS(f"certs/{{name}}.pem", f"certs/{{name}}.key", "certs/ca.pem")
+    return InstanceOptions(database=f"{{name}}.db", tls=tls, **more)
+
+def main():
+    with create_instance(options("bob", listen="127.0.0.1:0")) as bob:
+        with create_instance(options("alice")) as alice:
+            alice.new_connection(f"127.0.0.1:{{bob.port}}")
+{fragments}
+
+main()
+"""
+_AROUND_ON = {"blocking.md": _AROUND_BLOCKING}
+
 
 def programs(page: Path) -> list[tuple[str, str]]:
     """(name, code) of all that a page can run."""
@@ -56,7 +73,7 @@ def programs(page: Path) -> list[tuple[str, str]]:
             fragments.append(code)
     if fragments:
         body = textwrap.indent("\n".join(fragments), " " * 12)
-        found.append((f"{page.name}:fragments", _AROUND.format(fragments=body)))
+        found.append((f"{page.name}:fragments", _AROUND_ON.get(page.name, _AROUND).format(fragments=body)))
     return found
 
 
@@ -80,4 +97,4 @@ def test_the_example_runs(name: str, code: str, certs: Certificates, tmp_path: P
 
 def test_the_pages_have_examples() -> None:
     pages = {name.partition(":")[0] for name, _ in EXAMPLES}
-    assert {"README.md", "anyio.md", "embedding.md"} <= pages
+    assert {"README.md", "anyio.md", "blocking.md", "embedding.md"} <= pages

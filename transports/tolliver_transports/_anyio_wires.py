@@ -95,7 +95,7 @@ class Wire(Session):
         try:
             with self._scope:
                 async with await connect() as stream:
-                    self.start(raw_socket(stream))
+                    self.start(socket_of(stream))
                     await self._talk(stream)
         except TolliverError as failure:
             return failure
@@ -135,17 +135,9 @@ class Wire(Session):
         self.written()
 
 
-def raw_socket(stream: SocketStream) -> socket.socket:
+def socket_of(stream: SocketStream) -> socket.socket:
     """Raises OSError where the connection is gone already: uvloop has no socket then, which anyio does not expect."""
     try:
         return stream.extra(SocketAttribute.raw_socket)
     except (AttributeError, ValueError) as failure:
         raise OSError("it was reset at once") from failure
-
-
-def host_of(stream: SocketStream) -> str:
-    """Where it comes from, or "" where it is gone already."""
-    try:
-        return str(raw_socket(stream).getpeername()[0])
-    except OSError:
-        return ""

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from tolliver_proto import (
@@ -315,6 +315,13 @@ class BaseInstance(ABC):
         self._abandoned.append(mailbox)
         if threading.get_ident() == self._thread:
             self.wake()
+
+    def __reduce__(self) -> NoReturn:
+        """A copy would be a second one of the same UUID on the same database (D-16, T-79)."""
+        raise TypeError(
+            f"the instance on {self.options.database} cannot be pickled or copied: it has a database, threads and "
+            "connections. Open one in each process, each with a database and a certificate of its own (D-16)"
+        )
 
     # Connections.
 

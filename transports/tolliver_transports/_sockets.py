@@ -30,6 +30,14 @@ def is_self_connected(sock: socket.socket) -> bool:
     return bool(sock.getsockname() == sock.getpeername())
 
 
+def host_of(sock: socket.socket) -> str:
+    """Where a connection comes from, or "" where it is gone already."""
+    try:
+        return str(sock.getpeername()[0])
+    except OSError:
+        return ""
+
+
 def address_of(peername: Any) -> str:
     """host:port as people write it."""
     host, port = peername[:2]

@@ -23,11 +23,12 @@ from anyio.abc import AsyncResource, SocketAttribute, SocketListener, SocketStre
 from tolliver_proto import ConnectionClosing, ConnectionLost, DeadLetter, Receipt, Role, TolliverError
 
 from ._acl_file import load_acl
-from ._anyio_wires import Bell, Promise, Wire, host_of
+from ._anyio_wires import Bell, Promise, Wire, socket_of
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._iterators import Count, Messages, Registration, Runs
 from ._options import TLS, InstanceOptions, Remote
+from ._sockets import host_of
 from ._tls import AnyPump
 from ._world import Done, Job
 
@@ -253,7 +254,10 @@ class Instance(BaseInstance):
         async def connect() -> SocketStream:
             return stream
 
-        cid = self._accepted(host_of(stream))
+        try:
+            cid = self._accepted(host_of(socket_of(stream)))
+        except OSError:  # it is gone already
+            cid = None
         if cid is None:
             await anyio.aclose_forcefully(stream)
         else:

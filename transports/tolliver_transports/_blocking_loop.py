@@ -1,0 +1,302 @@
+"""The one thread that has all sockets: it waits for them, and never for anything else.
+
+The idea: a selector, calls that other threads leave (`soon`), and a few of its own for later. Only this thread touches
+the selector and the sockets. Others wake it through a socket pair, and only when it sleeps: a thousand calls in one
+round cost one byte.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import itertools
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from tolliver_proto import ConnectionLost
+
+log = logging.getLogger("tolliver")
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+Address = tuple[Any, ...]
+"""What getaddrinfo has of each address."""
+
+NEXT_ADDRESS = 0.25  # seconds until another address is tried beside one that does not answer (RFC 8305)
+ACCEPT_PAUSE = 0.1  # seconds until a listener that could not accept (no descriptors left) tries again
+NOT_YET = (BlockingIOError, InterruptedError)
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # "localhost" on a machine without IPv6
+_UNDER_WAY = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)  # the last one is what Windows says
+
+
+class Loop:
+    """`tick` is called in each round; it returns the seconds until it wants to be called again, or None."""
+
+    def __init__(self, tick: Callable[[], float | None]) -> None:
+        self._tick = tick
+        self._selector = selectors.DefaultSelector()
+        self._near, self._far = socket.socketpair()
+        for end in (self._near, self._far):
+            end.setblocking(False)
+        self._selector.register(self._near, READ, lambda _events: self._near.recv(4096))
+        self._calls: deque[Callable[[], object]] = deque()
+        self._timers: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = itertools.count()
+        self._woken = False
+        self._asleep = False
+        self._stopped = False
+
+    # From any thread, and from a finalizer: without a lock.
+
+    def wake(self) -> None:
+        """Have another round."""
+        self._woken = True
+        if self._asleep:
+            self._asleep = False
+            with suppress(OSError):  # it is full, then the thread wakes; or closed, then nobody is to be woken
+                self._far.send(b"\0")
+
+    def soon(self, call: Callable[[], object]) -> None:
+        self._calls.append(call)
+        self.wake()
+
+    def stop(self) -> None:
+        """`run` returns when this round is over."""
+        self._stopped = True
+        self.wake()
+
+    # On the thread itself.
+
+    def run(self) -> None:
+        while not self._stopped:
+            self._woken = False
+            wait = self._tick()
+            for _ in range(len(self._calls)):
+                self._calls.popleft()()
+            wait = self._run_timers(wait)
+            self._asleep = True  # and only then look whether somebody called meanwhile
+            ready = self._selector.select(0 if self._woken else wait)
+            self._asleep = False
+            for key, events in ready:
+                key.data(events)
+
+    def watch(self, sock: socket.socket, events: int, act: Callable[[int], object]) -> None:
+        """Call `act(events)` whenever one of them is true; 0: no longer."""
+        key = self._selector.get_map().get(sock)
+        if key is None:
+            if events:
+                self._selector.register(sock, events, act)
+        elif not events:
+            self._selector.unregister(sock)
+        elif events != key.events:
+            self._selector.modify(sock, events, act)
+
+    def close_socket(self, sock: socket.socket) -> None:
+        self.watch(sock, 0, _nothing)
+        sock.close()
+
+    def later(self, delay: float, call: Callable[[], object]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + delay, next(self._numbers), call))
+
+    def _run_timers(self, wait: float | None) -> float | None:
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+        if not self._timers:
+            return wait
+        own = max(0.0, self._timers[0][0] - now)
+        return own if wait is None else min(own, wait)
+
+    # When the thread is no more: after its end, or in a forked child.
+
+    def close(self) -> None:
+        """Close every socket that is watched. The second time does nothing."""
+        for key in list((self._selector.get_map() or {}).values()):
+            key.fileobj.close()  # type: ignore[union-attr]  # sockets are all that `watch` takes
+        self._selector.close()
+        self._far.close()
+
+
+class Listeners:
+    """Listening sockets, one for each address of the host, on one port; none for None. Raises ConnectionLost."""
+
+    def __init__(self, where: tuple[str, int] | None) -> None:
+        self._sockets: list[socket.socket] = []
+        if where is None:
+            return
+        try:
+            self._open(*where)
+        except OSError as error:
+            self._close(lambda sock: sock.close())
+            host, port = where
+            raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. Choose another port or address") from error
+
+    def _open(self, host: str, port: int) -> None:
+        missing = None
+        for address in _listening_addresses(host, port):
+            try:
+                self._sockets.append(_listening_socket(address, self.port or port))
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                missing = error
+        if missing is not None and not self._sockets:
+            raise missing
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return [sock.getsockname()[:2] for sock in self._sockets]
+
+    @property
+    def port(self) -> int:
+        return self.addresses[0][1] if self._sockets else 0
+
+    def serve(self, loop: Loop, accepted: Callable[[socket.socket], None]) -> None:
+        """Call `accepted` on the loop with each connection that comes in."""
+        for sock in self._sockets:
+            self._serve(loop, sock, accepted)
+
+    def _serve(self, loop: Loop, listener: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
+        def accept(_events: int) -> None:
+            try:
+                sock, _ = listener.accept()
+            except (*NOT_YET, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.warning("cannot accept a connection, trying again: %s", error)
+                loop.watch(listener, 0, accept)
+                loop.later(ACCEPT_PAUSE, wait)
+                return
+            sock.setblocking(False)
+            accepted(sock)
+
+        def wait() -> None:
+            if listener in self._sockets:
+                loop.watch(listener, READ, accept)
+
+        wait()
+
+    def close(self, loop: Loop) -> None:
+        """The second time does nothing."""
+        self._close(loop.close_socket)
+
+    def _close(self, close: Callable[[socket.socket], object]) -> None:
+        while self._sockets:
+            close(self._sockets.pop())
+
+
+def _listening_addresses(host: str, port: int) -> Iterable[Address]:
+    return dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+
+
+def _listening_socket(address: Address, port: int) -> socket.socket:
+    where = address[4]
+    sock = socket.create_server((where[0], port, *where[2:]), family=address[0], backlog=socket.SOMAXCONN)
+    sock.setblocking(False)
+    return sock
+
+
+def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> None:
+    """Call `done(addresses, error)` on the loop. A name may take long to look up: it gets a thread for that."""
+
+    def look_up(flags: int = 0) -> None:
+        try:
+            found, error = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags), None
+        except OSError as failure:
+            found, error = [], failure
+        loop.soon(lambda: done(_alternating(found), error))
+
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        try:
+            threading.Thread(target=look_up, name=f"tolliver looks up {host:.100}", daemon=True).start()
+        except RuntimeError as error:  # no threads left, or the interpreter is ending
+            failure = OSError(errno.EAGAIN, str(error))
+            loop.soon(lambda: done([], failure))
+    else:
+        look_up(socket.AI_NUMERICHOST)
+
+
+def _alternating(addresses: Iterable[Address]) -> list[Address]:
+    """IPv6 and IPv4 by turns, so that one family that leads nowhere costs one pause (RFC 8305)."""
+    families: dict[int, list[Address]] = {}
+    for one in addresses:
+        families.setdefault(one[0], []).append(one)
+    return [one for row in itertools.zip_longest(*families.values()) for one in row if one is not None]
+
+
+class Dialling:
+    """TCP connects to some addresses: the next is tried when one fails or takes its time, the first one there wins."""
+
+    def __init__(
+        self, loop: Loop, addresses: list[Address], done: Callable[[socket.socket | None, OSError | None], None]
+    ) -> None:
+        self._loop = loop
+        self._left = deque(addresses)
+        self._trying: set[socket.socket] = set()
+        self._done = done
+        self._error = OSError(errno.EHOSTUNREACH, "its name has no address")
+        self._try_next()
+
+    def close(self) -> None:
+        """Stop trying."""
+        self._left.clear()
+        for sock in self._trying:
+            self._loop.close_socket(sock)
+        self._trying.clear()
+
+    def _try_next(self) -> None:
+        while self._left:
+            if self._try(self._left.popleft()):
+                self._loop.later(NEXT_ADDRESS, self._go_on)
+                return
+        if not self._trying:
+            self._done(None, self._error)
+
+    def _go_on(self) -> None:
+        if self._left:
+            self._try_next()
+
+    def _try(self, address: Address) -> bool:
+        family, kind, protocol, _, where = address
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            self._error = error
+            return False
+        sock.setblocking(False)
+        code = sock.connect_ex(where)
+        if code not in _UNDER_WAY:
+            self._failed(sock, code)
+            return False
+        self._trying.add(sock)
+        self._loop.watch(sock, WRITE, lambda _events: self._ready(sock))
+        return True
+
+    def _ready(self, sock: socket.socket) -> None:
+        if sock not in self._trying:  # another one has won in the same round
+            return
+        self._trying.remove(sock)
+        self._loop.watch(sock, 0, _nothing)
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._failed(sock, code)
+            self._try_next()
+        else:
+            self.close()
+            self._done(sock, None)
+
+    def _failed(self, sock: socket.socket, code: int) -> None:
+        sock.close()
+        self._error = OSError(code, os.strerror(code))
+
+
+def _nothing(_events: int) -> None:
+    return None

@@ -1,0 +1,236 @@
+"""One connection on the loop's thread, and what callers in other threads wait for.
+
+The idea: `transmit` and its like come from any thread that holds the machine's lock, and only leave word; sockets and
+pumps belong to the loop's thread alone. It holds the lock while bytes go into the machine or come out of it, and never
+while the system takes or gives them.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from tolliver_proto import ConnectionLost, Role, TolliverError
+
+from ._blocking_loop import NOT_YET, READ, WRITE, Address, Dialling, Loop, resolve
+from ._driver import Driver
+from ._options import Remote
+from ._session import CHUNK, Session, broken
+from ._tls import AnyPump
+from ._world import Done, Job
+
+WRITES = 16  # how many one connection does before the others have their turn
+
+
+class Promise:
+    """An answer that is still to come, for any number of threads."""
+
+    __slots__ = ("_error", "_event", "_value")
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._error: TolliverError | None = None
+
+    def resolve(self, value: Any) -> None:
+        self._value = value
+        self._event.set()
+
+    def fail(self, error: TolliverError) -> None:
+        self._error = error
+        self._event.set()
+
+    def wait(self, timeout: float | None, late: str) -> Any:
+        """Raises TimeoutError(late) after `timeout` seconds; the promise stays."""
+        if not self._event.wait(limited(timeout)):
+            raise TimeoutError(f"after {timeout:g} s {late}")
+        if self._error is not None:
+            raise self._error.with_traceback(None)  # it may be raised in several threads
+        return self._value
+
+
+class Jobs:
+    """The store's thread: one job after the other, and `after(result, error, done)` for each."""
+
+    def __init__(self, after: Callable[[Any, TolliverError | None, Done], None]) -> None:
+        self._after = after
+        self._jobs: queue.SimpleQueue[tuple[Job, Done] | None] = queue.SimpleQueue()
+
+    def put(self, job: Job, done: Done) -> None:
+        self._jobs.put((job, done))
+
+    def stop(self) -> None:
+        """`run` returns when all that was put before is done."""
+        self._jobs.put(None)
+
+    def run(self) -> None:
+        while (entry := self._jobs.get()) is not None:
+            job, done = entry
+            result, error = None, None
+            try:
+                result = job()
+            except TolliverError as failure:
+                error = failure
+            self._after(result, error, done)
+
+
+def limited(timeout: float | None) -> float | None:
+    """Seconds that the system's clocks can count."""
+    return timeout if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
+
+
+class Wire(Session):
+    """A connection of the instance. `ended(cid, error)` is called once, on the loop, when its socket is closed."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        cid: int,
+        role: Role,
+        pump: AnyPump,
+        *,
+        loop: Loop,
+        lock: threading.RLock,
+        ended: Callable[[int, TolliverError | None], None],
+    ) -> None:
+        super().__init__(driver, cid, role, pump)
+        self._loop = loop
+        self._lock = lock
+        self._ended = ended
+        self._sock: socket.socket | None = None
+        self._dialling: Dialling | None = None
+        self._rest = memoryview(b"")  # what the system has not taken yet
+        self._looking = False  # the loop is going to look what there is to write
+        self._paused = False
+        self._closed = False
+
+    # From any thread that holds the lock.
+
+    def write_soon(self) -> None:
+        if not self._looking:
+            self._looking = True
+            self._loop.soon(self._look)
+
+    def pause(self) -> None:
+        self._paused = True
+        self._loop.soon(self._see)
+
+    def resume(self) -> None:
+        self._paused = False
+        self._loop.soon(self._see)
+
+    def abort(self) -> None:
+        self._loop.soon(lambda: self.end(self.error))
+
+    # On the loop's thread.
+
+    def dial(self, remote: Remote) -> None:
+        def resolved(addresses: list[Address], error: OSError | None) -> None:
+            if error is not None:
+                connected(None, error)
+            elif not self._closed:
+                self._dialling = Dialling(self._loop, addresses, connected)
+
+        def connected(sock: socket.socket | None, error: OSError | None) -> None:
+            if sock is None:
+                self.end(ConnectionLost(f"cannot reach {remote}: {error}"))
+            else:
+                self.begin(sock)
+
+        resolve(self._loop, remote.host, remote.port, resolved)
+
+    def begin(self, sock: socket.socket) -> None:
+        """It is connected, and does not block."""
+        self._sock = sock
+        try:
+            with self._lock:
+                self.start(sock)
+        except OSError as failure:
+            self.end(broken(failure))
+        else:
+            self._look()
+
+    def end(self, error: TolliverError | None) -> None:
+        """At once, whatever is still to be said. The second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._dialling is not None:
+            self._dialling.close()
+        if self._sock is not None:
+            self._loop.close_socket(self._sock)
+            self._sock = None
+        self._ended(self.cid, error)
+
+    def disown(self) -> None:
+        """In a forked child: the parent's connection goes on."""
+        if self._sock is not None:
+            self._sock.close()
+
+    def _ready(self, events: int) -> None:
+        if self._sock is None:
+            return
+        if events & READ:
+            self._read(self._sock)
+        if events & WRITE:
+            self._write(self._sock)
+        self._see()
+
+    def _look(self) -> None:
+        if self._sock is None:
+            self._looking = False  # `begin` looks again
+            return
+        self._write(self._sock)
+        self._see()
+
+    def _see(self) -> None:
+        """Close it when it is over; else wait for what can go on."""
+        if self._sock is None:
+            return
+        if self.over:
+            self.end(self.error)
+            return
+        reading = READ if not (self._paused or self.reading_over) else 0
+        self._loop.watch(self._sock, reading | (WRITE if self._rest else 0), self._ready)
+
+    def _read(self, sock: socket.socket) -> None:
+        try:
+            ciphertext = sock.recv(CHUNK)
+        except NOT_YET:
+            return
+        except OSError as failure:
+            with self._lock:
+                self.broken(failure)
+        else:
+            with self._lock:
+                self.receive(ciphertext)
+
+    def _write(self, sock: socket.socket) -> None:
+        """All that there is, as far as the system takes it."""
+        for _ in range(WRITES):
+            if not self._rest and not self._take():
+                break
+            try:
+                self._rest = self._rest[sock.send(self._rest) :]
+            except NOT_YET:
+                return  # `_looking` stays: the socket will say when it goes on
+            except OSError:
+                self._rest = memoryview(b"")
+                self.written()  # only the reading side knows why (T-74)
+        else:
+            self._loop.soon(self._look)
+
+    def _take(self) -> bool:
+        """Whether there is something to write. Where all is said, our half is shut."""
+        with self._lock:
+            output = self.next_output()
+            self._looking = bool(output)  # from here on whoever has something says so
+        if output is None and not self._writing_over:
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_WR)  # type: ignore[union-attr]  # `_write` has it
+            self.written()
+        self._rest = memoryview(output or b"")
+        return bool(output)
