@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import platform
@@ -202,8 +203,9 @@ async def bare_trio_server(directory: Path) -> None:
     listeners = await trio.open_tcp_listeners(0, host=HOST)
     say(listeners[0].socket.getsockname()[1])
     stream = trio.SSLStream(await listeners[0].accept(), server_context(tls(directory, "server")), server_side=True)
-    while data := await stream.receive_some(CHUNK):
-        await stream.send_all(data)
+    with contextlib.suppress(trio.BrokenResourceError):  # the client just goes
+        while data := await stream.receive_some(CHUNK):
+            await stream.send_all(data)
 
 
 async def bare_trio_client(directory: Path, port: int, seconds: float) -> None:

@@ -54,17 +54,25 @@ class Promise(Generic[T]):
 class Bell:
     """An event that can be rung again and again. One task listens."""
 
-    __slots__ = ("_event",)
+    __slots__ = ("_event", "_rung")
 
     def __init__(self) -> None:
-        self._event = anyio.Event()
+        self._rung = False
+        self._event: anyio.Event | None = None  # while the task waits
 
     def ring(self) -> None:
-        self._event.set()
+        self._rung = True
+        if self._event is not None:
+            self._event.set()
 
     async def heard(self) -> None:
-        await self._event.wait()
-        self._event = anyio.Event()
+        if not self._rung:
+            self._event = anyio.Event()
+            try:
+                await self._event.wait()
+            finally:
+                self._event = None
+        self._rung = False
 
 
 class Wire(Session):

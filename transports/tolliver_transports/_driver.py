@@ -106,7 +106,7 @@ class Driver:
 
     def settle(self, deliveries: Collection[Delivery], well: bool) -> None:
         (self.node.acknowledge if well else self.node.fail)(deliveries, time.monotonic())
-        self._world.wake()
+        self._world.turn_soon()
 
     # What callers wait for.
 

@@ -184,6 +184,11 @@ class Mailbox:
         self._runs.append(Run(deliveries, settlement))
         self.bell.ring()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._runs)
+
     def take(self) -> Run | None:
         """The next messages that came together, if there are any."""
         if not self._runs:

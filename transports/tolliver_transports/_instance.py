@@ -57,6 +57,7 @@ class BaseInstance(ABC):
         self.addresses: list[tuple[str, int]] = []
         self.wires: dict[int, Any] = {}
         self.mailboxes: set[Mailbox] = set()
+        self.turn_follows = False  # what is asked for now is seen by a turn that comes without waiting
         self._abandoned: deque[Mailbox] = deque()
         self._open = False
         self._process = 0
@@ -140,7 +141,7 @@ class BaseInstance(ABC):
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55)."""
         self.check_open()
         sent = self.node.unreliable_send(channel, key, body)
-        self.wake()  # and no turn for each: what is sent until the loop comes round goes out together
+        self.turn_soon()  # and no turn for each: what is sent until the loop comes round goes out together
         return sent
 
     @abstractmethod
@@ -304,6 +305,10 @@ class BaseInstance(ABC):
         self._driver.turn()
         if not self._open:
             self.idle()
+
+    def turn_soon(self) -> None:
+        if not self.turn_follows:
+            self.wake()
 
     def keep_time(self) -> None:
         """The adapter's timer has run down (see Driver.arm), or it was woken."""

@@ -16,6 +16,8 @@ from ._inbox import Callback, Calls, Mailbox, Owner, Received, Run
 class AsyncOwner(Owner, Protocol):
     """What they ask of their instance."""
 
+    turn_follows: bool
+
     def subscribe(self, channel: str, key: str) -> Awaitable[None]: ...
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
@@ -114,9 +116,12 @@ class Registration:
     async def _work(self) -> None:
         """Call the callback, for one delivery after the other."""
         while (run := await _next_run(self._mailbox)) is not None:
+            self._instance.turn_follows = True
             await self._handle(run)
+            self._instance.turn_follows = False
             self._instance.turn()
-            await self._instance.breathe()
+            if self._mailbox.waiting:
+                await self._instance.breathe()
 
     async def _handle(self, run: Run) -> None:
         calls = Calls(self._instance, run)
@@ -125,7 +130,10 @@ class Registration:
                 result = self._callback(delivery)
                 if result is not None and hasattr(result, "__await__"):
                     calls.end()  # what is done must not wait for what takes its time
+                    self._instance.turn_follows = False
+                    self._instance.turn()
                     result = await result
+                    self._instance.turn_follows = True
             except Exception as error:
                 calls.raised(delivery, error)
             else:

@@ -51,5 +51,8 @@ class World(Protocol):
     def store(self, job: Job, done: Done) -> None:
         """Run the job off the loop, one at a time and in order, then `done(result, error)` and a turn on the loop."""
 
+    def turn_soon(self) -> None:
+        """Have `turn()` called soon."""
+
     def wake(self) -> None:
-        """Have `turn()` called soon, and look at `next_timeout()` again."""
+        """As `turn_soon`, and look at `next_timeout()` again."""
