@@ -265,6 +265,9 @@ class Facade:
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         return self._call("replay", letters)  # type: ignore[no-any-return]  # as above
 
+    def reload_tls(self) -> None:
+        self._call("reload_tls")
+
     def set_acl(self, acl: object) -> None:
         self._call("set_acl", acl)
 

@@ -8,8 +8,13 @@ that would release it is not there.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
+import threading
+from collections.abc import Callable
 from typing import Protocol
+
+log = logging.getLogger("tolliver")
 
 
 class Resident(Protocol):
@@ -38,3 +43,19 @@ def _disown_all() -> None:
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_disown_all)
+
+
+def thread_of(name: str, work: Callable[[], None], fail: Callable[[], None]) -> threading.Thread:
+    """A thread of an instance; `fail` is called when `work` raises.
+
+    Threads are daemons: an instance that was never left does not keep the interpreter from ending.
+    """
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException:
+            log.exception("the thread tolliver %s has failed, and the instance with it: report this", name)
+            fail()
+
+    return threading.Thread(target=run, name=f"tolliver {name}", daemon=True)

@@ -91,7 +91,6 @@ class Wire(Session):
         cid: int,
         role: Role,
         pump: AnyPump,
-        *,
         loop: Loop,
         lock: threading.RLock,
         ended: Callable[[int, TolliverError | None], None],

@@ -34,13 +34,13 @@ from tolliver_proto import (
     ShutdownWrite,
     Store,
     Stored,
-    TolliverError,
     Transmit,
 )
 
 from ._inbox import Settlement
 from ._promises import Answer, Promises
 from ._recorder import Recorder
+from ._store_jobs import StoreJobs
 from ._world import Job, Wire, World
 
 log = logging.getLogger("tolliver")
@@ -54,11 +54,11 @@ class Driver:
         self.node = node
         self.promises = Promises(world.promise)
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
-        self._store = store
         self._world = world
         self._recorder = recorder
         self._turning = False
         self._armed: float | None = None
+        jobs = StoreJobs(node, store, world.store)
         self._apply: dict[type, Callable[[Any], None]] = {
             Transmit: self._on_wire(self._transmit),
             Dial: lambda action: world.dial(action.cid, action.remote),
@@ -66,9 +66,9 @@ class Driver:
             ResumeReading: self._on_wire(lambda wire, _: wire.resume()),
             ShutdownWrite: self._on_wire(lambda wire, _: wire.shutdown_write()),
             Abort: self._on_wire(lambda wire, _: wire.abort()),
-            Commit: self._commit,
-            Fetch: self._fetch,
-            Find: self._find,
+            Commit: jobs.commit,
+            Fetch: jobs.fetch,
+            Find: jobs.find,
             Deliver: self._deliver,
             Stored: self._on_stored,
             Acked: self._on_acked,
@@ -125,10 +125,10 @@ class Driver:
         self.turn()
         return promise
 
-    def when_read(self, job: Job) -> Any:
-        """A promise of what the store says."""
+    def when_read(self, job: Job, answer: Answer | None = None) -> Any:
+        """A promise of what the job finds, off the loop and in its turn with what the store has to do."""
         key = object()
-        promise = self.promises.of(key)
+        promise = self.promises.of(key, answer)
         self._world.store(job, lambda result, error: self.promises.keep(key, result, error))
         return promise
 
@@ -146,32 +146,6 @@ class Driver:
         if self._recorder is not None:
             self._recorder.sent(action.cid, action.units)
         wire.transmit(action.units)
-
-    def _commit(self, action: Commit) -> None:
-        def done(_result: None, error: TolliverError | None) -> None:
-            if error is None:
-                self.node.committed(action.batch_id, time.monotonic())
-            else:
-                self.node.store_failed(action.batch_id, error, time.monotonic())
-
-        self._world.store(lambda: self._store.commit(action.operations), done)
-
-    def _fetch(self, action: Fetch) -> None:
-        def done(rows: Any, error: TolliverError | None) -> None:
-            if error is None:
-                self.node.fetched(action.peer, rows, time.monotonic())
-            else:
-                self.node.fetch_failed(action.peer, error, time.monotonic())
-
-        bounds = (action.peer, action.after_seq, action.max_count, action.max_bytes)
-        self._world.store(lambda: self._store.fetch(*bounds), done)
-
-    def _find(self, action: Find) -> None:
-        def done(rows: Any, error: TolliverError | None) -> None:
-            self.node.found(action.search_id, rows or [], error, time.monotonic())
-
-        bounds = (action.peer, action.after_seq, action.max_count, action.min_age)
-        self._world.store(lambda: self._store.find(*bounds), done)
 
     def _deliver(self, action: Deliver) -> None:
         settlement = Settlement(self.settle, action.deliveries, len(action.handlers))

@@ -22,6 +22,7 @@ from tolliver_proto import (
     DeadLetter,
     Delivery,
     Dial,
+    IdentityConflict,
     Node,
     Notice,
     NoticeKind,
@@ -205,6 +206,15 @@ class BaseInstance(ABC):
         self.node.set_acl(acl, monotonic())
         self.turn()
 
+    def reload_tls(self) -> Any:
+        """Read the certificate files again, for connections that are made from now on; those that live stay.
+
+        Raises CertificateError where a file is missing or peers would refuse it, and IdentityConflict where the
+        certificate is not this instance's: then the old ones stay in use.
+        """
+        self.check_open()
+        return self._driver.when_read(self._read_tls, self._use_tls)
+
     def peers(self) -> list[PeerInfo]:
         """Every peer that is known, connected or not."""
         return self.node.peers()
@@ -233,6 +243,18 @@ class BaseInstance(ABC):
         self.node, self._store, self._pumps = open_instance(self.options)
         self._recorder = self._open_recorder()
         self._driver = Driver(self.node, self._store, self, self._recorder)
+
+    def _read_tls(self) -> Pumps:
+        pumps = Pumps(self.options.tls)
+        if not pumps.identity.may_be(self.node.instance_id):
+            raise IdentityConflict(
+                f"this instance is {self.node.instance_id}, and the certificate in {self.options.tls} says "
+                f"{pumps.identity.names}: renew it with the same UUID"
+            )
+        return pumps
+
+    def _use_tls(self, pumps: Pumps) -> None:
+        self._pumps = pumps
 
     def _open_recorder(self) -> Recorder | None:
         directory = self.options.record

@@ -117,6 +117,9 @@ class Instance(BaseInstance):
     async def dead_letters(self, after: int = 0, count: int = 1000) -> list[DeadLetter]:
         return cast(list[DeadLetter], await super().dead_letters(after, count).wait())
 
+    async def reload_tls(self) -> None:
+        await super().reload_tls().wait()
+
     def replay(self, letters: Iterable[DeadLetter]) -> Count:
         return Count(super().replay(letters))
 

@@ -7,11 +7,10 @@ Callbacks have threads of their own, so they may wait for whatever they like, ca
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self, cast
 from uuid import UUID
@@ -22,7 +21,7 @@ from ._acl_file import load_acl
 from ._blocking_connection import BlockingConnection
 from ._blocking_iterators import Bell, Messages, Registration, Runs
 from ._blocking_loop import Listeners, Loop
-from ._blocking_process import running
+from ._blocking_process import running, thread_of
 from ._blocking_wires import Jobs, Promise, Wire
 from ._inbox import Callback, Mailbox, Received, Run
 from ._instance import BaseInstance, Item
@@ -47,7 +46,6 @@ __all__ = [
     "load_acl",
 ]
 
-log = logging.getLogger("tolliver")
 GOES_ON = "it is not withdrawn, and may still be stored"
 
 
@@ -164,6 +162,11 @@ class Instance(BaseInstance):
         with self.lock:
             return cast(int, super().replay(letters))
 
+    def reload_tls(self, *, timeout: float | None = None) -> None:
+        with self.lock:
+            promise = super().reload_tls()
+        promise.wait(timeout, "the certificate files are not read yet: they are a little later")
+
     def set_acl(self, acl: Acl) -> None:
         with self.lock:
             super().set_acl(acl)
@@ -193,7 +196,8 @@ class Instance(BaseInstance):
         self._loop = Loop(self._tick)
         self._jobs = Jobs(self._stored)
         self._idle = threading.Event()
-        self._threads = [self._thread_of("sockets", self._loop.run), self._thread_of("database", self._jobs.run)]
+        works = {"sockets": self._loop.run, "database": self._jobs.run}
+        self._threads = [thread_of(name, work, self._fail) for name, work in works.items()]
         running.add(self)
         try:
             self._start()
@@ -209,7 +213,7 @@ class Instance(BaseInstance):
         for thread in self._threads:
             thread.start()
         if self._store.unclean:
-            self._thread_of("check", self._look_for_damage).start()
+            thread_of("check", self._look_for_damage, self._fail).start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -256,22 +260,14 @@ class Instance(BaseInstance):
             wire.disown()
         self._loop.close()
 
-    def _thread_of(self, name: str, work: Callable[[], None]) -> threading.Thread:
-        """Threads are daemons: an instance that was never left does not keep the interpreter from ending."""
-
-        def run() -> None:
-            try:
-                work()
-            except BaseException:
-                log.exception("the thread tolliver %s has failed, and the instance with it: report this", name)
-                with self._lock:
-                    self._open = False
-                    self._driver.promises.give_up()
-                    for mailbox in list(self.mailboxes):
-                        mailbox.close()
-                self._idle.set()
-
-        return threading.Thread(target=run, name=f"tolliver {name}", daemon=True)
+    def _fail(self) -> None:
+        """A thread has failed, and the instance with it: nobody is left waiting."""
+        with self._lock:
+            self._open = False
+            self._driver.promises.give_up()
+            for mailbox in list(self.mailboxes):
+                mailbox.close()
+        self._idle.set()
 
     def _tick(self) -> float | None:
         with self._lock:
@@ -319,9 +315,8 @@ class Instance(BaseInstance):
     # Connections.
 
     def _wire(self, cid: int, role: Role, pump: AnyPump) -> Wire:
-        wire = Wire(self._driver, cid, role, pump, loop=self._loop, lock=self._lock, ended=self._ended)
-        self.wires[cid] = wire
-        return wire
+        made = self.wires[cid] = Wire(self._driver, cid, role, pump, self._loop, self._lock, self._ended)
+        return made
 
     def _ended(self, cid: int, error: TolliverError | None) -> None:
         with self._lock:
