@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import ssl
+from collections.abc import Iterable
 from uuid import UUID
 
 from tolliver_proto import CertificateError, IdentityConflict, PeerIdentity
@@ -56,16 +57,25 @@ MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's 
 
 
 def read_identity(tls: ssl.SSLObject, peer: str) -> PeerIdentity:
-    der = tls.getpeercert(binary_form=True) or b""
     try:
         names = (tls.getpeercert() or {}).get("subjectAltName", ())
-        uris = [str(entry[1]) for entry in names if entry[0] == "URI"]
+    except ValueError as error:  # UnicodeDecodeError is a ValueError
+        raise not_understood(peer, error) from error
+    uris = [str(entry[1]) for entry in names if entry[0] == "URI"]
+    return identity_of(tls.getpeercert(binary_form=True) or b"", uris, peer)
+
+
+def identity_of(der: bytes, uris: Iterable[str], peer: str) -> PeerIdentity:
+    """What a certificate in DER with these URIs among its names proves. Raises CertificateError."""
+    try:
         uuids = frozenset(_uuid(uri) for uri in uris if uri.lower().startswith("urn:uuid:"))
         return PeerIdentity(uuids, hashlib.sha256(subject_public_key_info(der)).digest())
-    except (ValueError, IndexError) as error:  # UnicodeDecodeError is a ValueError
-        raise CertificateError(
-            f"the certificate of {peer} cannot be understood ({error}): {NEW_CERTIFICATE}"
-        ) from error
+    except (ValueError, IndexError) as error:
+        raise not_understood(peer, error) from error
+
+
+def not_understood(peer: str, error: Exception) -> CertificateError:
+    return CertificateError(f"the certificate of {peer} cannot be understood ({error}): {NEW_CERTIFICATE}")
 
 
 def _uuid(urn: str) -> UUID:
@@ -102,7 +112,12 @@ def is_abrupt_end(error: ssl.SSLError) -> bool:
 def verdict(error: ssl.SSLError) -> str:
     if not isinstance(error, ssl.SSLCertVerificationError):
         return words(error)
-    return f"{error.verify_message.rstrip('.')}: {_REMEDIES.get(error.verify_code, NEW_CERTIFICATE)}"
+    return verdict_of(error.verify_code, error.verify_message)
+
+
+def verdict_of(code: int, message: str) -> str:
+    """What is wrong with a certificate, by OpenSSL's X509_V_ERR_ number and its words, and what to do."""
+    return f"{message.rstrip('.')}: {_REMEDIES.get(code, NEW_CERTIFICATE)}"
 
 
 def subject_public_key_info(certificate: bytes) -> bytes:
