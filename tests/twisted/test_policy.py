@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from contextlib import suppress
 from typing import Any
@@ -237,6 +238,26 @@ def test_the_words_about_what_is_no_certificate(certs: Certificates, what: str, 
         errors.append(caught.value)
     assert type(errors[0]) is type(errors[1])
     assert str(errors[0]) == str(errors[1])
+
+
+@pytest.mark.parametrize("level", [1, 2], ids=["warning", "fatal"])
+@pytest.mark.parametrize("dials", [True, False], ids=["dialler", "listener"])
+def test_the_words_about_every_alert(certs: Certificates, dials: bool, level: int) -> None:
+    for code in range(256):
+        errors: list[TolliverError | None] = []
+        for kind in (pumping, sides):
+            ours: Any = (kind.client if dials else kind.server)(certs.tls("alice"))
+            errors.append(None)
+            try:
+                ours.handshake()
+                ours.receive(bytes((0x15, 3, 3, 0, 2, level, code)))
+                ours.handshake()
+            except TolliverError as error:
+                errors[-1] = error
+        expected, got = errors
+        assert type(got) is type(expected), code
+        # `ssl` has no name for a few, and adds where in CPython it noticed.
+        assert str(got) == re.sub(r"\[SSL\] | \(_ssl\.c:\d+\)", "", str(expected))
 
 
 @pytest.mark.parametrize("old", ["dialler", "listener"])

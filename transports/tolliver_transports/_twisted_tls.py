@@ -24,6 +24,7 @@ The theory, for Twisted 23.10 to 26 (`twisted.protocols.tls`):
 
 from __future__ import annotations
 
+import re
 import socket
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -73,6 +74,8 @@ _VERDICTS = {  # OpenSSL's words for its X509_V_ERR_ numbers, which pyOpenSSL do
     68: "CA signature digest algorithm too weak",
     79: "invalid CA certificate",
 }
+
+_NEWER_ALERT = re.compile("^(SSL/)?TLS_ALERT_")  # what 3.2 to 3.6, and 4, say for SSLV3_ALERT_
 
 # Policy.
 
@@ -217,14 +220,14 @@ def explain(session: Session, error: SSL.Error) -> TolliverError:
 
 
 def _reason(error: SSL.Error) -> str:
-    """The reason by its name in `ssl`. pyOpenSSL gives texts, the newest last; OpenSSL 3.2 and later vary one."""
+    """The reason by its name in `ssl`. pyOpenSSL gives texts, the newest last; OpenSSL 3.2 and 4 vary some."""
     queue = error.args[0] if error.args and isinstance(error.args[0], list) else []
     text = str(queue[-1][2]) if queue else ""
-    return text.upper().replace(" ", "_").replace("SSL/TLS_ALERT", "SSLV3_ALERT")
+    return _NEWER_ALERT.sub("SSLV3_ALERT_", text.upper().replace(" ", "_"))
 
 
 def _words(error: SSL.Error) -> str:
-    return _reason(error).replace("_", " ").lower() or repr(error)
+    return _reason(error).replace("_", " ").lower() or "unknown error"
 
 
 def _is_abrupt_end(error: SSL.Error) -> bool:
