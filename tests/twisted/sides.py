@@ -85,16 +85,22 @@ class Side:
         self.transport = transport
         self.protocol: Any = transport.wrappedProtocol
         self.line = Line()
+        self.clock = factory.clock  # a Clock of task's
         transport.makeConnection(self.line)
 
     def receive(self, ciphertext: bytes) -> None:
         if ciphertext and self.line.ended is None:
             self.transport.dataReceived(ciphertext)
+            self.clock.advance(0)
 
     def receive_eof(self) -> None:
         self.transport.readConnectionLost()
         if self.line.ended:
             self.lose()
+
+    def lose_connection(self) -> None:
+        self.transport.loseConnection()
+        self.clock.advance(0)
 
     def lose(self, reason: Exception | None = None) -> None:
         because = reason or (ConnectionAborted() if self.line.ended == "aborted" else ConnectionDone())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import struct
@@ -141,6 +142,25 @@ def test_a_cut_is_told_apart(loop: Loop, certs: Certificates, how: str) -> None:
     (reset if how == "reset" else socket.socket.close)(sock)
     assert listener.over.wait(TIMEOUT)
     assert type(listener.error) is ConnectionLost
+
+
+@pytest.mark.parametrize("how", ["closed", "damaged"])
+def test_what_comes_after_our_half_is_shut(loop: Loop, certs: Certificates, how: str) -> None:
+    """Twisted's TCP then ends within the call that closes it, and its TLS would go on with what is gone."""
+    listener = Told()
+    with dial(certs, "alice", listening(loop, certs, listener)) as sock:
+        assert listener.begun.wait(TIMEOUT)
+        loop.call(listener.transport.loseWriteConnection)
+        assert read_all(sock) == b""
+        if how == "closed":
+            loop.call(listener.transport.loseConnection)
+            with suppress(OSError):
+                sock.unwrap()
+        else:
+            with socket.socket(fileno=os.dup(sock.fileno())) as raw:
+                raw.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+        assert listener.over.wait(TIMEOUT)
+    assert type(listener.error) is (type(None) if how == "closed" else ConnectionLost)
 
 
 @pytest.mark.parametrize("how", ["cut", "reset", "cut later"])

@@ -100,7 +100,7 @@ def test_reading_goes_on_after_our_close(certs: Certificates, version: Any, role
     move(theirs, ours)
     assert ours.protocol.calls == ["handshake", "read end"]
     assert not ours.line.ended, "the protocol says when"
-    ours.transport.loseConnection()
+    ours.lose_connection()
     assert ours.line.ended == "lost"
     ours.lose()
     assert ours.protocol.error is None
@@ -126,7 +126,7 @@ def test_writing_goes_on_after_their_close(certs: Certificates, version: Any, ro
     move(ours, theirs)
     assert theirs.read() is None
     assert theirs.peer_closed
-    ours.transport.loseConnection()
+    ours.lose_connection()
     assert ours.line.ended == "lost"
     ours.lose(CutOff())
     assert ours.protocol.error is None, "the peer had closed before the line broke"
@@ -175,7 +175,7 @@ def test_a_close_while_reading(certs: Certificates) -> None:
 @pytest.mark.parametrize("answers", [True, False])
 def test_lose_connection_waits_for_their_close(certs: Certificates, answers: bool) -> None:
     ours, theirs = pair(certs)
-    ours.transport.loseConnection()
+    ours.lose_connection()
     assert not ours.line.ended
     move(ours, theirs)
     assert theirs.read() is None
@@ -223,7 +223,7 @@ def test_an_end_without_close_notify_is_told_apart(certs: Certificates, version:
         if cut == len(ciphertext):
             assert not ours.line.ended
             ours.transport.loseWriteConnection()
-            ours.transport.loseConnection()
+            ours.lose_connection()
             ours.lose()
             assert ours.protocol.error is None
         else:

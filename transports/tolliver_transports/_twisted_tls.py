@@ -14,6 +14,8 @@ The theory, for Twisted 23.10 to 26 (`twisted.protocols.tls`):
   our certificate, perhaps (T-74). So a client holds a second descriptor until it has heard a byte, and reads the rest.
 - A TCP transport that is closed with something unread resets the connection, and the reset may overtake our alert. So
   a server that refuses shuts its half only, and waits for the end, or for the adapter's deadline.
+- A TCP transport whose half is shut ends within the call that closes it, and Twisted's TLS would go on with what that
+  has taken away. So it is closed in the next turn.
 - A callback that refuses a certificate cannot tell OpenSSL why, so that a peer under another name is told
   "internal error" where `_tls.py` says "bad certificate". pyOpenSSL has no other way to check a name.
 - `service_identity.pyopenssl`, and so Twisted's `optionsForClientTLS`, refuses each certificate with a urn:uuid: name,
@@ -314,11 +316,12 @@ class Creator:
 
 
 class _Line:
-    """The transport under TLS. A server that refuses a client closes softly (see above)."""
+    """The transport under TLS. A server that refuses a client closes softly, and no end comes within a call (above)."""
 
-    def __init__(self, tcp: Any, session: Session) -> None:
+    def __init__(self, tcp: Any, session: Session, clock: Any) -> None:
         self.tcp = tcp
         self._session = session
+        self._clock = clock
         directlyProvides(self, providedBy(tcp))
 
     def __getattr__(self, name: str) -> Any:
@@ -329,7 +332,7 @@ class _Line:
         if refusing and not self._session.over:
             self.tcp.loseWriteConnection()
         else:
-            self.tcp.loseConnection()
+            self._clock.callLater(0, self.tcp.loseConnection)
 
 
 @implementer(IHalfCloseableProtocol)
@@ -340,6 +343,8 @@ class TLSTransport(TLSMemoryBIOProtocol):
     IHalfCloseableProtocol: `readConnectionLost` says once that the peer has closed in order. It may go on writing, and
     then calls `loseWriteConnection`, and `loseConnection` when both halves are closed.
     """
+
+    factory: TLSFactory
 
     def __init__(self, factory: TLSFactory, wrappedProtocol: Any, _connectWrapped: bool = True) -> None:
         super().__init__(factory, wrappedProtocol, _connectWrapped)
@@ -391,7 +396,7 @@ class TLSTransport(TLSMemoryBIOProtocol):
     def makeConnection(self, transport: Any) -> None:
         if self.session.remote is not None and ISystemHandle.providedBy(transport):
             self._second = transport.getHandle().dup()
-        self._line = _Line(transport, self.session)
+        self._line = _Line(transport, self.session, self.factory.clock)
         super().makeConnection(self._line)
 
     def dataReceived(self, data: bytes) -> None:
@@ -486,6 +491,7 @@ class TLSFactory(TLSMemoryBIOFactory):
         check_name: bool,
     ) -> None:
         super().__init__(creator, remote is not None, wrapped, clock)
+        self.clock = clock
         self.remote = remote
         self.check_name = check_name
 
