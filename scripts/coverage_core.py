@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-WIRE = ("vectors", "decoding", "limits", "transitions", "versions", "connection", "third_layout")
+WIRE = ("vectors", "decoding", "limits", "transitions", "versions", "connection", "third_layout", "recording")
 NODE = (
     "connecting",
     "corners",

@@ -107,6 +107,7 @@ class NoticeKind(StrEnum):
     DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
     PARKED = "parked"  # T-09: set aside, as the peer closes whenever it gets it
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
+    NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
     BACKOFF_FULL = "backoff_full"  # T-52: sends to that peer pause
 
 

@@ -156,7 +156,7 @@ async def test_whoever_waits_when_it_closes_is_told(nodes: Nodes) -> None:
 
 async def test_outside_its_block_every_call_says_so(nodes: Nodes) -> None:
     instance = nodes.open("left")
-    with pytest.raises(ConnectionClosing, match="async with create_instance"):
+    with pytest.raises(ConnectionClosing, match="create_instance"):
         await instance.send("news", "", b"too early")
     async with instance:
         pass

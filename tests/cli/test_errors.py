@@ -75,7 +75,11 @@ LISTEN = ("listen", "--listen", "127.0.0.1:0")
             "none: No such file or directory",
         ),
         (("decode", "none"), "none: No such file or directory"),
-        (("decode", "."), ".: Is a directory"),
+        (("decode", "."), ".: no recordings (*.rec) in this directory"),
+        (
+            ("replay", "none", "--plaintext", "--database", "d.db", "--to", "localhost"),
+            "none: No such file or directory",
+        ),
     ],
 )
 def test_what_is_missing_or_said_twice(
@@ -112,7 +116,18 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [(), ("certs",), ("listen",), ("send",), ("decode",), ("demo",), ("peers",), ("outbox",), ("outbox", "retry")],
+    [
+        (),
+        ("certs",),
+        ("listen",),
+        ("send",),
+        ("decode",),
+        ("replay",),
+        ("demo",),
+        ("peers",),
+        ("outbox",),
+        ("outbox", "retry"),
+    ],
 )
 def test_help(command: tuple[str, ...]) -> None:
     result = tolliver(*command, "--help")

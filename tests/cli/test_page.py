@@ -1,6 +1,6 @@
 """The examples of docs/cli.md: what is typed there says what is written there, but for times and identities.
 
-The idea: the page is read from the top. `listen` is started and looked at when the page is through, as it ends by
+The idea: the page is read from the top. A `listen` is started and looked at when the page is through, as it ends by
 itself after what the later examples send; everything else runs at once.
 """
 
@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tolliver_transports._recorder import Recorder
 
-from tests.cli.commands import SECONDS, free_address, listener, tolliver
-from tests.wire.vectors import D2
-from tolliver_proto import Ack, HandshakeFinal, Message, encode
+from tests.cli.commands import SECONDS, Listener, free_address, listener, tolliver
+from tests.wire.vectors import D2, ONE, TWO
+from tolliver_proto import Ack, HandshakeFinal, HandshakeResponse, HandshakeStatus, Message, Subscription, encode
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 VARYING = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UUID"),
     (r"\d\d:\d\d:\d\d\.\d\d\d [0-9a-f]{8} ", "TIME PEER "),
+    (r"\d{8}T\d{6}\.\d{9}Z", "STAMP"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}[+-]\d\d:\d\d", "WHEN"),
+    (r"^\d\d:\d\d:\d\d\.\d\d\d ", "TIME "),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "DATE"),
     (r"in [\d.]+ s \([\d,]+/s\)", "in SECONDS (RATE)"),
     (r" +$", ""),
@@ -61,22 +66,37 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("recorded.bin").write_bytes(final + message + encode(Ack(1), D2))
     Path("cut.bin").write_bytes(final + message[:-1])
 
+    with closing(Recorder(Path("recordings"), ONE, D2, pytest.fail)) as recorder:
+        hello = HandshakeResponse(1, TWO, HandshakeStatus.SAME_VERSION, (Subscription("weather", ""),))
+        recorder.received(1, encode(hello, D2))
+        recorder.sent(1, [encode(Message("weather", "berlin", b"21 degrees", 1), D2)])
+        recorder.received(1, encode(Ack(1), D2))
+    (recording,) = Path("recordings").glob("*.rec")
+    Path("torn.rec").write_bytes(recording.read_bytes()[:150])
+
     def here(text: str) -> str:
         return text.replace("127.0.0.1:7011", address).replace(alice_there, alice_here)
 
     shown = examples()
-    assert len(shown) == 14
-    (certs, again, listen), rest = shown[:3], shown[3:]
+    assert len(shown) == 19
+    (certs, again), rest = shown[:2], shown[2:]
     made, refused = tolliver(*certs.arguments), tolliver(*again.arguments)
     for result, example in ((made, certs), (refused, again)):
         assert steady((result.stdout + result.stderr).splitlines()) == steady(example.output)
     alice_there, alice_here = alice_in(certs.output), alice_in(made.stdout.splitlines())
-    arguments = [here(argument) for argument in listen.arguments[1:]]
-    with listener(Path("out"), arguments) as alice:
+    listening: list[tuple[Listener, Example]] = []
+    with ExitStack() as stack:
         for example in rest:
-            if alice.process.poll() is None and "--timeout" in example.arguments:
-                assert alice.process.wait(SECONDS) == 0
-            result = tolliver(*map(here, example.arguments))
+            arguments = [here(argument) for argument in example.arguments]
+            if arguments[0] == "listen":
+                output = Path(f"out{len(listening)}")
+                listening.append((stack.enter_context(listener(output, arguments[1:])), example))
+                continue
+            if "--timeout" in arguments:
+                assert listening[-1][0].process.wait(SECONDS) == 0
+            result = tolliver(*arguments)
             assert steady((result.stdout + result.stderr).splitlines()) == steady(example.output)
-    said = [*alice.words.splitlines(), *alice.lines()]
-    assert steady(said) == steady([here(line) for line in listen.output])
+        for alice, example in listening:
+            assert alice.process.wait(SECONDS) == 0
+            said = [*alice.words.splitlines(), *alice.lines()]
+            assert steady(said) == steady([here(line) for line in example.output])

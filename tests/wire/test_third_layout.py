@@ -41,6 +41,7 @@ from tolliver_proto import (
     encode,
 )
 from tolliver_proto._layouts import LAYOUTS, Fields, Layout
+from tolliver_proto.recording import Whole, whole_frames
 
 from .drive import LISTED, ME, NEWER, OLDER, OURS, PLACES, VERSIONS, connection, feed, reach, sent, talk
 from .strategies import cut, sizes
@@ -104,7 +105,9 @@ def third() -> Iterator[None]:
 def test_vectors(frame: Frame, text: str) -> None:
     data = bytes.fromhex(text)
     assert encode(frame, THIRD) == data
+    assert whole_frames(data * 2, THIRD) == Whole(2, 2 * len(data), 1)
     for place in range(1, len(data)):
+        assert whole_frames(data[:place], THIRD)[:2] == (0, 0)
         decoder = Decoder(THIRD)
         decoder.feed(data[:place])
         assert decoder.next_frame() is None

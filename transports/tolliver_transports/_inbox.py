@@ -2,16 +2,19 @@
 
 The idea: a message is acknowledged when every matching handler has handled it well (T-45), and a handler is a
 callback or an iterator. A `Settlement` counts, for one run, what they say; `Received` and `Run` are what an iterator
-hands to the application, with the two words that settle it.
+hands to the application, with the two words that settle it. A `Mailbox` takes runs without waiting and keeps them for
+whoever takes them. It needs no bound of its own: what is handed out and not settled is the connection's credit, and the
+node stops reading when it is spent (D-9).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
-from tolliver_proto import Delivery, Message
+from tolliver_proto import Delivery, Message, Node, NoticeKind
 
 Settle = Callable[[Collection[Delivery], bool], None]
 
@@ -142,6 +145,93 @@ class Run(Sequence[Delivery]):
         return self._open is not None and not self._open
 
 
-def handled_well(result: object) -> bool:
-    """What a callback's return value means: None or truthy is success, anything else failure (T-45)."""
-    return result is None or bool(result)
+class Bell(Protocol):
+    """Tells one listener, on the adapter's loop, to look again."""
+
+    def ring(self) -> None: ...
+
+
+class Owner(Protocol):
+    """What a mailbox asks of its instance."""
+
+    node: Node
+    mailboxes: set[Mailbox]
+
+    def bell(self) -> Any:
+        """A new bell, in the form that the adapter can listen to."""
+
+    def turn(self) -> None: ...
+
+    def abandon(self, mailbox: Mailbox) -> None: ...
+
+    def complain(self, kind: NoticeKind, delivery: Delivery, text: str) -> None: ...
+
+
+class Mailbox:
+    """What matches one registration. This is what the node knows as a handler."""
+
+    def __init__(self, instance: Owner, channel: str, key: str) -> None:
+        instance.node.register(channel, key, self)
+        self.bell = instance.bell()
+        self.closed = False
+        self._instance = instance
+        self._names = (channel, key)
+        self._runs: deque[Run] = deque()
+        self._held: list[Run] = []
+        instance.mailboxes.add(self)
+
+    def put(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
+        self._runs.append(Run(deliveries, settlement))
+        self.bell.ring()
+
+    def take(self) -> Run | None:
+        """The next messages that came together, if there are any."""
+        if not self._runs:
+            return None
+        run = self._runs.popleft()
+        self._held = [one for one in self._held if not one.settled]
+        self._held.append(run)
+        return run
+
+    def close(self) -> None:
+        """Take no more, and fail what is not settled, so that it comes again."""
+        if self.closed:
+            return
+        self.closed = True
+        self._instance.mailboxes.discard(self)
+        self._instance.node.unregister(*self._names, self)
+        for run in (*self._held, *self._runs):
+            run.fail()
+        self._runs.clear()
+        self.bell.ring()
+
+
+Callback = Callable[[Delivery], Any]
+
+
+class Calls:
+    """What a callback says of one run, delivery by delivery; `end()` settles what went well together."""
+
+    def __init__(self, instance: Owner, run: Run) -> None:
+        self._instance = instance
+        self._run = run
+        self._well: list[Delivery] = []
+
+    def returned(self, delivery: Delivery, result: object) -> None:
+        """None or a true value is success, anything else failure (T-45)."""
+        if result is None or result:
+            self._well.append(delivery)
+        else:
+            self._failed(delivery, f"returned {result!r:.200}")
+
+    def raised(self, delivery: Delivery, error: Exception) -> None:
+        self._failed(delivery, f"raised {error!r:.200}")
+
+    def end(self) -> None:
+        if self._well:
+            self._run.settle(self._well, True)
+            self._well = []
+
+    def _failed(self, delivery: Delivery, text: str) -> None:
+        self._instance.complain(NoticeKind.HANDLER_FAILED, delivery, text)
+        self._run.settle((delivery,), False)

@@ -1,64 +1,330 @@
-"""An instance's parts, opened and put together; the same for every adapter.
+"""What an instance is on every loop: the draft's calls, and its life.
 
-The idea: who we are is said in up to three places, the certificate, the database and the options. They must agree: an
-instance under a wrong UUID would be refused by some peers and would take over another's queue at the rest (T-72).
+The idea: each call is written and explained here once, and answers with a promise or at once. An adapter inherits, says
+in its signatures what form its answers have and how one waits for them, and brings the `World` that the driver needs.
 """
 
 from __future__ import annotations
 
-import random
-import secrets
-import time
+import logging
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable
+from time import monotonic
+from typing import Any
 from uuid import UUID
 
-from tolliver_proto import IdentityConflict, Node
+from tolliver_proto import (
+    ConnectionClosing,
+    DeadLetter,
+    Delivery,
+    Dial,
+    Node,
+    Notice,
+    NoticeKind,
+    PeerInfo,
+    Receipt,
+    TolliverError,
+)
 
-from ._options import InstanceOptions
+from ._driver import Driver
+from ._inbox import Callback, Mailbox
+from ._opening import open_instance
+from ._options import InstanceOptions, Remote
+from ._recorder import Recorder
 from ._sqlite import SQLiteStore
 from ._tls import Pumps
-from ._uuid7 import uuid7
+from ._world import Done, Job
 
-LAST_ID = 2**31 - 2  # T-40
+log = logging.getLogger("tolliver")
+Item = tuple[str, str, bytes]
 
 
-def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
-    """Reads certificates and database: call it off the loop.
+class BaseInstance(ABC):
+    """A running instance, without the waiting."""
 
-    Raises CertificateError, StoreError, and IdentityConflict where certificate, database and options disagree.
-    """
-    pumps = Pumps(options.tls)
-    certified = pumps.identity.uuids
-    wanted = options.identity
-    if wanted is not None and certified and wanted not in certified:
-        raise IdentityConflict(f"the option identity is {wanted}, the certificate says {_words(certified)}: drop one")
-    if wanted is None and len(certified) == 1:
-        (wanted,) = certified
-    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=1 + secrets.randbelow(LAST_ID))
-    try:
-        known = store.instance_id
-        if (wanted is not None and known != wanted) or (certified and known not in certified):
-            raise IdentityConflict(
-                f"the database {options.database} belongs to instance {known}, but "
-                f"{'the certificate says ' + _words(certified) if certified else f'the option identity is {wanted}'}: "
-                "use the database or the certificate that belongs to this instance"
+    node: Node
+    _driver: Driver
+    _store: SQLiteStore
+    _pumps: Pumps
+    _recorder: Recorder | None
+
+    def __init__(self, options: InstanceOptions) -> None:
+        self.options = options
+        self.addresses: list[tuple[str, int]] = []
+        self.wires: dict[int, Any] = {}
+        self.mailboxes: set[Mailbox] = set()
+        self._abandoned: deque[Mailbox] = deque()
+        self._open = False
+        self._process = 0
+        self._thread = 0
+
+    # What the adapter brings, beside `wires` (see World and Owner).
+
+    @abstractmethod
+    def promise(self) -> Any: ...
+
+    @abstractmethod
+    def bell(self) -> Any: ...
+
+    @abstractmethod
+    def wake(self) -> None: ...
+
+    @abstractmethod
+    def store(self, job: Job, done: Done) -> None: ...
+
+    @abstractmethod
+    def dial(self, cid: int, remote: Remote) -> None: ...
+
+    @abstractmethod
+    def idle(self) -> None:
+        """While closing: look whether the node is `idle`."""
+
+    # The draft's calls.
+
+    def new_connection(self, remote: str | Remote) -> Any:
+        """Connect, keep the connection, and return the peer's UUID.
+
+        Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
+        Raises CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
+        (T-73). Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
+        """
+        self.check_open()
+        wanted = self.options.remote(remote)
+        promise = self._driver.promises.of((Dial, wanted))
+        self.node.connect(wanted, monotonic())
+        self.turn()
+        return promise
+
+    def remove_connection(self, remote: str | Remote) -> Any:
+        """Close it and dial no more. Subscriptions and waiting messages stay (T-77)."""
+        self.check_open()
+        self.node.disconnect(self.options.remote(remote), monotonic())
+        self.turn()
+
+    def subscribe(self, channel: str, key: str = "", handler: Callback | None = None) -> Any:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
+
+        `handler` is registered first, as by `register_callback`. Raises ReservedChannel, OwnLimitExceeded, StoreError.
+        """
+        self.check_open()
+        if handler is not None:
+            self.register_callback(channel, key, handler)
+        return self._driver.when_stored(self.node.subscribe(channel, key, monotonic()), _nothing)
+
+    def unsubscribe(self, channel: str, key: str = "") -> Any:
+        """No longer: removes exactly this entry (T-26). Returns when it is stored."""
+        self.check_open()
+        return self._driver.when_stored(self.node.unsubscribe(channel, key, monotonic()), _nothing)
+
+    def send(self, channel: str, key: str, body: bytes) -> Any:
+        """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
+
+        `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was stored.
+        """
+        return BaseInstance.send_many(self, ((channel, key, body),))
+
+    def send_many(self, items: Iterable[Item]) -> Any:
+        """Store (channel, key, body) items in one commit, all or none. `receipt.counts` has each one's recipients."""
+        self.check_open()
+        return self._driver.when_stored(self.node.send_many(items, monotonic()))
+
+    def unreliable_send(self, channel: str, key: str, body: bytes) -> Any:
+        """Send to the connected subscribers, unstored, without waiting; returns how many (T-55)."""
+        self.check_open()
+        sent = self.node.unreliable_send(channel, key, body)
+        self.wake()  # and no turn for each: what is sent until the loop comes round goes out together
+        return sent
+
+    @abstractmethod
+    def register_callback(self, channel: str, key: str, callback: Callback) -> Any:
+        """Call `callback(delivery)` for what matches; "" is a wildcard. Does not subscribe (T-57).
+
+        None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
+        value or an exception means failed: it is sent again (T-45). One call at a time for each registration.
+        """
+
+    # What Python adds.
+
+    @abstractmethod
+    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Any:
+        """Iterate over what matches: settle each with `message.ack()` or `message.fail()`."""
+
+    @abstractmethod
+    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Any:
+        """As `messages`, for bulk: lists of what came together, settled with `run.ack()` or `run.fail()`."""
+
+    def wait_acked(self, receipt: Receipt) -> Any:
+        """Wait until every recipient has acknowledged all of it. Raises TimeoutError after `timeout` seconds."""
+        self.check_open()
+        return self._driver.when_acked(receipt, _nothing)
+
+    def forget_peer(self, peer: UUID) -> Any:
+        """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77)."""
+        self.check_open()
+        return self._driver.when_stored(self.node.forget_peer(peer, monotonic()), _nothing)
+
+    def repin(self, peer: UUID, spki_sha256: bytes | None = None) -> Any:
+        """The peer has a new key: this one (SHA-256 of its SPKI), or if None whichever it shows next (D-3)."""
+        self.check_open()
+        return self._driver.when_stored(self.node.repin(peer, spki_sha256, monotonic()), _nothing)
+
+    def retry(self, peer: UUID) -> Any:
+        """Send what was set aside for this peer once more (T-09); returns how many messages."""
+        self.check_open()
+        return self._driver.when_stored(self.node.retry(peer, monotonic()), _total)
+
+    def drop_parked(self, peer: UUID) -> Any:
+        """Give up what was set aside for this peer; returns how many messages."""
+        self.check_open()
+        return self._driver.when_stored(self.node.drop_parked(peer, monotonic()), _total)
+
+    def dead_letters(self, after: int = 0, count: int = 1000) -> Any:
+        """Messages that our handlers failed too often (T-47), oldest first: at most `count` after number `after`."""
+        self.check_open()
+        return self._driver.when_read(lambda: self._store.dead_letters(after, count))
+
+    def replay(self, letters: Iterable[DeadLetter]) -> Any:
+        """Give dead letters to the matching handlers again; returns how many. One that is handled well is removed."""
+        self.check_open()
+        count = self.node.replay(letters)
+        self.turn()
+        return count
+
+    def peers(self) -> list[PeerInfo]:
+        """Every peer that is known, connected or not."""
+        return self.node.peers()
+
+    def notices(self) -> list[Notice]:
+        """The last thousand things that an operator may want to know, oldest first."""
+        return list(self._driver.notices)
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start, and sizes now."""
+        return self.node.stats()
+
+    @property
+    def instance_id(self) -> UUID:
+        return self.node.instance_id
+
+    @property
+    def port(self) -> int | None:
+        """The port that it listens on, or None."""
+        return self.addresses[0][1] if self.addresses else None
+
+    # The life of an instance.
+
+    def _prepare(self) -> None:
+        """Reads certificates and database: off the loop. Raises CertificateError, StoreError, IdentityConflict."""
+        self.node, self._store, self._pumps = open_instance(self.options)
+        self._recorder = self._open_recorder()
+        self._driver = Driver(self.node, self._store, self, self._recorder)
+
+    def _open_recorder(self) -> Recorder | None:
+        directory = self.options.record
+        if directory is None:
+            return None
+        try:
+            return Recorder(directory, self.node.instance_id, self.options.revision, self._on_unrecorded)
+        except TolliverError:
+            self._store.close()
+            raise
+
+    def _on_unrecorded(self, text: str) -> None:
+        self._driver.on_notice(Notice(NoticeKind.NOT_RECORDED, None, text))
+
+    def _begin(self) -> None:
+        """On the loop, when it listens."""
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+        self._open = True
+        for remote in self.options.remotes:
+            self.node.connect(remote, monotonic())
+        self.turn()
+
+    def _begin_close(self) -> None:
+        """What is left is to wait until the node is idle, and `_finish`."""
+        self._open = False
+        self.node.close(monotonic())
+        for mailbox in list(self.mailboxes):
+            mailbox.close()  # a connection whose credit they hold could not end
+        self.turn()
+
+    def _finish(self) -> None:
+        """The last step, off the loop."""
+        if self._recorder is not None:
+            self._recorder.close()
+        self._store.close()
+
+    def _check_store(self) -> list[str]:
+        """After a crash, beside everything else, off the loop: what is damaged (D-13)."""
+        try:
+            return self._store.check()
+        except TolliverError as failure:
+            return [str(failure)]
+
+    def _on_damage(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            detail = f"after a crash the database {self.options.database} is damaged: {line}"
+            self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
+
+    def check_open(self) -> None:
+        """Raises ConnectionClosing before the instance is open, once it is being closed, and in a forked child."""
+        if self._open and self._process != os.getpid():
+            raise ConnectionClosing(
+                f"the instance belongs to process {self._process}, and this is a fork of it: open another one here, on "
+                "a database of its own and in an event loop of its own (T-79)"
             )
-        node = Node(
-            instance_id=known,
-            rng=random.SystemRandom(),
-            limits=options.limits,
-            loaded=store.load(),
-            version=options.version,
-            revision=options.revision,
-            speaks=options.speaks,
-            retry_interval=options.retry_interval,
-            policy=options.policy,
-            now=time.monotonic(),
-        )
-    except BaseException:
-        store.close()
-        raise
-    return node, store, pumps
+        if not self._open:
+            raise ConnectionClosing(
+                "the instance is not open: make one with create_instance(options), as the page of your adapter shows, "
+                "and use it until it is closed"
+            )
+
+    def complain(self, kind: NoticeKind, delivery: Delivery, text: str) -> None:
+        detail = f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100} {text}: not acknowledged"
+        self._driver.on_notice(Notice(kind, delivery.peer_id, detail))
+
+    def turn(self) -> None:
+        while self._abandoned:
+            self._abandoned.popleft().close()
+        self._driver.turn()
+        if not self._open:
+            self.idle()
+
+    def keep_time(self) -> None:
+        """The adapter's timer has run down (see Driver.arm), or it was woken."""
+        self.node.handle_timeout(monotonic())
+        self.turn()
+
+    def abandon(self, mailbox: Mailbox) -> None:
+        """Close it at the next turn. The garbage collector calls this, wherever and on whatever thread it runs."""
+        self._abandoned.append(mailbox)
+        if threading.get_ident() == self._thread:
+            self.wake()
+
+    # Connections.
+
+    def _accepted(self) -> int:
+        """The cid of a connection that came in."""
+        cid = self.node.new_cid(monotonic())
+        self.wake()  # its time for TLS runs
+        return cid
+
+    def _lost(self, cid: int, error: TolliverError | None) -> None:
+        del self.wires[cid]
+        if self._recorder is not None:
+            self._recorder.ended(cid)
+        self.node.lost(cid, error, monotonic())
+        self.turn()
 
 
-def _words(uuids: frozenset[UUID]) -> str:
-    return " or ".join(map(str, sorted(uuids)))
+def _nothing(_receipt: Receipt) -> None:
+    return None
+
+
+def _total(receipt: Receipt) -> int:
+    return sum(receipt.counts)

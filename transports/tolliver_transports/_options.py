@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from attrs import Attribute, define, field, validators
+from attrs import Attribute, converters, define, field, validators
 
 from tolliver_proto import Limits, Policy, Revision
 
@@ -198,6 +198,8 @@ class InstanceOptions:
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
     - `identity`: our UUID where neither the certificate nor the database says it.
     - `dedupe`, `dedupe_durable`, `expire_after`, `strict_block`, `announce_after_handshake`: see `Policy`.
+    - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
+      disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
     Raises TypeError or ValueError.
     """
@@ -244,6 +246,7 @@ class InstanceOptions:
     )
     strict_block: bool = field(default=False, validator=_flag)
     announce_after_handshake: bool = field(default=False, validator=_flag)
+    record: Path | None = field(default=None, converter=converters.optional(_path))
 
     @property
     def policy(self) -> Policy:

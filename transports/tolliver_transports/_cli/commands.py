@@ -10,10 +10,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -21,6 +22,11 @@ import typer
 from tolliver_proto import Revision, Subscription
 
 from . import words
+from .groups import grouped
+
+if TYPE_CHECKING:
+    from .connecting import Place
+    from .recordings import Filter
 
 app = typer.Typer(
     name="tolliver",
@@ -36,7 +42,7 @@ Channel = Annotated[str, typer.Argument(help="The channel.", show_default=False)
 Key = Annotated[str, typer.Argument(help="The key.", show_default=False)]
 Listen = Annotated[str | None, typer.Option("--listen", metavar="HOST:PORT", help="Let peers connect here.")]
 Connect = Annotated[
-    list[str] | None, typer.Option("--connect", metavar="HOST:PORT", help="Connect to this peer; repeatable.")
+    list[str] | None, typer.Option("--connect", "--to", metavar="HOST:PORT", help="Connect to this peer; repeatable.")
 ]
 Database = Annotated[
     Path | None, typer.Option(help="The instance's database, made if missing (default: NAME.db in --certs).")
@@ -50,6 +56,78 @@ Plaintext = Annotated[bool, typer.Option("--plaintext", help="No TLS: for a tria
 Draft = Annotated[int, typer.Option("--revision", min=1, max=2, help="The draft whose wire layout is spoken.")]
 Trio = Annotated[bool, typer.Option("--trio", help="Run on trio instead of asyncio.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines, bodies in base64.")]
+Wait = Annotated[bool, typer.Option(help="Wait until every recipient has acknowledged everything.")]
+Timeout = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for a peer, and for each next ack.")]
+
+
+def _place(
+    at: Listen = None,
+    connect: Connect = None,
+    database: Database = None,
+    certs: Certs = None,
+    name: Name = None,
+    cert: Cert = None,
+    key_file: KeyFile = None,
+    ca: Ca = None,
+    plaintext: Plaintext = False,
+    revision: Draft = 2,
+) -> Place:
+    from .connecting import Place
+
+    return Place(
+        listen=at,
+        connect=connect or [],
+        database=database,
+        certs=certs,
+        name=name,
+        cert=cert,
+        key_file=key_file,
+        ca=ca,
+        plaintext=plaintext,
+        revision=Revision(revision),
+    )
+
+
+class Way(StrEnum):
+    """The directions of a recording, as they are typed."""
+
+    IN = "in"
+    OUT = "out"
+
+
+def _time(text: str) -> int:
+    from .recordings import nanoseconds
+
+    try:
+        return nanoseconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+OfPeer = Annotated[UUID | None, typer.Option("--peer", help="Only from or to this peer.")]
+OfChannel = Annotated[str, typer.Option("--channel", help='Only this channel; "" is any.')]
+OfKey = Annotated[str, typer.Option("--key", help='Only this key; "" is any.')]
+Since = Annotated[
+    Any, typer.Option("--since", parser=_time, metavar="TIME", help="From then on: ISO 8601, or seconds since 1970.")
+]
+Until = Annotated[Any, typer.Option("--until", parser=_time, metavar="TIME", help="Before then.")]
+OfDirection = Annotated[Way | None, typer.Option("--direction", help="Only what came in, or what went out.")]
+
+
+def _filter(
+    peer: OfPeer = None,
+    channel: OfChannel = "",
+    key: OfKey = "",
+    since: Since = None,
+    until: Until = None,
+    direction: OfDirection = None,
+) -> Filter:
+    from tolliver_proto.recording import Direction
+
+    from .recordings import Filter
+
+    way = None if direction is None else Direction[direction.name]
+    return Filter(peer=peer, channel=channel, key=key, since=since, until=until, direction=way)
 
 
 def _version(wanted: bool) -> None:
@@ -92,19 +170,12 @@ def certs(
 
 
 @app.command()
+@grouped(place=_place)
 def listen(
+    *,
     channel: Annotated[str, typer.Option(help='The channel; "" is any.')] = "",
     key: Annotated[str, typer.Option(help='The key; "" is any.')] = "",
-    at: Listen = None,
-    connect: Connect = None,
-    database: Database = None,
-    certs: Certs = None,
-    name: Name = None,
-    cert: Cert = None,
-    key_file: KeyFile = None,
-    ca: Ca = None,
-    plaintext: Plaintext = False,
-    revision: Draft = 2,
+    place: Place,
     json: Json = False,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
     only: Annotated[bool, typer.Option("--only", help="Unsubscribe from what earlier runs asked for.")] = False,
@@ -112,21 +183,9 @@ def listen(
 ) -> None:
     """Subscribe and print what arrives; acknowledge each message once it is printed. Ctrl-C ends in order."""
     from . import listen as listening
-    from .connecting import Place, run
+    from .connecting import run
 
     with words.clear_errors(), _interruptible(0):
-        place = Place(
-            listen=at,
-            connect=connect or [],
-            database=database,
-            certs=certs,
-            name=name,
-            cert=cert,
-            key_file=key_file,
-            ca=ca,
-            plaintext=plaintext,
-            revision=Revision(revision),
-        )
         show = listening.as_json if json else listening.as_text
         wanted = Subscription(channel, key)
         run(
@@ -136,57 +195,31 @@ def listen(
 
 
 @app.command()
+@grouped(place=_place)
 def send(
     channel: Channel,
     key: Key,
     body: Annotated[
         str | None, typer.Argument(help='The message, or "-": each line of standard input.', show_default=False)
     ] = None,
+    *,
     file: Annotated[Path | None, typer.Option(help="Send each line of this file instead.")] = None,
-    at: Listen = None,
-    connect: Connect = None,
-    database: Database = None,
-    certs: Certs = None,
-    name: Name = None,
-    cert: Cert = None,
-    key_file: KeyFile = None,
-    ca: Ca = None,
-    plaintext: Plaintext = False,
-    revision: Draft = 2,
+    place: Place,
     unreliable: Annotated[bool, typer.Option("--unreliable", help="Not stored, not acknowledged.")] = False,
-    wait: Annotated[bool, typer.Option(help="Wait until every recipient has acknowledged everything.")] = True,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for a peer, and for each next ack.")] = 30.0,
+    wait: Wait = True,
+    timeout: Timeout = 30.0,
     trio: Trio = False,
 ) -> None:
     """Send a message, or each line of a file, to whoever subscribes. Exit status 1 if anything reliable was not
     stored, or not acknowledged."""
     from . import send as sending
-    from .connecting import Place, run
+    from .connecting import run
 
     with words.clear_errors(), _interruptible(_INTERRUPTED):
         if (body is None) is (file is None):
             raise ValueError('what is to be sent? Give a BODY, or --file FILE, or "-" for the lines of standard input')
-        place = Place(
-            listen=at,
-            connect=connect or [],
-            database=database,
-            certs=certs,
-            name=name,
-            cert=cert,
-            key_file=key_file,
-            ca=ca,
-            plaintext=plaintext,
-            revision=Revision(revision),
-        )
         source = file if body is None else None if body == "-" else os.fsencode(body)
-        job = sending.Job(
-            channel=channel,
-            key=key,
-            source=source,
-            reliable=not unreliable,
-            waits=wait and not unreliable,
-            timeout=timeout,
-        )
+        job = sending.job_of_lines(channel, key, source, reliable=not unreliable, waits=wait, timeout=timeout)
         if not sending.send_and_report(job, partial(run, trio=trio), place.options(dial=True)):
             raise typer.Exit(1)
 
@@ -203,20 +236,65 @@ def _interruptible(status: int) -> Iterator[None]:
         raise typer.Exit(status) from None
 
 
+Recordings = Annotated[
+    list[Path], typer.Argument(help="Recordings, or directories of them.", show_default=False, metavar="FILE|DIR")
+]
+
+
 @app.command()
+@grouped(wanted=_filter)
 def decode(
     files: Annotated[
-        list[Path], typer.Argument(help='Raw bytes of one direction; "-" is standard input.', show_default=False)
+        list[Path],
+        typer.Argument(
+            help='Recordings, directories of them, or raw bytes of one direction; "-" is standard input.',
+            show_default=False,
+        ),
     ],
-    revision: Draft = 2,
+    *,
+    wanted: Filter,
+    revision: Annotated[int, typer.Option("--revision", min=1, max=2, help="The draft of raw bytes.")] = 2,
     json: Json = False,
 ) -> None:
-    """Show the frames of a recorded stream, as a table or as JSON lines. Exit status 1 if it is malformed or cut."""
+    """Show the frames of recordings or of a stream, as a table or as JSON lines. Exit status 1 if anything of it is
+    malformed, damaged or cut."""
     from .decode import print_file
+    from .recordings import files_in
 
     with words.clear_errors():
-        bad = [file for file in files if not print_file(file, Revision(revision), json)]
+        bad = [file for file in files_in(files) if not print_file(file, Revision(revision), json, wanted)]
         if bad:
+            raise typer.Exit(1)
+
+
+@app.command()
+@grouped(place=_place, wanted=_filter)
+def replay(
+    files: Recordings,
+    *,
+    place: Place,
+    wanted: Filter,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Messages a second (default: as fast as it goes).")
+    ] = None,
+    wait: Wait = True,
+    timeout: Timeout = 30.0,
+    trio: Trio = False,
+) -> None:
+    """Send the messages of recordings again, to whoever subscribes now: those that went out, or with --direction in
+    those that came in. Exit status 1 as for `send`, and if a recording is damaged."""
+    from . import send as sending
+    from .connecting import run
+    from .recordings import files_in
+    from .replay import job_of_recordings
+
+    with words.clear_errors(), _interruptible(_INTERRUPTED):
+        failures: list[str] = []
+        job = job_of_recordings(files_in(files), wanted, failures, rate=rate, waits=wait, timeout=timeout)
+        complete = sending.send_and_report(job, partial(run, trio=trio), place.options(dial=True))
+        for failure in failures:
+            words.say(failure)
+        if failures or not complete:
             raise typer.Exit(1)
 
 

@@ -15,6 +15,7 @@ from attrs import define
 from tolliver_proto import NoticeKind, Revision
 
 from .._options import TLS, InstanceOptions, Remote
+from ..anyio import run as run_loop
 
 T = TypeVar("T")
 
@@ -94,7 +95,7 @@ def run(work: Callable[[], Awaitable[T]], trio: bool) -> T:
     log = logging.getLogger("tolliver")
     log.addHandler(handler)
     try:
-        return anyio.run(alongside, work, [_signal], backend="trio" if trio else "asyncio")
+        return run_loop(lambda: alongside(work, [_signal]), backend="trio" if trio else "asyncio")
     finally:
         log.removeHandler(handler)
 

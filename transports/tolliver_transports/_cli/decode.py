@@ -1,7 +1,8 @@
-"""`tolliver decode`: the frames in a file with the raw bytes of one direction.
+"""`tolliver decode`: the frames in a recording, or in a file with the raw bytes of one direction.
 
 The idea: a stream goes through the decoder in chunks and comes out as rows at once, so a file may be larger than memory
-and what precedes an error is always shown. The fields of a frame's class are the fields of its JSON object.
+and what precedes an error is always shown. A recording's blocks are such streams, one after the other, each with its
+header beside its frames. The fields of a frame's class are the fields of its JSON object.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import base64
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime
 from enum import IntEnum
+from io import BufferedReader, BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from rich.console import Console
@@ -37,8 +41,10 @@ from tolliver_proto import (
     Unsubscribe,
     encode,
 )
+from tolliver_proto.recording import Block, BlockHeader, Damage
 
 from . import words
+from .recordings import Filter, blocks_in, in_words, is_recording
 
 KINDS: dict[type, str] = {
     HandshakeRequest: "handshake_request",
@@ -54,6 +60,9 @@ _CHUNK = 2**20  # bytes
 _PAGE = 256  # rows that a table lays out at once
 _BODY = 60  # characters of a body in the table
 _LISTED = 5  # subscriptions of a handshake in the table
+_Columns = tuple[tuple[str, int, Literal["left", "right"]], ...]
+_OF_FRAMES: _Columns = (("offset", 12, "right"), ("size", 10, "right"), ("frame", 18, "left"))
+_OF_HEADERS: _Columns = (("time", 12, "left"), ("way", 3, "left"), ("peer", 8, "left"))
 
 
 class Source(Protocol):
@@ -63,11 +72,12 @@ class Source(Protocol):
 
 
 class Placed(NamedTuple):
-    """A frame and where it stands, in bytes."""
+    """A frame and where it stands, in bytes; in a recording, with the header of its block."""
 
     offset: int
     size: int
     frame: Decoded
+    header: BlockHeader | None = None
 
 
 def placed_frames(source: Source, revision: Revision) -> Iterator[Placed]:
@@ -91,34 +101,79 @@ def _size(frame: Any, revision: Revision) -> int:
     return len(encode(frame, revision))
 
 
-def print_file(path: Path, revision: Revision, as_json: bool) -> bool:
-    """Print the frames; an error goes to standard error. Returns whether there was none."""
-    if str(path) == "-":
-        return _print_frames(open(0, "rb", closefd=False), "standard input", revision, as_json)
-    with path.open("rb") as file:
-        return _print_frames(file, str(path), revision, as_json)
+def frames_in(
+    file: BufferedReader, path: Path, revision: Revision, wanted: Filter, failures: list[str]
+) -> Iterator[Placed]:
+    """What is wanted of a recording or of a stream in this revision. What is malformed or damaged goes to `failures`.
+
+    Raises ValueError where the filter asks of a stream what only a recording says.
+    """
+    if is_recording(file, path):
+        rows = _recorded_frames(blocks_in(file, path), wanted, failures)
+    elif wanted.asks_headers:
+        raise ValueError(f"{path} is no recording: times, peers and directions are not in it")
+    else:
+        rows = _until_error(placed_frames(file, revision), 0, failures)
+    return (row for row in rows if wanted.takes_frame(row.frame))
 
 
-def _print_frames(source: Source, title: str, revision: Revision, as_json: bool) -> bool:
-    failure: list[RemoteProtocolError] = []
-    rows = _until_error(placed_frames(source, revision), failure)
-    (_print_json if as_json else _print_table)(rows, title)
-    sys.stdout.flush()
-    for error in failure:
-        words.say(f"{title}: byte {error.offset}: {error.detail} [{error.code}]")
-    return not failure
+def _recorded_frames(blocks: Iterator[Block | Damage], wanted: Filter, failures: list[str]) -> Iterator[Placed]:
+    for block in blocks:
+        if isinstance(block, Damage):
+            failures.append(in_words(block))
+        elif wanted.takes_block(block.header):
+            start = block.payload_offset
+            frames = placed_frames(BytesIO(block.payload), block.header.revision)
+            for row in _until_error(frames, start, failures):
+                yield Placed(start + row.offset, row.size, row.frame, block.header)
 
 
-def _until_error(rows: Iterator[Placed], failure: list[RemoteProtocolError]) -> Iterator[Placed]:
+def _until_error(rows: Iterator[Placed], start: int, failures: list[str]) -> Iterator[Placed]:
     try:
         yield from rows
     except RemoteProtocolError as error:
-        failure.append(error)
+        failures.append(f"byte {start + (error.offset or 0)}: {error.detail} [{error.code}]")
 
 
-def _print_json(rows: Iterable[Placed], _title: str) -> None:
+def open_file(path: Path) -> tuple[BufferedReader, str]:
+    """The file and what to call it; "-" is standard input."""
+    if str(path) == "-":
+        return open(0, "rb", closefd=False), "standard input"
+    return path.open("rb"), str(path)
+
+
+def print_file(path: Path, revision: Revision, as_json: bool, wanted: Filter) -> bool:
+    """Print the frames that are wanted; errors go to standard error. Returns whether there was none."""
+    with ExitStack() as stack:
+        file, title = open_file(path)
+        stack.enter_context(file)
+        failures: list[str] = []
+        rows = frames_in(file, path, revision, wanted, failures)
+        (_print_json if as_json else _print_table)(rows, title)
+        sys.stdout.flush()
+    for failure in failures:
+        words.say(f"{title}: {failure}")
+    return not failures
+
+
+def _print_json(rows: Iterator[Placed], _title: str) -> None:
     for row in rows:
-        sys.stdout.write(json.dumps(json_of(row.frame)) + "\n")
+        sys.stdout.write(json.dumps(_json_of_header(row.header) | json_of(row.frame)) + "\n")
+
+
+def _json_of_header(header: BlockHeader | None) -> dict[str, Any]:
+    if header is None:
+        return {}
+    return {
+        "time": _when(header).isoformat(timespec="microseconds"),
+        "direction": header.direction.name.lower(),
+        "peer": None if header.peer is None else str(header.peer),
+        "connection": header.cid,
+    }
+
+
+def _when(header: BlockHeader) -> datetime:
+    return datetime.fromtimestamp(header.time_ns / 10**9).astimezone()
 
 
 def json_of(frame: Decoded) -> dict[str, Any]:
@@ -141,16 +196,17 @@ def _json_value(value: Any) -> Any:
 
 def _print_table(rows: Iterator[Placed], title: str) -> None:
     """Page by page, with widths that do not depend on what the page holds."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, 120))
     page = list(islice(rows, _PAGE))
     shown = 0
+    recorded = bool(page) and page[0].header is not None
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, 150 if recorded else 120))
     console.print(Text(title, style="bold"))
     while page:
         table = Table(box=None, expand=True, pad_edge=False, show_header=not shown)
-        for heading, width, justify in (("offset", 12, "right"), ("size", 10, "right"), ("frame", 18, "left")):
-            table.add_column(heading, width=width, justify=justify)  # type: ignore[arg-type]  # rich's Literals
+        for heading, width, justify in (*(_OF_HEADERS if recorded else ()), *_OF_FRAMES):
+            table.add_column(heading, width=width, justify=justify)
         table.add_column("channel", ratio=2, overflow="fold")
         table.add_column("key", ratio=2, overflow="fold")
         table.add_column("id", width=10, justify="right")
@@ -168,6 +224,7 @@ def _cells(row: Placed) -> list[str]:
     names = [words.name(getattr(frame, part)) if hasattr(frame, part) else "" for part in ("channel", "key")]
     message_id = getattr(frame, "message_id", "")
     return [
+        *_cells_of_header(row.header),
         str(row.offset),
         str(row.size),
         KINDS[type(frame)],
@@ -175,6 +232,13 @@ def _cells(row: Placed) -> list[str]:
         "none" if message_id is None else str(message_id),
         _content(frame),
     ]
+
+
+def _cells_of_header(header: BlockHeader | None) -> list[str]:
+    if header is None:
+        return []
+    peer = "" if header.peer is None else words.peer(header.peer)
+    return [_when(header).strftime("%H:%M:%S.%f")[:-3], header.direction.name.lower(), peer]
 
 
 def _content(frame: Decoded) -> str:

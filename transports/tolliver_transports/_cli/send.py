@@ -1,7 +1,7 @@
-"""`tolliver send`: one message, or each line of a file as one.
+"""`tolliver send`: one message, or each line of a file as one; and what `tolliver replay` has in common with it.
 
-The idea: lines go out in batches, one commit each, and a few batches may wait for their acknowledgements at once. What
-is counted is what the instance says: stored, for how many recipients, acknowledged by all of them.
+The idea: messages go out in batches, one commit each, and a few batches may wait for their acknowledgements at once.
+What is counted is what the instance says: stored, for how many recipients, acknowledged by all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 import anyio
 import anyio.lowlevel
@@ -22,63 +21,106 @@ from attrs import define, field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tolliver_proto import OutboxFull, PeerInfo, Receipt
+from tolliver_proto import OutboxFull, PeerInfo, Receipt, Subscription
 
+from .._instance import Item
 from .._options import InstanceOptions
 from ..anyio import Instance, create_instance
 from . import words
 
-_BATCH = 1000  # messages in one commit
+BATCH = 1000  # messages in one commit
 _UNDER_WAY = 20  # batches that may wait for their acknowledgements
 _POLL = 0.02  # seconds
 _GRACE = 1.0  # seconds for a connected peer that is still starting to say what it wants
 _UNRELIABLE_RUN = 100  # messages before the connections have their turn
 
 
+@define(frozen=True)
+class Batch:
+    """Items that are stored in one commit, or sent unreliably; `size` is in bytes of the source."""
+
+    items: list[Item]
+    reliable: bool
+    size: int = 0
+
+
 @define(frozen=True, kw_only=True)
 class Job:
-    """What to send and how. `source` is a body, or a path of which each line is one (None is standard input)."""
+    """What to send and how.
 
-    channel: str
-    key: str
-    source: bytes | Path | None
-    reliable: bool
+    `batches` gives an iterator that reads as it goes, off the loop. `wanted` is what a recipient should be subscribed
+    to before it begins (None: anything), `rate` messages a second. `verb` and `unwanted` are words for people: what is
+    counted, and why a message had no recipient. `shown` says whether there is a progress bar, `total` its bytes.
+    """
+
+    batches: Callable[[], Iterator[Batch]]
+    wanted: Subscription | None
     waits: bool
     timeout: float
-
-    def batches(self) -> Iterator[list[bytes]]:
-        """The bodies. Reads as it goes: call it off the loop."""
-        if isinstance(self.source, bytes):
-            yield [self.source]
-        elif self.source is None:
-            yield from _lines(sys.stdin.buffer)
-        else:
-            with self.source.open("rb") as file:
-                yield from _lines(file)
+    rate: float | None = None
+    verb: str
+    unwanted: str
+    shown: bool = True
+    total: int | None = None
 
 
-def _lines(file: BinaryIO) -> Iterator[list[bytes]]:
-    while batch := [line.removesuffix(b"\n") for line in islice(file, _BATCH)]:
-        yield batch
+def job_of_lines(
+    channel: str, key: str, source: bytes | Path | None, *, reliable: bool, waits: bool, timeout: float
+) -> Job:
+    """`source` is a body, or a path of which each line is one (None is standard input). Raises OSError."""
+    kept = "nothing was kept" if reliable else "or what is under way to them has no room for more"
+    return Job(
+        batches=partial(_batches, channel, key, source, reliable),
+        wanted=Subscription(channel, key),
+        waits=waits and reliable,
+        timeout=timeout,
+        verb="stored" if reliable else "sent",
+        unwanted=f"no peer is subscribed to {words.name(channel)} {words.name(key)}, {kept}",
+        shown=not isinstance(source, bytes),
+        total=source.stat().st_size if isinstance(source, Path) else None,
+    )
+
+
+def _batches(channel: str, key: str, source: bytes | Path | None, reliable: bool) -> Iterator[Batch]:
+    if isinstance(source, bytes):
+        yield Batch([(channel, key, source)], reliable, len(source))
+        return
+    with sys.stdin.buffer if source is None else source.open("rb") as file:
+        while lines := list(islice(file, BATCH)):
+            yield Batch([(channel, key, line.removesuffix(b"\n")) for line in lines], reliable, sum(map(len, lines)))
 
 
 @define
 class Tally:
-    """How it stands. All but the times and `recipients`, the smallest and largest number of them, count messages."""
+    """How it stands. It counts messages, but for bytes, times and `recipients`, the smallest and largest number.
+
+    Of those that were read `reliable` are to be stored; `stored` and (unreliably) `sent` are those that somebody wants.
+    """
 
     read: int = 0
     read_bytes: int = 0
+    reliable: int = 0
     stored: int = 0
+    sent: int = 0
     unwanted: int = 0
     acknowledged: int = 0
     recipients: tuple[int, int] = (0, 0)
     begun: float = field(factory=time.monotonic)
 
-    def add(self, counts: list[int]) -> None:
+    def begin(self, batch: Batch) -> None:
+        self.read += len(batch.items)
+        self.read_bytes += batch.size
+        if batch.reliable:
+            self.reliable += len(batch.items)
+
+    def add(self, counts: list[int], reliable: bool) -> None:
         """These are stored or sent, each for so many recipients; for none at all where nobody wants it."""
         wanted = [count for count in counts if count]
         self.unwanted += len(counts) - len(wanted)
-        self.stored += len(wanted)
+        if reliable:
+            self.stored += len(wanted)
+        else:
+            self.sent += len(wanted)
         if wanted:
             low, high = self.recipients
             self.recipients = min(min(wanted), low or wanted[0]), max(max(wanted), high)
@@ -88,19 +130,15 @@ class Tally:
         seconds = time.monotonic() - self.begun
         low, high = self.recipients
         recipients = words.count(high, "recipient") if low == high else f"{low:,} to {high:,} recipients"
-        said = [
-            f"{'stored' if job.reliable else 'sent'} {self.stored:,} of {words.count(self.read, 'message')} "
-            f"for {recipients}"
-        ]
+        done = self.stored + self.sent
+        said = [f"{job.verb} {done:,} of {words.count(self.read, 'message')} for {recipients}"]
         if job.waits:
             said.append(f"{self.acknowledged:,} acknowledged")
-        return f"{', '.join(said)}, in {seconds:.2f} s ({self.stored / max(seconds, 1e-6):,.0f}/s)"
+        return f"{', '.join(said)}, in {seconds:.2f} s ({done / max(seconds, 1e-6):,.0f}/s)"
 
     def is_complete(self, job: Job) -> bool:
         """Whether nothing reliable was left unstored or, if that is asked for, unacknowledged."""
-        if not job.reliable:
-            return True
-        return self.stored == self.read and (not job.waits or self.acknowledged == self.stored)
+        return self.stored == self.reliable and (not job.waits or self.acknowledged == self.stored)
 
 
 async def send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[[], None]) -> None:
@@ -119,7 +157,7 @@ async def _meet(instance: Instance, job: Job) -> None:
             await instance.new_connection(remote)
         with anyio.move_on_after(_GRACE if instance.options.listen is None else None):
             # A second of polling is simpler than an event for each thing that peers may do.
-            while not any(peer.connected and _wants(peer, job) for peer in instance.peers()):  # noqa: ASYNC110
+            while not any(peer.connected and _wants(peer, job.wanted) for peer in instance.peers()):  # noqa: ASYNC110
                 await anyio.sleep(_POLL)
             return
     connected = sum(peer.connected for peer in instance.peers())
@@ -127,9 +165,9 @@ async def _meet(instance: Instance, job: Job) -> None:
         words.say(f"{words.count(connected, 'peer')} connected within {job.timeout:g} s; sending all the same")
 
 
-def _wants(peer: PeerInfo, job: Job) -> bool:
+def _wants(peer: PeerInfo, sought: Subscription | None) -> bool:
     return any(
-        wanted.channel in ("", job.channel) and wanted.key in ("", job.key)  # T-24
+        sought is None or (wanted.channel in ("", sought.channel) and wanted.key in ("", sought.key))  # T-24
         for wanted in peer.subscriptions
     )
 
@@ -144,22 +182,21 @@ class _Sender:
         self._acknowledged = anyio.Event()
 
     async def send(self) -> None:
-        tally = self._tally
         batches = self._job.batches()
         failure: Exception | None = None
         async with anyio.create_task_group() as waiting:
             try:
-                while (bodies := await anyio.to_thread.run_sync(next, batches, None)) is not None:
-                    tally.read += len(bodies)
-                    tally.read_bytes += sum(map(len, bodies)) + len(bodies)
-                    if self._job.reliable:
-                        receipt = await self._store(bodies)
-                        tally.add(receipt.counts)
+                while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
+                    await self._keep_pace()
+                    self._tally.begin(batch)
+                    if batch.reliable:
+                        receipt = await self._store(batch.items)
+                        self._tally.add(receipt.counts, True)
                         if self._job.waits:
                             self._under_way.add(receipt)
                             waiting.start_soon(self._wait, receipt)
                     else:
-                        await self._send_unreliably(bodies)
+                        await self._send_unreliably(batch.items)
                     self._show()
                     await self._settle_to(_UNDER_WAY)
                 await self._settle_to(0)
@@ -167,13 +204,17 @@ class _Sender:
                 failure = error
             waiting.cancel_scope.cancel()
         for receipt in self._under_way:
-            tally.acknowledged += sum(map(bool, receipt.counts)) - receipt.unacked
+            self._tally.acknowledged += sum(map(bool, receipt.counts)) - receipt.unacked
         if failure is not None:
             raise failure
 
-    async def _store(self, bodies: list[bytes]) -> Receipt:
+    async def _keep_pace(self) -> None:
+        if self._job.rate is not None:
+            due = self._tally.begun + self._tally.read / self._job.rate
+            await anyio.sleep(max(0.0, due - time.monotonic()))
+
+    async def _store(self, items: list[Item]) -> Receipt:
         """Waits for room in the outbox, as long as the time limit says."""
-        items = [(self._job.channel, self._job.key, body) for body in bodies]
         deadline = time.monotonic() + self._job.timeout
         while True:
             try:
@@ -183,9 +224,9 @@ class _Sender:
                     raise
             await anyio.sleep(_POLL)
 
-    async def _send_unreliably(self, bodies: list[bytes]) -> None:
-        for number, body in enumerate(bodies):
-            self._tally.add([self._instance.unreliable_send(self._job.channel, self._job.key, body)])
+    async def _send_unreliably(self, items: list[Item]) -> None:
+        for number, item in enumerate(items):
+            self._tally.add([self._instance.unreliable_send(*item)], False)
             if number % _UNRELIABLE_RUN == 0:
                 await anyio.lowlevel.checkpoint()
 
@@ -220,9 +261,7 @@ def send_and_report(job: Job, run: Callable[[Callable[[], Awaitable[None]]], Non
         if tally.read:
             typer.echo(tally.summary(job))
         if tally.unwanted:
-            nowhere = f"{words.count(tally.unwanted, 'message')} sent to 0 recipients"
-            kept = "nothing was kept" if job.reliable else "or what is under way to them has no room for more"
-            words.say(f"{nowhere}: no peer is subscribed to {words.name(job.channel)} {words.name(job.key)}, {kept}")
+            words.say(f"{words.count(tally.unwanted, 'message')} sent to 0 recipients: {job.unwanted}")
     return tally.is_complete(job)
 
 
@@ -235,14 +274,14 @@ def _progress(job: Job, tally: Tally) -> tuple[Progress, Callable[[], None]]:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal or isinstance(job.source, bytes),
+        disable=not (console.is_terminal and job.shown),
     )
-    task = bar.add_task("connecting", total=job.source.stat().st_size if isinstance(job.source, Path) else None)
+    task = bar.add_task("connecting", total=job.total)
 
     def move() -> None:
-        said = (
-            f"stored {tally.stored:,}, acknowledged {tally.acknowledged:,}" if job.waits else f"sent {tally.stored:,}"
-        )
+        said = f"{job.verb} {tally.stored + tally.sent:,}"
+        if job.waits:
+            said += f", acknowledged {tally.acknowledged:,}"
         bar.update(task, completed=tally.read_bytes, description=said)
 
     return bar, move

@@ -17,7 +17,7 @@ import anyio
 
 from tolliver_proto import OutboxFull
 
-from ..anyio import Instance, create_instance
+from ..anyio import Instance, create_instance, run
 from .child import HOST, options, stop_with_parent, until
 from .log import Log
 from .readings import readings
@@ -70,4 +70,4 @@ async def _drain(instance: Instance) -> int:
 
 if __name__ == "__main__":
     _, where, who, which, on_port, per_second, expected = sys.argv
-    anyio.run(publish, Path(where), who, int(which), int(on_port), float(per_second), int(expected))
+    run(publish, Path(where), who, int(which), int(on_port), float(per_second), int(expected))

@@ -7,11 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-import anyio
-
 from tolliver_proto import Delivery
 
-from ..anyio import create_instance
+from ..anyio import create_instance, run
 from .child import HOST, SUBSCRIBERS, options, stop_with_parent, until
 from .log import Log
 
@@ -33,4 +31,4 @@ async def follow(directory: Path, name: str, run: int, port: int) -> None:
 
 if __name__ == "__main__":
     _, where, who, which, on_port = sys.argv
-    anyio.run(follow, Path(where), who, int(which), int(on_port))
+    run(follow, Path(where), who, int(which), int(on_port))

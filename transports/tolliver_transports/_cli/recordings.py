@@ -1,0 +1,137 @@
+"""Recordings on disk, and what of them somebody wants.
+
+The idea: what a filter asks is answered by a block's header or by a frame, so a block that is not wanted is never
+parsed. Damage is an item like any other: the reader says it, and reading goes on where it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from io import BufferedReader
+from pathlib import Path
+from uuid import UUID
+
+from attrs import define
+
+from tolliver_proto import Decoded
+from tolliver_proto.recording import (
+    INDEX,
+    INDEX_ENTRY,
+    INDEX_STEP,
+    INDEX_SUFFIX,
+    MAGIC,
+    SUFFIX,
+    Block,
+    BlockHeader,
+    Damage,
+    Direction,
+    Index,
+    read_blocks,
+)
+
+_CHUNK = 2**20  # bytes
+_FAR = 10**11  # seconds
+
+
+@define(frozen=True, kw_only=True)
+class Filter:
+    """What is wanted; None and "" are anything. Times in nanoseconds since 1970: from `since` on, before `until`."""
+
+    peer: UUID | None = None
+    direction: Direction | None = None
+    since: int | None = None
+    until: int | None = None
+    channel: str = ""
+    key: str = ""
+
+    @property
+    def asks_headers(self) -> bool:
+        """Whether something is asked that only a recording can answer."""
+        return (self.peer, self.direction, self.since, self.until) != (None,) * 4
+
+    def takes_block(self, header: BlockHeader) -> bool:
+        return (
+            self.peer in (None, header.peer)
+            and self.direction in (None, header.direction)
+            and (self.since is None or header.time_ns >= self.since)
+            and (self.until is None or header.time_ns < self.until)
+        )
+
+    def takes_frame(self, frame: Decoded) -> bool:
+        """With a channel or a key given, only frames that have one."""
+        return all(
+            not wanted or getattr(frame, part, None) == wanted
+            for part, wanted in (("channel", self.channel), ("key", self.key))
+        )
+
+
+def nanoseconds(text: str) -> int:
+    """Of ISO 8601 (local time where it has no zone) or of seconds since 1970. Raises ValueError."""
+    try:
+        seconds = Decimal(text)
+    except ArithmeticError:
+        try:
+            seconds = Decimal(str(datetime.fromisoformat(text).timestamp()))
+        except (ValueError, OverflowError):
+            seconds = Decimal("NaN")
+    if not (seconds.is_finite() and -_FAR < seconds < _FAR):
+        raise ValueError(f"{text!r:.100} is no time: write 2026-11-21T15:04:05, or seconds since 1970")
+    return int(seconds * 10**9)
+
+
+def files_in(paths: Iterable[Path]) -> list[Path]:
+    """The paths, with a directory's recordings, oldest first, in place of it. Raises ValueError where it has none."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            recordings = sorted(path.glob(f"*{SUFFIX}"))
+            if not recordings:
+                raise ValueError(f"{path}: no recordings (*{SUFFIX}) in this directory")
+            found += recordings
+        else:
+            found.append(path)
+    return found
+
+
+def is_recording(file: BufferedReader, path: Path) -> bool:
+    """By its name, or by its first byte, which no frame has. Moves nothing."""
+    return path.suffix == SUFFIX or file.peek(1)[:1] == MAGIC[:1]
+
+
+def blocks_in(file: BufferedReader, path: Path) -> Iterator[Block | Damage]:
+    """Blocks and damage, in order. Behind a damaged header it goes on where the index beside the file says."""
+    offset: int | None = 0
+    while offset is not None:
+        if offset:
+            file.seek(offset)
+        start, offset = offset, None
+        for block in read_blocks(iter(partial(file.read, _CHUNK), b""), start):
+            if isinstance(block, Damage) and block.resumes is None and not block.torn:
+                offset = _next_entry(file, path, block.offset)
+                block = block._replace(resumes=offset)
+            yield block
+
+
+def _next_entry(file: BufferedReader, path: Path, behind: int) -> int | None:
+    sidecar = path.with_name(path.name + INDEX_SUFFIX)
+    if not sidecar.is_file():
+        return None
+    length = path.stat().st_size
+    most = INDEX.size + (length // INDEX_STEP + 2) * INDEX_ENTRY.size
+    with sidecar.open("rb") as hint:
+        index = Index.decode(hint.read(most))
+    file.seek(0)
+    if index is None or not index.fits(length, file.read(_CHUNK)):
+        return None
+    entry = index.after(behind)
+    return None if entry is None else entry.offset
+
+
+def in_words(damage: Damage) -> str:
+    """What is wrong where, and what was done about it."""
+    code = "torn" if damage.torn else "damaged"
+    rest = "nothing behind it was read" if damage.resumes is None else f"reading went on at byte {damage.resumes}"
+    return f"byte {damage.offset}: {damage.detail}{'' if damage.torn else f'; {rest}'} [{code}]"

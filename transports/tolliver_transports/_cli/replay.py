@@ -1,0 +1,86 @@
+"""`tolliver replay`: the messages of recordings, sent again.
+
+The idea: a message stands in a recording once for each recipient, and again for each time that it was resent. Its id
+and its bytes tell such copies from another message, so it is sent once. Whatever is not a message is left out: this
+run's connections have handshakes, subscriptions and acks of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby, islice
+from pathlib import Path
+from uuid import UUID
+
+from attrs import evolve
+
+from tolliver_proto import Message, Revision
+from tolliver_proto.recording import BlockHeader, Direction
+
+from .decode import Placed, frames_in
+from .recordings import Filter
+from .send import BATCH, Batch, Job
+
+_REMEMBERED = 100_000  # messages, among which a copy is known
+_PACES = 10  # batches a second where a rate is asked for
+
+_Name = tuple[UUID | None, int]
+
+
+def job_of_recordings(
+    files: list[Path], wanted: Filter, failures: list[str], *, rate: float | None, waits: bool, timeout: float
+) -> Job:
+    """Everything in `files` that is wanted, in order. Damage is appended to `failures` as it is met. Raises OSError."""
+    if wanted.direction is None:
+        wanted = evolve(wanted, direction=Direction.OUT)
+    most = BATCH if rate is None else max(1, min(BATCH, int(rate / _PACES)))
+    return Job(
+        batches=partial(_batches, files, wanted, most, failures),
+        wanted=None,
+        waits=waits,
+        timeout=timeout,
+        rate=rate,
+        verb="sent again",
+        unwanted="no peer is subscribed to them, or what is under way to them has no room for more",
+        total=sum(path.stat().st_size for path in files),
+    )
+
+
+def _batches(files: list[Path], wanted: Filter, most: int, failures: list[str]) -> Iterator[Batch]:
+    rows = once(row for path in files for row in _messages(path, wanted, failures))
+    for reliable, run in groupby(rows, lambda row: row[1].message_id is not None):
+        while batch := list(islice(run, most)):
+            items = [(message.channel, message.key, message.body) for _, message in batch]
+            yield Batch(items, reliable, sum(size for size, _ in batch))
+
+
+def _messages(path: Path, wanted: Filter, failures: list[str]) -> Iterator[Placed]:
+    found: list[str] = []
+    with path.open("rb") as file:
+        yield from frames_in(file, path, Revision.DRAFT_2, wanted, found)
+    failures += [f"{path}: {failure}" for failure in found]
+
+
+def once(rows: Iterable[Placed]) -> Iterator[tuple[int, Message]]:
+    """Each message with the bytes that it took; a reliable one only the first time."""
+    seen: dict[_Name, int] = {}
+    for row in rows:
+        if not isinstance(row.frame, Message):
+            continue
+        name = _name(row.header, row.frame)
+        if name is not None:
+            content = hash((row.frame.channel, row.frame.key, row.frame.body))
+            if seen.get(name) == content:
+                continue
+            if len(seen) >= _REMEMBERED:
+                del seen[next(iter(seen))]
+            seen[name] = content
+        yield row.size, row.frame
+
+
+def _name(header: BlockHeader | None, message: Message) -> _Name | None:
+    """Whose id it is: ours on the way out, the peer's on the way in. Unreliable messages have none (T-42)."""
+    if header is None or message.message_id is None:
+        return None
+    return (header.local if header.direction is Direction.OUT else header.peer, message.message_id)

@@ -1,0 +1,55 @@
+"""What the driver asks of an adapter.
+
+The idea: a `World` starts things and never waits: a dial, a job for the store, a write. What comes of them returns as
+an input of the node or by the job's `done`, on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tolliver_proto import TolliverError
+
+Job = Callable[[], Any]
+Done = Callable[[Any, TolliverError | None], None]
+
+
+class Promise(Protocol):
+    """An answer that is still to come, once, for any number of callers. How one waits for it is the adapter's."""
+
+    def resolve(self, value: Any) -> None: ...
+
+    def fail(self, error: TolliverError) -> None: ...
+
+
+class Wire(Protocol):
+    """A connection's transport. Nothing here waits."""
+
+    def transmit(self, units: Sequence[bytes]) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def shutdown_write(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class World(Protocol):
+    """What an adapter can do. Nothing here waits."""
+
+    @property
+    def wires(self) -> Mapping[int, Wire]:
+        """The transports that are there. An action for one that is gone came a moment late: it is passed over."""
+
+    def promise(self) -> Any: ...
+
+    def dial(self, cid: int, remote: Any) -> None: ...
+
+    def store(self, job: Job, done: Done) -> None:
+        """Run the job off the loop, one at a time and in order, then `done(result, error)` and a turn on the loop."""
+
+    def wake(self) -> None:
+        """Have `turn()` called soon, and look at `next_timeout()` again."""
