@@ -9,24 +9,36 @@ from __future__ import annotations
 import random
 import secrets
 import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 from uuid import UUID
 
-from tolliver_proto import IdentityConflict, Node
+from tolliver_proto import IdentityConflict, Node, PeerIdentity
 
-from ._options import InstanceOptions
+from ._options import TLS, InstanceOptions
 from ._sqlite import SQLiteStore
-from ._tls import Pumps
 from ._uuid7 import uuid7
 
 LAST_ID = 2**31 - 2  # T-40
 
 
-def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
+class Certified(Protocol):
+    """What makes the connections of one instance: Pumps, or what an adapter has in their place."""
+
+    identity: PeerIdentity
+
+
+AnyPumps = TypeVar("AnyPumps", bound=Certified)
+
+
+def open_instance(
+    options: InstanceOptions, make_pumps: Callable[[TLS | None], AnyPumps]
+) -> tuple[Node, SQLiteStore, AnyPumps]:
     """Reads certificates and database: call it off the loop.
 
     Raises CertificateError, StoreError, and IdentityConflict where certificate, database and options disagree.
     """
-    pumps = Pumps(options.tls)
+    pumps = make_pumps(options.tls)
     certified = pumps.identity.uuids
     wanted = options.identity
     if wanted is not None and certified and wanted not in certified:
