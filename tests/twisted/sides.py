@@ -66,6 +66,9 @@ class Line:
     def loseWriteConnection(self) -> None:
         self.half_closed = True
 
+    def unregisterProducer(self) -> None:
+        pass
+
     def loseConnection(self) -> None:
         self.ended = self.ended or "lost"
 

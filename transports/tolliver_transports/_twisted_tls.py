@@ -328,6 +328,7 @@ class _Line:
         return getattr(self.tcp, name)
 
     def loseConnection(self) -> None:
+        self.tcp.unregisterProducer()  # TCP would wait for one that it has paused, and which has nothing more to say
         refusing = self._session.failure is not None and self._session.remote is None
         if refusing and not self._session.over:
             self.tcp.loseWriteConnection()
