@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from twisted.internet.asyncioreactor import AsyncioSelectorReactor
+from twisted.internet.defer import maybeDeferred
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.protocol import ClientFactory
 from twisted.logger import globalLogPublisher
@@ -31,6 +33,7 @@ class Loop:
 
     def __init__(self, reactor: Any) -> None:
         self.reactor = reactor
+        self.errors: list[str] = []  # what our code raised into the reactor, which logs it and goes on
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         answer: Future[Any] = Future()
@@ -40,6 +43,17 @@ class Loop:
                 answer.set_result(function(*args))
             except Exception as error:
                 answer.set_exception(error)
+
+        self.reactor.callFromThread(run)
+        return answer.result(TIMEOUT)
+
+    def wait(self, function: Callable[..., Any], *args: Any) -> Any:
+        """As `call`, for what returns a Deferred or a coroutine."""
+        answer: Future[Any] = Future()
+
+        def run() -> None:
+            result = maybeDeferred(function, *args)
+            result.addCallbacks(answer.set_result, lambda failure: answer.set_exception(failure.value))
 
         self.reactor.callFromThread(run)
         return answer.result(TIMEOUT)
@@ -65,21 +79,22 @@ def running(kind: str) -> Iterator[Loop]:
     thread = threading.Thread(target=reactor.run, kwargs={"installSignalHandlers": False})
     thread.start()
     assert started.wait(TIMEOUT)
-    errors: list[str] = []  # what our code raised into the reactor, which logs it and goes on
+    loop = Loop(reactor)
 
     def observe(event: Any) -> None:
         if "log_failure" in event:
-            errors.append(event["log_failure"].getTraceback())
+            loop.errors.append(event["log_failure"].getTraceback())
 
     publisher: Any = globalLogPublisher
     publisher.addObserver(observe)
     try:
-        yield Loop(reactor)
+        yield loop
     finally:
-        publisher.removeObserver(observe)
         reactor.callFromThread(reactor.stop)
         thread.join(TIMEOUT)
         assert not thread.is_alive()
+        gc.collect()  # a Deferred that failed unheard says so when it is collected
+        publisher.removeObserver(observe)
         for internal in reactor.removeAll():
             internal.connectionLost(None)
         for waker in list(reactor._internalReaders):
@@ -89,4 +104,4 @@ def running(kind: str) -> Iterator[Loop]:
             reactor._asyncioEventloop.close()
         else:
             reactor._poller.close()
-        assert not errors, errors[0]
+        assert not loop.errors, loop.errors[0]

@@ -8,7 +8,6 @@ import ssl
 import struct
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,16 +20,10 @@ from tests.certificates import Certificates
 from tests.tls.pumping import records
 from tolliver_proto import CertificateError, ConnectionLost
 
-from .reactors import REACTORS, TIMEOUT, Loop, running
+from .reactors import TIMEOUT, Loop
 from .sides import Recorder
 
 MEGABYTE = 1_000_000
-
-
-@pytest.fixture(params=REACTORS)
-def loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
-    with running(request.param) as loop:
-        yield loop
 
 
 class Told(Recorder):
