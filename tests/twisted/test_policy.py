@@ -12,7 +12,8 @@ import pytest
 from OpenSSL import SSL
 from tolliver_transports._options import Remote
 from tolliver_transports._tls import Pump, client_context
-from tolliver_transports._twisted_tls import Transports, make_context
+from tolliver_transports._twisted_policy import make_context
+from tolliver_transports._twisted_tls import Transports
 
 from tests.certificates import Certificates
 from tests.tls import pumping

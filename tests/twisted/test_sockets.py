@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from tolliver_transports._options import Remote
 from tolliver_transports._tls import client_context, server_context
-from tolliver_transports._twisted_tls import Creator, TLSFactory, Transports, make_context
+from tolliver_transports._twisted_policy import make_context
+from tolliver_transports._twisted_tls import Creator, TLSFactory, Transports
 
 from tests.certificates import Certificates
 from tests.tls.pumping import records

@@ -1,8 +1,8 @@
-"""TLS as policy for Twisted: the same as in `_tls.py`, through Twisted's own transport and pyOpenSSL.
+"""TLS for Twisted: what a Pump of `_tls.py` does, through Twisted's own transport and pyOpenSSL.
 
 The idea: Twisted asks a creator for one OpenSSL connection per transport. Ours gives a connection that writes down, in
-a Session, what Twisted would forget: who the peer is, why TLS failed in our own words, how the peer ended. TLSTransport
-is Twisted's TLS transport with that Session; PlainTransport has the same methods, so that the adapter has no branch.
+a TLSSession, what Twisted would forget: who the peer is, why TLS failed in our own words, how the peer ended. TLSTransport
+is Twisted's TLS transport with that TLSSession; PlainTransport has the same methods, so that the adapter has no branch.
 
 The theory, for Twisted 23.10 to 26 (`twisted.protocols.tls`):
 
@@ -16,28 +16,18 @@ The theory, for Twisted 23.10 to 26 (`twisted.protocols.tls`):
   a server that refuses shuts its half only, and waits for the end, or for the adapter's deadline.
 - A TCP transport whose half is shut ends within the call that closes it, and Twisted's TLS would go on with what that
   has taken away. So it is closed in the next turn.
-- A callback that refuses a certificate cannot tell OpenSSL why, so that a peer under another name is told
-  "internal error" where `_tls.py` says "bad certificate". pyOpenSSL has no other way to check a name.
-- `service_identity.pyopenssl`, and so Twisted's `optionsForClientTLS`, refuses each certificate with a urn:uuid: name,
-  as it wants a host in every URI. So we hand it the names of the kind that we dialled, and no others.
-- TLS 1.3 session tickets cannot be switched off here. They are of no use to who gets them: no session is kept.
 - Nothing here touches the global reactor: `clock` is handed on, and only Twisted's default class would use it.
 """
 
 from __future__ import annotations
 
-import re
 import socket
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from OpenSSL import SSL, crypto
-from service_identity import CertificateError as MalformedCertificate
-from service_identity import VerificationError
-from service_identity.hazmat import DNS_ID, DNSPattern, IPAddress_ID, IPAddressPattern, verify_service_identity
+from OpenSSL import SSL
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import (
     IHalfCloseableProtocol,
@@ -52,121 +42,26 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import directlyProvides, implementer, providedBy
 
-from tolliver_proto import CertificateError, ConnectionLost, PeerIdentity, TolliverError
+from tolliver_proto import ConnectionLost, PeerIdentity, TolliverError
 
 from ._options import TLS, Remote
-from ._tls import ALPN, own_identity
-from ._x509 import MISUNDERSTANDINGS, REFUSALS, SAME_CA, check_pin, identity_of, not_understood, verdict_of
+from ._tls import own_identity
+from ._twisted_policy import (
+    UNREADABLE,
+    is_abrupt_end,
+    is_address,
+    make_context,
+    names_of,
+    reason_of,
+    to_ascii,
+    words_of,
+)
+from ._x509 import Breakdown, check_pin, identity_of, not_understood, verdict_of
 
 _REST = 65536  # bytes: more than any peer says before it has heard from us
-_UNREADABLE = (x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
-_HOSTNAME_MISMATCH, _ADDRESS_MISMATCH = 62, 64
-_VERDICTS = {  # OpenSSL's words for its X509_V_ERR_ numbers, which pyOpenSSL does not hand out
-    7: "certificate signature failure",
-    9: "certificate is not yet valid",
-    10: "certificate has expired",
-    18: "self-signed certificate",
-    19: "self-signed certificate in certificate chain",
-    20: "unable to get local issuer certificate",
-    21: "unable to verify the first certificate",
-    22: "certificate chain too long",
-    26: "unsuitable certificate purpose",
-    66: "EE certificate key too weak",
-    67: "CA certificate key too weak",
-    68: "CA signature digest algorithm too weak",
-    79: "invalid CA certificate",
-}
-
-_NEWER_ALERT = re.compile("^(SSL/)?TLS_ALERT_")  # what 3.2 to 3.6, and 4, say for SSLV3_ALERT_
-
-# Policy.
 
 
-def make_context(tls: TLS, *, server: bool) -> SSL.Context:
-    """The context for dialling or listening (D-1). Call `own_identity` first: it names the file that does not fit, and
-    refuses a locked key, for whose passphrase OpenSSL would ask at the terminal.
-
-    Raises CertificateError where a file has changed since.
-    """
-    context = SSL.Context(SSL.TLS_SERVER_METHOD if server else SSL.TLS_CLIENT_METHOD)
-    context.set_min_proto_version(SSL.TLS1_2_VERSION if tls.tls12 else SSL.TLS1_3_VERSION)
-    context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_TICKET)
-    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
-    context.set_session_id(ALPN.encode())  # without one, a client that tries to resume would be an error
-    context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, _verify)
-    if server:
-        context.set_alpn_select_callback(_select)
-    else:
-        context.set_alpn_protos([ALPN.encode()])
-    try:
-        context.load_verify_locations(str(tls.ca))
-        context.use_certificate_chain_file(str(tls.cert))
-        context.use_privatekey_file(str(tls.key))
-        context.check_privatekey()
-    except SSL.Error as error:
-        raise CertificateError(f"{tls.cert}, {tls.key} and {tls.ca} do not fit ({_words(error)})") from error
-    return context
-
-
-def _select(_connection: SSL.Connection, offers: list[bytes]) -> Any:
-    ours = ALPN.encode()
-    return ours if ours in offers else SSL.NO_OVERLAPPING_PROTOCOLS
-
-
-def _verify(connection: SSL.Connection, certificate: crypto.X509, code: int, depth: int, ok: int) -> bool:
-    assert isinstance(connection, _Connection)
-    session = connection.session
-    if not ok:
-        session.refused = (code, _VERDICTS.get(code, f"verification error {code}"))
-    elif depth == 0 and session.host is not None and not _is_for(certificate, session.host):
-        session.refused = _mismatch(session.host)
-    return session.refused is None
-
-
-def _is_for(certificate: crypto.X509, host: str) -> bool:
-    try:
-        names = _names(certificate.to_cryptography())
-        if _is_address(host):
-            found = names.get_values_for_type(x509.IPAddress)
-            addresses = [IPAddressPattern(one) for one in found if isinstance(one, IPv4Address | IPv6Address)]
-            verify_service_identity(addresses, [IPAddress_ID(host)], [])
-        else:
-            hosts = [DNSPattern.from_bytes(name.encode()) for name in names.get_values_for_type(x509.DNSName)]
-            verify_service_identity(hosts, [DNS_ID(_ascii(host))], [])
-    except (VerificationError, MalformedCertificate, ValueError, *_UNREADABLE):
-        return False
-    return True
-
-
-def _names(certificate: x509.Certificate) -> x509.SubjectAlternativeName:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return x509.SubjectAlternativeName([])
-
-
-def _mismatch(host: str) -> tuple[int, str]:
-    what = "IP address" if _is_address(host) else "Hostname"
-    code = _ADDRESS_MISMATCH if _is_address(host) else _HOSTNAME_MISMATCH
-    return code, f"{what} mismatch, certificate is not valid for '{host}'"
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _ascii(host: str) -> str:
-    return host.encode("idna").decode("ascii")
-
-
-# One connection.
-
-
-class Session:
+class TLSSession:
     """What is known about one connection and its peer; it outlives the connection."""
 
     def __init__(self, remote: Remote | None, *, check_name: bool) -> None:
@@ -188,8 +83,8 @@ class Session:
         try:
             assert shown is not None, "D-1: no handshake ends without a certificate"
             certificate = shown.to_cryptography()
-            uris = _names(certificate).get_values_for_type(x509.UniformResourceIdentifier)
-        except (ValueError, *_UNREADABLE) as error:
+            uris = names_of(certificate).get_values_for_type(x509.UniformResourceIdentifier)
+        except (ValueError, *UNREADABLE) as error:
             raise not_understood(self.peer, error) from error
         identity = identity_of(certificate.public_bytes(Encoding.DER), uris, self.peer)
         if self.remote is not None:
@@ -198,49 +93,27 @@ class Session:
 
     def fail(self, error: SSL.Error) -> None:
         """Writes down why TLS ended, once. An end without close_notify is no failure after the handshake (T-09)."""
-        cut_off = self.identity is not None and _is_abrupt_end(error)
+        cut_off = self.identity is not None and is_abrupt_end(error)
         if self.failure is None and not self.peer_closed and not cut_off:
-            self.failure = explain(self, error)
+            self.failure = self._breakdown(error).explain()
             self.failure.__cause__ = error
 
-
-def explain(session: Session, error: SSL.Error) -> TolliverError:
-    """The same class and words for a reason of OpenSSL's as `_tls.Pump` has."""
-    peer, reason = session.peer, _reason(error)
-    if session.refused is not None:
-        return CertificateError(f"we refuse the certificate of {peer}: {verdict_of(*session.refused)}")
-    refusal = REFUSALS.get(reason.partition("_ALERT_")[2])
-    if refusal is not None and not session.heard:
-        return CertificateError(f"{peer} refuses our certificate: {refusal}")
-    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return CertificateError(f"we refuse {peer}, as it shows no certificate: {SAME_CA} (D-1)")
-    if session.identity is not None:
-        return ConnectionLost(f"TLS with {peer} broke down: {_words(error)}")
-    if _is_abrupt_end(error) or isinstance(error, SSL.ZeroReturnError):
-        return ConnectionLost(f"{peer} closed during the TLS handshake: its own log may say why")
-    return ConnectionLost(f"TLS with {peer} failed: {MISUNDERSTANDINGS.get(reason, _words(error))}")
-
-
-def _reason(error: SSL.Error) -> str:
-    """The reason by its name in `ssl`. pyOpenSSL gives texts, the newest last; OpenSSL 3.2 and 4 vary some."""
-    queue = error.args[0] if error.args and isinstance(error.args[0], list) else []
-    text = str(queue[-1][2]) if queue else ""
-    return _NEWER_ALERT.sub("SSLV3_ALERT_", text.upper().replace(" ", "_"))
-
-
-def _words(error: SSL.Error) -> str:
-    return _reason(error).replace("_", " ").lower() or "unknown error"
-
-
-def _is_abrupt_end(error: SSL.Error) -> bool:
-    """The transport ended without close_notify: OpenSSL 4 has no reason for it, and pyOpenSSL sometimes its own."""
-    return isinstance(error, SSL.SysCallError) or error.args == ([],) or _reason(error).startswith("UNEXPECTED_EOF")
+    def _breakdown(self, error: SSL.Error) -> Breakdown:
+        return Breakdown(
+            peer=self.peer,
+            reason=reason_of(error),
+            words=words_of(error),
+            verdict=None if self.refused is None else verdict_of(*self.refused),
+            heard=self.heard,
+            shaken=self.identity is not None,
+            ended=is_abrupt_end(error) or isinstance(error, SSL.ZeroReturnError),
+        )
 
 
 class _Connection(SSL.Connection):
-    """OpenSSL's connection, which writes down in its Session what happens. It raises what Twisted understands."""
+    """OpenSSL's connection, which writes down in its TLSSession what happens. It raises what Twisted understands."""
 
-    def __init__(self, context: SSL.Context, session: Session) -> None:
+    def __init__(self, context: SSL.Context, session: TLSSession) -> None:
         super().__init__(context)
         self.session = session
 
@@ -306,8 +179,8 @@ class Creator:
         connection = self.serverConnectionForTLS(tlsProtocol)
         remote = connection.session.remote
         host = "" if remote is None else remote.host.partition("%")[0]
-        if host and not _is_address(host):
-            connection.set_tlsext_host_name(_ascii(host).encode())
+        if host and not is_address(host):
+            connection.set_tlsext_host_name(to_ascii(host).encode())
         return connection
 
     def serverConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> _Connection:
@@ -318,7 +191,7 @@ class Creator:
 class _Line:
     """The transport under TLS. A server that refuses a client closes softly, and no end comes within a call (above)."""
 
-    def __init__(self, tcp: Any, session: Session, clock: Any) -> None:
+    def __init__(self, tcp: Any, session: TLSSession, clock: Any) -> None:
         self.tcp = tcp
         self._session = session
         self._clock = clock
@@ -349,7 +222,7 @@ class TLSTransport(TLSMemoryBIOProtocol):
 
     def __init__(self, factory: TLSFactory, wrappedProtocol: Any, _connectWrapped: bool = True) -> None:
         super().__init__(factory, wrappedProtocol, _connectWrapped)
-        self.session = Session(factory.remote, check_name=factory.check_name)
+        self.session = TLSSession(factory.remote, check_name=factory.check_name)
         self._write_closed = False
         self._told = False  # the protocol knows that the peer has closed
         self._line: _Line
