@@ -230,6 +230,53 @@ def test_a_handler_may_close_its_instance(loop: Loop, nodes: Nodes, kind: str) -
     loop.wait(scenario)
 
 
+def test_a_handler_may_close_an_instance_that_nobody_is_connected_to(loop: Loop, nodes: Nodes) -> None:
+    """There is nothing to wait for: it is over while the handler is still at it."""
+
+    async def scenario() -> None:
+        gate: Deferred[None] = Deferred()
+        steps: list[str] = []
+        async with await nodes.open("right") as right:
+
+            async def handler(delivery: Delivery) -> None:
+                steps.append("taken")
+                await gate
+                await right.close()
+
+            await right.subscribe("news", handler=handler)
+            async with await nodes.open("left") as left:
+                await left.new_connection(f"127.0.0.1:{right.port}")
+                await nodes.until(lambda: left.peers()[0].subscriptions)
+                await left.send("news", "", b"x")
+                await nodes.until(lambda: steps)
+            await nodes.until(lambda: not right.stats()["connections"])
+            gate.callback(None)
+        assert right.node.idle
+
+    loop.wait(scenario)
+
+
+def test_closing_cancels_a_handler_that_still_waits(loop: Loop, nodes: Nodes) -> None:
+    ended: list[str] = []
+
+    async def handler(delivery: Delivery) -> None:
+        try:
+            ended.append("no")
+            await Deferred()
+        finally:
+            ended.append("yes")
+
+    async def scenario() -> None:
+        async with nodes.pair() as (left, right):
+            right.register_callback("news", "", handler)
+            await left.send("news", "", b"x")
+            await nodes.until(lambda: ended)
+        assert right.notices() == []
+
+    loop.wait(scenario)
+    assert ended == ["no", "yes"]
+
+
 def test_an_opening_that_is_cancelled_leaves_nothing_open(loop: Loop, nodes: Nodes) -> None:
     async def can_be_opened() -> bool:
         try:

@@ -188,6 +188,36 @@ def test_a_refusal_is_heard_although_the_client_talks(loop: Loop, certs: Certifi
         assert type(listener.error) is CertificateError
 
 
+class Eager(Told):
+    """Writes more than TCP takes, as a producer that waits to be resumed."""
+
+    def pauseProducing(self) -> None:
+        pass
+
+    def resumeProducing(self) -> None:
+        pass
+
+    def stopProducing(self) -> None:
+        pass
+
+    def connectionMade(self) -> None:
+        self.transport.registerProducer(self, True)
+
+    def handshakeCompleted(self) -> None:
+        for _ in range(80):
+            self.transport.write(bytes(50_000))
+
+
+def test_a_refusal_ends_a_client_that_waits_to_be_resumed(loop: Loop, certs: Certificates) -> None:
+    """TCP closes for nobody whose producer it has paused."""
+    listener, dialler = Told(), Eager()
+    port = listening(loop, certs, listener)
+    dialling(loop, certs, "expired", dialler, port)
+    assert dialler.over.wait(TIMEOUT)
+    assert listener.over.wait(TIMEOUT)
+    assert type(dialler.error) is type(listener.error) is CertificateError
+
+
 class Refusing(threading.Thread):
     """A listener that refuses the client, and then resets the connection."""
 

@@ -1,8 +1,9 @@
 """TLS for Twisted: what a Pump of `_tls.py` does, through Twisted's own transport and pyOpenSSL.
 
 The idea: Twisted asks a creator for one OpenSSL connection per transport. Ours gives a connection that writes down, in
-a TLSSession, what Twisted would forget: who the peer is, why TLS failed in our own words, how the peer ended. TLSTransport
-is Twisted's TLS transport with that TLSSession; PlainTransport has the same methods, so that the adapter has no branch.
+a TLSSession, what Twisted would forget: who the peer is, why TLS failed in our own words, how the peer ended.
+TLSTransport is Twisted's TLS transport with that TLSSession; PlainTransport has the same methods, so that the adapter
+has no branch.
 
 The theory, for Twisted 23.10 to 26 (`twisted.protocols.tls`):
 

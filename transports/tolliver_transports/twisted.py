@@ -69,6 +69,7 @@ class Instance(BaseInstance):
         self._woken = False
         self._released = False
         self._idle = self.promise()
+        self._trigger: Any = None
         self._closed: Promise | None = None
 
     # The calls, each explained where BaseInstance has it.
@@ -161,7 +162,6 @@ class Instance(BaseInstance):
         self._begin_close()
         with suppress(TimeoutError):
             await self._idle.wait(self.options.limits.close_timeout + 1)
-        await self.breathe()  # so that no task is what calls this: it could not be cancelled
         self._driver.promises.give_up()
         for task in list(self._tasks):
             task.cancel()
