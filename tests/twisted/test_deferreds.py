@@ -73,7 +73,7 @@ def test_a_cancelled_wait_leaves_no_timer(timeout: float | None) -> None:
 
 def test_a_promise_follows_a_deferred() -> None:
     source: Deferred[int] = Deferred()
-    promise = Promise.of(Clock(), source)
+    promise = Promise(Clock()).follow(source)
     waiting = promise.wait()
     promise.wait().addErrback(lambda _: None).cancel()
     source.callback(7)  # it was not cancelled

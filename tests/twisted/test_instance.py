@@ -211,6 +211,19 @@ def test_closing_twice_waits_for_the_same_end(loop: Loop, nodes: Nodes) -> None:
     loop.wait(scenario)
 
 
+def test_whoever_hears_of_the_end_may_close_too(loop: Loop, nodes: Nodes) -> None:
+    async def scenario() -> None:
+        left = await nodes.open("left")
+        ends: list[Deferred[None]] = []
+        left.new_connection("127.0.0.1:1").addErrback(lambda _: ends.append(left.close()))
+        await left.close()
+        await ends[0]
+        async with await nodes.open("left"):
+            pass
+
+    loop.wait(scenario)
+
+
 @pytest.mark.parametrize("kind", ["plain", "waiting"])
 def test_a_handler_may_close_its_instance(loop: Loop, nodes: Nodes, kind: str) -> None:
     async def scenario() -> None:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IHandshakeListener, IPushProducer
@@ -38,12 +38,10 @@ class Promise:
         self._waiting: deque[Deferred[Any]] = deque()
         self._tell: Callable[[Deferred[Any]], None] | None = None
 
-    @classmethod
-    def of(cls, clock: Any, result: Deferred[Any]) -> Promise:
-        """It is kept when `result` fires, which nobody can cancel any more."""
-        promise = cls(clock)
-        result.addCallbacks(promise.resolve, lambda failure: promise.fail(failure.value))
-        return promise
+    def follow(self, result: Deferred[Any]) -> Self:
+        """Keep it when `result` fires, which nobody can cancel any more."""
+        result.addCallbacks(self.resolve, lambda failure: self.fail(failure.value))
+        return self
 
     def resolve(self, value: Any) -> None:
         self._settle(lambda waiting: waiting.callback(value))

@@ -154,7 +154,8 @@ class Instance(BaseInstance):
         Calling it again waits for the same end. A reactor that is stopped calls it, and waits for it.
         """
         if self._closed is None:
-            self._closed = Promise.of(self._reactor, Deferred.fromCoroutine(self._close()))
+            self._closed = self.promise()  # before all else, as what it tells others may have them call this
+            self._closed.follow(Deferred.fromCoroutine(self._close()))
         return self._closed.wait()
 
     async def _close(self) -> None:
@@ -169,9 +170,11 @@ class Instance(BaseInstance):
             wire.abort()
         await stopped
         await self.breathe()  # an abort ends in the next turn
-        await self._release()
-        if self._trigger is not None:
-            self._reactor.removeSystemEventTrigger(self._trigger)
+        try:
+            await self._release()
+        finally:
+            if self._trigger is not None:
+                self._reactor.removeSystemEventTrigger(self._trigger)
 
     def _on_shutdown(self) -> Deferred[None]:
         self._trigger = None  # it has fired
@@ -311,7 +314,7 @@ def create_instance(options: InstanceOptions, reactor: Any = None) -> Deferred[I
     Deferred is cancelled, what was opened is closed again. `reactor`: None is the global one.
     """
     instance = Instance(options, reactor)
-    opening = Promise.of(instance._reactor, Deferred.fromCoroutine(instance._start()))
+    opening = instance.promise().follow(Deferred.fromCoroutine(instance._start()))
 
     def unwanted(failure: Failure) -> Failure:
         if failure.check(CancelledError):
@@ -345,7 +348,7 @@ class TolliverService(Service):
         """Fires when the instance is closed."""
         super().stopService()
         closing = self._opening.addCallback(lambda _: self._close())
-        return Promise.of(self._reactor, closing).wait()
+        return Promise(self._reactor).follow(closing).wait()
 
     def _opened(self, instance: Instance) -> None:
         self.instance = instance
