@@ -72,7 +72,7 @@ class Peer:
         self.machine = Connection(Role.CLIENT, instance_id=PEER, subscriptions=[Subscription("news", "")])
         self.events: list[Event] = []
         factory: Any = reactor.tcpServers[0][1]
-        self.protocol = factory.buildProtocol(None)
+        self.protocol = factory.buildProtocol(self.line.getPeer())
         self.protocol.makeConnection(self.line)
         self.talk()
 

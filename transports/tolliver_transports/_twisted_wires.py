@@ -214,8 +214,8 @@ class Wires(Factory):
 
     noisy = False
 
-    def __init__(self, make: Callable[[], Wire]) -> None:
+    def __init__(self, make: Callable[[Any], Any]) -> None:
         self._make = make
 
-    def buildProtocol(self, addr: IAddress | None) -> Wire:
-        return self._make()
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        return self._make(addr)

@@ -252,7 +252,7 @@ class Instance(BaseInstance):
 
     def dial(self, cid: int, remote: Remote) -> None:
         wire = self._wire(cid, Role.CLIENT)
-        factory = self._pumps.client(remote, Wires(lambda: wire), self._reactor)
+        factory = self._pumps.client(remote, Wires(lambda _: wire), self._reactor)
         wire.dialling = Deferred.fromCoroutine(self._reach(remote, factory))
         wire.dialling.addErrback(wire.unreached, remote)
 
@@ -273,17 +273,20 @@ class Instance(BaseInstance):
                 return
 
     async def _listen(self, host: str, port: int) -> None:
-        factory = self._pumps.server(Wires(lambda: self._wire(self._accepted(), Role.SERVER)), self._reactor)
         try:
             for is_v6, address in await self._off_loop(partial(look_up, host, port, LISTENING)):
                 make = TCP6ServerEndpoint if is_v6 else TCP4ServerEndpoint
                 endpoint = make(self._reactor, self.port or port, BACKLOG, address)
-                self._ports.append(await endpoint.listen(factory))
+                self._ports.append(await endpoint.listen(Wires(self._take_in)))
                 where = self._ports[-1].getHost()
                 self.addresses.append((where.host, where.port))
         except (OSError, CannotListenError) as error:
             cause = getattr(error, "socketError", error)
             raise ConnectionLost(f"cannot listen on {host}:{port}: {cause}. Choose another port or address") from error
+
+    def _take_in(self, address: Any) -> Any:
+        wire = self._wire(self._accepted(), Role.SERVER)
+        return self._pumps.server(Wires(lambda _: wire), self._reactor).buildProtocol(address)
 
     def _stop_listening(self) -> Deferred[Any]:
         ports, self._ports = self._ports, []
