@@ -7,7 +7,7 @@ The idea: nothing here knows the loop. All that is ever awaited is a mailbox's b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Protocol, Self
 
 from ._inbox import Callback, Calls, Mailbox, Owner, Received, Run
@@ -18,7 +18,7 @@ class AsyncOwner(Owner, Protocol):
 
     def subscribe(self, channel: str, key: str) -> Awaitable[None]: ...
 
-    def spawn(self, work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
         """Run it beside everything else; what is returned cancels it."""
 
     def breathe(self) -> Awaitable[object]:
@@ -121,13 +121,16 @@ class Registration:
     async def _handle(self, run: Run) -> None:
         calls = Calls(self._instance, run)
         for delivery in run:
+            if self._mailbox.closed:
+                return
             try:
                 result = self._callback(delivery)
                 if result is not None and hasattr(result, "__await__"):
                     calls.end()  # what is done must not wait for what takes its time
                     result = await result
             except Exception as error:
-                calls.raised(delivery, error)
+                if not self._mailbox.closed:  # on Twisted, cancelling raises an Exception
+                    calls.raised(delivery, error)
             else:
                 calls.returned(delivery, result)
         calls.end()
