@@ -97,4 +97,4 @@ def test_the_example_runs(name: str, code: str, certs: Certificates, tmp_path: P
 
 def test_the_pages_have_examples() -> None:
     pages = {name.partition(":")[0] for name, _ in EXAMPLES}
-    assert {"README.md", "anyio.md", "blocking.md", "embedding.md"} <= pages
+    assert {"README.md", "anyio.md", "blocking.md", "embedding.md", "twisted.md"} <= pages

@@ -11,7 +11,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any, NoReturn
 from uuid import UUID
@@ -34,7 +34,7 @@ from tolliver_proto import (
 from ._driver import Driver
 from ._inbox import Callback, Mailbox
 from ._opening import open_instance
-from ._options import InstanceOptions, Remote
+from ._options import TLS, InstanceOptions, Remote
 from ._recorder import Recorder
 from ._sqlite import SQLiteStore
 from ._tls import Pumps
@@ -47,10 +47,13 @@ Item = tuple[str, str, bytes]
 class BaseInstance(ABC):
     """A running instance, without the waiting."""
 
+    make_pumps: Callable[[TLS | None], Any] = Pumps
+    """Reads certificates, off the loop; what it makes is `_pumps`."""
+
     node: Node
     _driver: Driver
     _store: SQLiteStore
-    _pumps: Pumps
+    _pumps: Any
     _recorder: Recorder | None
 
     def __init__(self, options: InstanceOptions) -> None:
@@ -240,7 +243,7 @@ class BaseInstance(ABC):
 
     def _prepare(self) -> None:
         """Reads certificates and database: off the loop. Raises CertificateError, StoreError, IdentityConflict."""
-        self.node, self._store, self._pumps = open_instance(self.options)
+        self.node, self._store, self._pumps = open_instance(self.options, self.make_pumps)
         self._recorder = self._open_recorder()
         self._driver = Driver(self.node, self._store, self, self._recorder)
 

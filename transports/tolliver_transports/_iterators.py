@@ -7,7 +7,7 @@ The idea: nothing here knows the loop. All that is ever awaited is a mailbox's b
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Protocol, Self
 
 from ._inbox import Callback, Calls, Mailbox, Owner, Received, Run
@@ -20,7 +20,7 @@ class AsyncOwner(Owner, Protocol):
 
     def subscribe(self, channel: str, key: str) -> Awaitable[None]: ...
 
-    def spawn(self, work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
         """Run it beside everything else; what is returned cancels it."""
 
     def breathe(self) -> Awaitable[object]:
@@ -126,6 +126,8 @@ class Registration:
     async def _handle(self, run: Run) -> None:
         calls = Calls(self._instance, run)
         for delivery in run:
+            if self._mailbox.closed:
+                return
             try:
                 result = self._callback(delivery)
                 if result is not None and hasattr(result, "__await__"):
@@ -135,7 +137,8 @@ class Registration:
                     result = await result
                     self._instance.turn_follows = True
             except Exception as error:
-                calls.raised(delivery, error)
+                if not self._mailbox.closed:  # on Twisted, cancelling raises an Exception
+                    calls.raised(delivery, error)
             else:
                 calls.returned(delivery, result)
         calls.end()

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from tolliver_proto import ConnectionLost, Role, TolliverError
 
 from ._driver import Driver
-from ._sockets import address_of, is_self_connected, tune
+from ._sockets import SELF_CONNECTED, address_of, is_self_connected, tune
 from ._tls import AnyPump
 
 CHUNK = 65536  # bytes that a wire reads at once
@@ -67,7 +67,7 @@ class Session(ABC):
         tune(sock)
         self._address = address_of(sock.getpeername())
         if is_self_connected(sock):
-            self._end(ConnectionLost("the dial met its own socket, as nobody listens there"))
+            self._end(ConnectionLost(SELF_CONNECTED))
         self._go_on()
 
     def receive(self, ciphertext: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What is done to every TCP socket, whatever loop it belongs to.
+"""What is done for every TCP socket, whatever loop it belongs to.
 
 The idea: the protocol has no ping, so the kernel must notice a peer that is gone (D-8, T-80).
 """
@@ -16,6 +16,8 @@ _OPTIONS = (  # those that the platform does not have are left out
     ("IPPROTO_TCP", "TCP_KEEPCNT", 3),
     ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 30_000),  # milliseconds
 )
+SELF_CONNECTED = "the dial met its own socket, as nobody listens there"
+LISTENING = socket.AI_PASSIVE | socket.AI_ADDRCONFIG  # for `look_up`
 
 
 def tune(sock: socket.socket) -> None:
@@ -36,6 +38,16 @@ def host_of(sock: socket.socket) -> str:
         return str(sock.getpeername()[0])
     except OSError:
         return ""
+
+
+def look_up(host: str, port: int, flags: int = 0) -> list[tuple[bool, str]]:
+    """Whether it is IPv6, and the address in numbers; the best first. Blocks. Raises OSError where none is found."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return list(dict.fromkeys((family == socket.AF_INET6, _with_scope(*address)) for family, *_, address in found))
+
+
+def _with_scope(host: str, _port: int, _flow: int = 0, scope: int = 0) -> str:
+    return f"{host}%{scope}" if scope else host
 
 
 def address_of(peername: Any) -> str:

@@ -41,10 +41,8 @@ from tolliver_proto import (
 
 from ._options import TLS, Remote
 from ._x509 import (
-    MISUNDERSTANDINGS,
     NEW_CERTIFICATE,
-    REFUSALS,
-    SAME_CA,
+    Breakdown,
     check_pin,
     is_abrupt_end,
     read_identity,
@@ -307,19 +305,15 @@ class Pump:
         self._failure.__cause__ = error
 
     def _explain(self, error: ssl.SSLError) -> TolliverError:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return CertificateError(f"we refuse the certificate of {self._peer}: {verdict(error)}")
-        reason = error.reason or ""
-        refusal = REFUSALS.get(reason.partition("_ALERT_")[2])
-        if refusal is not None and not self._heard:
-            return CertificateError(f"{self._peer} refuses our certificate: {refusal}")
-        if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-            return CertificateError(f"we refuse {self._peer}, as it shows no certificate: {SAME_CA} (D-1)")
-        if self._identity is not None:
-            return ConnectionLost(f"TLS with {self._peer} broke down: {words(error)}")
-        if is_abrupt_end(error) or isinstance(error, ssl.SSLZeroReturnError):
-            return ConnectionLost(f"{self._peer} closed during the TLS handshake: its own log may say why")
-        return ConnectionLost(f"TLS with {self._peer} failed: {MISUNDERSTANDINGS.get(reason, words(error))}")
+        return Breakdown(
+            peer=self._peer,
+            reason=error.reason or "",
+            words=words(error),
+            verdict=verdict(error) if isinstance(error, ssl.SSLCertVerificationError) else None,
+            heard=self._heard,
+            shaken=self._identity is not None,
+            ended=is_abrupt_end(error) or isinstance(error, ssl.SSLZeroReturnError),
+        ).explain()
 
 
 class PlainPump:

@@ -9,30 +9,32 @@ from __future__ import annotations
 import hashlib
 import re
 import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
 from uuid import UUID
 
-from tolliver_proto import CertificateError, IdentityConflict, PeerIdentity
+from tolliver_proto import CertificateError, ConnectionLost, IdentityConflict, PeerIdentity, TolliverError
 
 from ._options import Remote
 from .derived import URN, check_prefix
 
 _URN = re.compile(r"urn:uuid:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 
-SAME_CA = "both sides need certificates of the same private CA"
+_SAME_CA = "both sides need certificates of the same private CA"
 NEW_CERTIFICATE = "make a new certificate with `tolliver certs`"
 _REMEDIES = {  # what to do about a certificate that we refuse, by OpenSSL's X509_V_ERR_ number
-    7: SAME_CA,  # CERT_SIGNATURE_FAILURE
+    7: _SAME_CA,  # CERT_SIGNATURE_FAILURE
     9: "check the clocks of both machines",  # CERT_NOT_YET_VALID
     10: f"{NEW_CERTIFICATE}, or check our clock",  # CERT_HAS_EXPIRED
-    18: SAME_CA,  # DEPTH_ZERO_SELF_SIGNED_CERT
-    19: SAME_CA,  # SELF_SIGNED_CERT_IN_CHAIN
-    20: SAME_CA,  # UNABLE_TO_GET_ISSUER_CERT_LOCALLY
-    21: SAME_CA,  # UNABLE_TO_VERIFY_LEAF_SIGNATURE
+    18: _SAME_CA,  # DEPTH_ZERO_SELF_SIGNED_CERT
+    19: _SAME_CA,  # SELF_SIGNED_CERT_IN_CHAIN
+    20: _SAME_CA,  # UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+    21: _SAME_CA,  # UNABLE_TO_VERIFY_LEAF_SIGNATURE
     26: "it needs the extended key usages serverAuth and clientAuth",  # INVALID_PURPOSE
     62: "dial a name that is in it, or pin the peer: Remote(host, port, identity=...)",  # HOSTNAME_MISMATCH
     64: "dial an address that is in it, or pin the peer: Remote(host, port, identity=...)",  # IP_ADDRESS_MISMATCH
 }
-REFUSALS = {  # what a peer's alert says about our certificate, by the alert's name (RFC 8446, 6.2)
+_REFUSALS = {  # what a peer's alert says about our certificate, by the alert's name (RFC 8446, 6.2)
     "ACCESS_DENIED": "access denied: ask the peer's operator to let this instance in",
     "BAD_CERTIFICATE": "bad certificate: it may not hold the name that the peer dialled, or be damaged",
     "CERTIFICATE_EXPIRED": f"certificate expired: {NEW_CERTIFICATE}, or check the peer's clock",
@@ -41,12 +43,12 @@ REFUSALS = {  # what a peer's alert says about our certificate, by the alert's n
     "CERTIFICATE_UNKNOWN": f"certificate unknown: {NEW_CERTIFICATE}",
     # TLS 1.2 says so to a client without a certificate, and to a key that it cannot use.
     "HANDSHAKE_FAILURE": "handshake failure: give a certificate with an EC or RSA key, see TLS(cert, key, ca)",
-    "UNKNOWN_CA": f"unknown CA: {SAME_CA}",
+    "UNKNOWN_CA": f"unknown CA: {_SAME_CA}",
     "UNSUPPORTED_CERTIFICATE": "unsupported certificate: it needs the key usages serverAuth and clientAuth",
 }
 _NOT_TLS = "it does not speak TLS: is it a tolliver instance, and one without plaintext=True?"
 _OTHER_VERSION = "it speaks no TLS version that we do: upgrade it, or admit TLS 1.2 on both sides with tls12=True"
-MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's reason
+_MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's reason
     "HTTP_REQUEST": _NOT_TLS,
     "HTTPS_PROXY_REQUEST": _NOT_TLS,
     "RECORD_LAYER_FAILURE": _NOT_TLS,  # OpenSSL 3.2 and later
@@ -57,18 +59,27 @@ MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's 
 
 
 def read_identity(tls: ssl.SSLObject, peer: str) -> PeerIdentity:
-    der = tls.getpeercert(binary_form=True) or b""
     try:
         names = (tls.getpeercert() or {}).get("subjectAltName", ())
-        uris = [str(entry[1]) for entry in names if entry[0] == "URI"]
+    except ValueError as error:  # UnicodeDecodeError is a ValueError
+        raise not_understood(peer, error) from error
+    uris = [str(entry[1]) for entry in names if entry[0] == "URI"]
+    return identity_of(tls.getpeercert(binary_form=True) or b"", uris, peer)
+
+
+def identity_of(der: bytes, uris: Iterable[str], peer: str) -> PeerIdentity:
+    """What a certificate in DER with these URIs among its names proves. Raises CertificateError."""
+    try:
         uuids = frozenset(_uuid(uri) for uri in uris if uri.lower().startswith("urn:uuid:"))
         prefixes = frozenset(check_prefix(uri[len(URN) :]) for uri in uris if uri.lower().startswith(URN))
         spki_sha256 = hashlib.sha256(subject_public_key_info(der)).digest()
         return PeerIdentity(uuids, spki_sha256, prefixes=prefixes)
-    except (ValueError, IndexError) as error:  # UnicodeDecodeError is a ValueError
-        raise CertificateError(
-            f"the certificate of {peer} cannot be understood ({error}): {NEW_CERTIFICATE}"
-        ) from error
+    except (ValueError, IndexError) as error:
+        raise not_understood(peer, error) from error
+
+
+def not_understood(peer: str, error: Exception) -> CertificateError:
+    return CertificateError(f"the certificate of {peer} cannot be understood ({error}): {NEW_CERTIFICATE}")
 
 
 def _uuid(urn: str) -> UUID:
@@ -92,6 +103,41 @@ def check_pin(remote: Remote, identity: PeerIdentity) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Breakdown:
+    """A failure of TLS, as far as it is known."""
+
+    peer: str
+    """Who is at the other end, to stand in a sentence."""
+    reason: str
+    """OpenSSL's reason, by its name in `ssl`."""
+    words: str
+    """The same to read."""
+    verdict: str | None
+    """Why we refuse the peer's certificate, if we do."""
+    heard: bool
+    """Something that it sealed for us has come: so our certificate has been accepted."""
+    shaken: bool
+    """The handshake is over on our side."""
+    ended: bool
+    """The peer ended the connection, in whatever way."""
+
+    def explain(self) -> TolliverError:
+        """What it means, and what to do: CertificateError where trying again is no use, else ConnectionLost."""
+        refusal = _REFUSALS.get(self.reason.partition("_ALERT_")[2])
+        if self.verdict is not None:
+            return CertificateError(f"we refuse the certificate of {self.peer}: {self.verdict}")
+        if refusal is not None and not self.heard:
+            return CertificateError(f"{self.peer} refuses our certificate: {refusal}")
+        if self.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+            return CertificateError(f"we refuse {self.peer}, as it shows no certificate: {_SAME_CA} (D-1)")
+        if self.shaken:
+            return ConnectionLost(f"TLS with {self.peer} broke down: {self.words}")
+        if self.ended:
+            return ConnectionLost(f"{self.peer} closed during the TLS handshake: its own log may say why")
+        return ConnectionLost(f"TLS with {self.peer} failed: {_MISUNDERSTANDINGS.get(self.reason, self.words)}")
+
+
 def words(error: ssl.SSLError) -> str:
     """OpenSSL's reason as it would write it. Some have no name in `ssl`, only a text."""
     return error.reason.replace("_", " ").lower() if error.reason else str(error)
@@ -105,7 +151,12 @@ def is_abrupt_end(error: ssl.SSLError) -> bool:
 def verdict(error: ssl.SSLError) -> str:
     if not isinstance(error, ssl.SSLCertVerificationError):
         return words(error)
-    return f"{error.verify_message.rstrip('.')}: {_REMEDIES.get(error.verify_code, NEW_CERTIFICATE)}"
+    return verdict_of(error.verify_code, error.verify_message)
+
+
+def verdict_of(code: int, message: str) -> str:
+    """What is wrong with a certificate, by OpenSSL's X509_V_ERR_ number and its words, and what to do."""
+    return f"{message.rstrip('.')}: {_REMEDIES.get(code, NEW_CERTIFICATE)}"
 
 
 def subject_public_key_info(certificate: bytes) -> bytes:

@@ -1,0 +1,24 @@
+"""What is about reactors runs on two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import Certificates
+
+from .nodes import Nodes
+from .reactors import REACTORS, Loop, running
+
+
+@pytest.fixture(params=REACTORS)
+def loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
+    with running(request.param) as loop:
+        yield loop
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, certs: Certificates, loop: Loop) -> Nodes:
+    return Nodes(tmp_path, certs, loop.reactor)

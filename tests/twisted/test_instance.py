@@ -1,0 +1,360 @@
+"""What is Twisted's own about an instance; what all adapters have in common is proved for all of them together."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import textwrap
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tolliver_transports.twisted import Instance
+from twisted.internet.defer import CancelledError, Deferred, inlineCallbacks
+from twisted.internet.task import deferLater
+
+from tests.certificates import Certificates
+from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, ReservedChannel, StoreError
+
+from .nodes import LOOKS, STEP, Nodes
+from .reactors import TIMEOUT, Loop, running
+
+# Calls.
+
+
+def test_a_life_in_callbacks(loop: Loop, nodes: Nodes) -> None:
+    """Nothing needs a coroutine."""
+    received: Deferred[bytes] = Deferred()
+
+    def on_right(right: Instance) -> Deferred[Any]:
+        stored: Deferred[Any] = right.subscribe("news", handler=lambda delivery: received.callback(delivery.body))
+        stored.addCallback(lambda _: nodes.open("left"))
+        stored.addCallback(lambda left: on_both(right, left))
+        return stored.addBoth(lambda result: right.close().addCallback(lambda _: result))
+
+    def on_both(right: Instance, left: Instance) -> Deferred[Any]:
+        up: Deferred[Any] = left.new_connection(f"127.0.0.1:{right.port}")
+        up.addCallback(lambda _: left.send("news", "", b"hello"))
+        up.addCallback(lambda receipt: left.wait_acked(receipt, timeout=10))
+        return up.addBoth(lambda result: left.close().addCallback(lambda _: result))
+
+    loop.wait(lambda: nodes.open("right").addCallback(on_right))
+    assert received.result == b"hello"
+
+
+def test_what_is_wrong_with_a_call_is_in_its_deferred(loop: Loop, nodes: Nodes) -> None:
+    """So one errback hears it all."""
+
+    async def scenario() -> None:
+        async with await nodes.open("left") as left:
+            for wrong, kind in (
+                (left.send("tolliver", "", b""), ReservedChannel),
+                (left.new_connection("[not:an:address"), ValueError),
+                (left.remove_connection("[not:an:address"), ValueError),
+            ):
+                with pytest.raises(kind):
+                    await wrong
+        with pytest.raises(ConnectionClosing):
+            await left.send("news", "", b"")
+
+    loop.wait(scenario)
+
+
+def test_a_timeout_ends_the_waiting_alone(loop: Loop, nodes: Nodes) -> None:
+    async def scenario() -> None:
+        async with nodes.pair() as (left, right):
+            receipt = await left.send("news", "", b"x")
+            patient = left.wait_acked(receipt)
+            with pytest.raises(TimeoutError):
+                await left.wait_acked(receipt, timeout=0.01)
+            cancelled = left.wait_acked(receipt)
+            cancelled.cancel()
+            with pytest.raises(CancelledError):
+                await cancelled
+            assert not patient.called
+            right.register_callback("news", "", lambda _: None)
+            await left.wait_acked(await left.send("news", "", b"y"))
+            with pytest.raises(TimeoutError):
+                await left.new_connection("127.0.0.1:1", timeout=0.01)
+            patient.addErrback(lambda failure: failure.trap(ConnectionClosing))  # its resend is 10 s away
+
+    loop.wait(scenario)
+
+
+# Handlers.
+
+
+def test_handlers_of_each_kind(loop: Loop, nodes: Nodes) -> None:
+    handled: list[str] = []
+
+    def plain(delivery: Delivery) -> None:
+        handled.append("plain")
+
+    async def coroutine(delivery: Delivery) -> None:
+        await deferLater(loop.reactor, 0)
+        handled.append("coroutine")
+
+    @inlineCallbacks
+    def generator(delivery: Delivery) -> Any:
+        yield deferLater(loop.reactor, 0)
+        handled.append("generator")
+
+    def deferred(delivery: Delivery) -> Deferred[None]:
+        return deferLater(loop.reactor, 0, handled.append, "deferred")
+
+    async def scenario() -> None:
+        async with nodes.pair() as (left, right):
+            for handler in (plain, coroutine, generator, deferred):
+                right.register_callback("news", "", handler)
+            await left.wait_acked(await left.send("news", "", b"x"))
+            assert sorted(handled) == ["coroutine", "deferred", "generator", "plain"]
+
+    loop.wait(scenario)
+
+
+@pytest.mark.parametrize("how", ["false", "failure"])
+def test_a_deferred_says_that_it_failed(loop: Loop, nodes: Nodes, how: str) -> None:
+    def handler(delivery: Delivery) -> Deferred[Any]:
+        result: Deferred[Any] = deferLater(loop.reactor, 0)
+        return result.addCallback(lambda _: False if how == "false" else 1 / 0)
+
+    async def scenario() -> None:
+        async with nodes.pair() as (left, right):
+            right.register_callback("news", "", handler)
+            await left.send("news", "", b"x")
+            await nodes.until(lambda: [one.kind for one in right.notices()] == [NoticeKind.HANDLER_FAILED])
+
+    loop.wait(scenario)
+
+
+def test_a_handler_may_end_its_own_registration(loop: Loop, nodes: Nodes) -> None:
+    """It is cancelled where it waits, which is not its failure; the messages go to the next one."""
+    ended: list[str] = []
+
+    async def scenario() -> None:
+        async with nodes.pair(retry_interval=0.05) as (left, right):
+
+            async def handler(delivery: Delivery) -> None:
+                registration.close()
+                try:
+                    await Deferred()
+                except CancelledError:
+                    ended.append("cancelled")
+                    raise
+
+            registration = right.register_callback("news", "", handler)
+            receipt = await left.send_many([("news", "", b"x"), ("news", "", b"y")])
+            await nodes.until(lambda: ended)
+            right.register_callback("news", "", lambda _: None)
+            await left.wait_acked(receipt)
+            assert right.notices() == []
+
+    loop.wait(scenario)
+    assert ended == ["cancelled"]
+
+
+def test_a_cancelled_iteration_loses_nothing(loop: Loop, nodes: Nodes) -> None:
+    async def scenario() -> None:
+        async with nodes.pair() as (left, right):
+            bodies: list[bytes] = []
+            messages = right.messages("news")
+
+            async def take() -> None:
+                async for message in messages:
+                    bodies.append(message.body)
+                    message.ack()
+
+            for number in range(5):
+                taking = Deferred.fromCoroutine(take())
+                await left.wait_acked(await left.send("news", "", b"%d" % number))
+                taking.cancel()
+                with pytest.raises(CancelledError):
+                    await taking
+            assert bodies == [b"0", b"1", b"2", b"3", b"4"]
+            messages.close()
+
+    loop.wait(scenario)
+
+
+def test_a_name_is_dialled_at_one_address_after_the_other(
+    loop: Loop, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one refuses, and the second one is another's."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 1)) for host in ("127.0.0.2", "127.0.0.1")]
+
+    async def scenario() -> None:
+        async with await nodes.open("right") as right, await nodes.open("left") as left:
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+            assert await left.new_connection(f"localhost:{right.port}") == right.instance_id
+            found.pop()
+            with pytest.raises(TimeoutError):
+                await left.new_connection("somewhere:1", timeout=0.1)
+
+    loop.wait(scenario)
+
+
+# Its life.
+
+
+def test_closing_twice_waits_for_the_same_end(loop: Loop, nodes: Nodes) -> None:
+    async def scenario() -> None:
+        left = await nodes.open("left")
+        first, second, third = left.close(), left.close(), left.close()
+        second.addErrback(lambda failure: failure.trap(CancelledError))
+        second.cancel()
+        await first
+        await third
+        async with await nodes.open("left"):
+            pass
+
+    loop.wait(scenario)
+
+
+def test_whoever_hears_of_the_end_may_close_too(loop: Loop, nodes: Nodes) -> None:
+    async def scenario() -> None:
+        left = await nodes.open("left")
+        ends: list[Deferred[None]] = []
+        left.new_connection("127.0.0.1:1").addErrback(lambda _: ends.append(left.close()))
+        await left.close()
+        await ends[0]
+        async with await nodes.open("left"):
+            pass
+
+    loop.wait(scenario)
+
+
+@pytest.mark.parametrize("kind", ["plain", "waiting"])
+def test_a_handler_may_close_its_instance(loop: Loop, nodes: Nodes, kind: str) -> None:
+    async def scenario() -> None:
+        closing: list[Deferred[None]] = []
+        async with nodes.pair() as (left, right):
+
+            async def waits(delivery: Delivery) -> None:
+                closing.append(right.close())
+                await right.close()
+
+            handler = waits if kind == "waiting" else lambda _: closing.append(right.close())
+            right.register_callback("news", "", handler)
+            await left.send("news", "", b"x")
+            await nodes.until(lambda: closing)
+            await closing[0]
+
+    loop.wait(scenario)
+
+
+def test_a_handler_may_close_an_instance_that_nobody_is_connected_to(loop: Loop, nodes: Nodes) -> None:
+    """There is nothing to wait for: it is over while the handler is still at it."""
+
+    async def scenario() -> None:
+        gate: Deferred[None] = Deferred()
+        steps: list[str] = []
+        async with await nodes.open("right") as right:
+
+            async def handler(delivery: Delivery) -> None:
+                steps.append("taken")
+                await gate
+                await right.close()
+
+            await right.subscribe("news", handler=handler)
+            async with await nodes.open("left") as left:
+                await left.new_connection(f"127.0.0.1:{right.port}")
+                await nodes.until(lambda: left.peers()[0].subscriptions)
+                await left.send("news", "", b"x")
+                await nodes.until(lambda: steps)
+            await nodes.until(lambda: not right.stats()["connections"])
+            gate.callback(None)
+        assert right.node.idle
+
+    loop.wait(scenario)
+
+
+def test_closing_cancels_a_handler_that_still_waits(loop: Loop, nodes: Nodes) -> None:
+    ended: list[str] = []
+
+    async def handler(delivery: Delivery) -> None:
+        try:
+            ended.append("no")
+            await Deferred()
+        finally:
+            ended.append("yes")
+
+    async def scenario() -> None:
+        async with nodes.pair() as (left, right):
+            right.register_callback("news", "", handler)
+            await left.send("news", "", b"x")
+            await nodes.until(lambda: ended)
+        assert right.notices() == []
+
+    loop.wait(scenario)
+    assert ended == ["no", "yes"]
+
+
+def test_an_opening_that_is_cancelled_leaves_nothing_open(loop: Loop, nodes: Nodes) -> None:
+    async def can_be_opened() -> bool:
+        try:
+            async with await nodes.open("left"):
+                return True
+        except StoreError:  # the cancelled one still has it
+            return False
+
+    async def scenario() -> None:
+        for turns in range(6):
+            opening = nodes.open("left")
+            for _ in range(turns):
+                await deferLater(loop.reactor, 0.002)
+            opening.cancel()
+            with suppress(CancelledError):
+                await (await opening).close()
+                assert turns, "it cannot be open yet"
+            for _ in range(LOOKS):
+                if await can_be_opened():
+                    break
+                await deferLater(loop.reactor, STEP)
+            else:
+                pytest.fail("it stays in use")
+
+    loop.wait(scenario)
+
+
+def test_a_reactor_that_stops_closes_what_is_open(tmp_path: Any, certs: Certificates) -> None:
+    for _ in range(2):
+        with running("epoll") as loop:
+            nodes = Nodes(tmp_path, certs, loop.reactor)
+            left, right = loop.wait(nodes.open, "left"), loop.wait(nodes.open, "right")
+            loop.wait(left.new_connection, f"127.0.0.1:{right.port}")
+        assert left.node.idle
+        assert right.node.idle
+        assert left.wires == right.wires == {}
+
+
+def test_the_global_reactor_is_left_alone(tmp_path: Any, certs: Certificates) -> None:
+    """Where a reactor is given, from the first import to the end."""
+    program = """
+        import sys
+        from twisted.internet.epollreactor import EPollReactor
+        from twisted.internet.defer import Deferred
+        from tolliver_transports.twisted import InstanceOptions, TLS, create_instance
+
+        reactor = EPollReactor()
+
+        def opened(name):
+            tls = TLS(f"{name}.pem", f"{name}.key", "ca.pem")
+            database = f"{sys.argv[1]}/{name}.db"
+            return create_instance(InstanceOptions(database=database, listen="localhost:0", tls=tls), reactor)
+
+        async def main():
+            async with await opened("bob") as bob, await opened("alice") as alice:
+                await bob.subscribe("news", handler=lambda message: print(message.body))
+                await alice.new_connection(f"localhost:{bob.port}")
+                await alice.wait_acked(await alice.send("news", "", b"hello"))
+
+        reactor.callWhenRunning(lambda: Deferred.fromCoroutine(main()).addBoth(print).addBoth(lambda _: reactor.stop()))
+        reactor.run()
+        assert "twisted.internet.reactor" not in sys.modules
+    """
+    for name in ("alice", "bob"):
+        certs.tls(name)
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    done = subprocess.run(command, cwd=certs.directory, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "b'hello'\nNone\n", "")
