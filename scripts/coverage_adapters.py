@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "transports" / "tolliver_transports"
-FOLDERS = [f"tests/{name}" for name in ("adapters", "anyio", "blocking", "tls")]
+FOLDERS = [f"tests/{name}" for name in ("adapters", "anyio", "blocking", "twisted", "tls")]
 ELSEWHERE = ("certs.py", "cli.py", "demo.py", "_sqlite.py", "_sqlite_file.py", "sqlite.py")  # tests/cli, tests/store
 UNREACHED: dict[tuple[str, str], str] = {}
 """(module, line): why no test runs it here."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ._actions import Abort, Dial, DialEnded, NoticeKind, PeerDown, PeerUp, Remote
+from ._actions import Abort, Dial, DialEnded, NoticeKind, PeerDown, PeerIdentity, PeerUp, Remote
 from ._arrivals import Arrivals
 from ._connection import Connection
 from ._dialing import Dialer, Dialled
@@ -127,6 +127,16 @@ class Handshakes(Receiving):
         self._refuse(link, error)
         return False
 
+    def _is_kept_out(self, link: Link) -> bool:
+        """Whether its certificate names one peer alone, which may not connect: then it need not see our request."""
+        if len(link.identity.uuids) != 1 or link.identity.prefixes:
+            return False
+        (peer,) = link.identity.uuids
+        denial = self._denial(link, peer)
+        if denial is not None:
+            self._deny(link, peer, denial)
+        return denial is not None
+
     def _denial(self, link: Link, peer: UUID) -> str | None:
         """Why this peer may not be connected, or None (D-4, T-77)."""
         if not self._acl.rights(peer).connect:
@@ -153,10 +163,7 @@ class Handshakes(Receiving):
         self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
         self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
         batch.lists[peer] = None
-        if peer.spki_sha256 is None and not link.identity.uuids and link.identity.spki_sha256 is not None:
-            batch.pins.setdefault(peer, None)
-            peer.spki_sha256 = link.identity.spki_sha256
-            batch.operations.append(PinPeer(peer.uuid, link.identity.spki_sha256))
+        self._pin(peer, link.identity)
         self._link(peer, self._stop_keeping(link, peer))
         link.storing = True
         batch.handshakes.append(link)
@@ -174,6 +181,15 @@ class Handshakes(Receiving):
             return
         self._stop_keeping(link)
         self._list_stored(link)
+
+    def _pin(self, peer: Peer, proved: PeerIdentity) -> None:
+        """Remember the key that a certificate binds to this UUID, or else the first one that it is seen with (D-3)."""
+        key, known = proved.spki_sha256, peer.spki_sha256
+        if key is None or key == known or (known is not None and not proved.uuids):
+            return
+        self._batch.pins.setdefault(peer, known)
+        self._batch.operations.append(PinPeer(peer.uuid, key))
+        peer.spki_sha256 = key
 
     def _list_stored(self, link: Link) -> None:
         link.storing = False

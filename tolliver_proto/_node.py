@@ -183,6 +183,8 @@ class Node(Watching):
         self._timers.cancel(("open", cid))
         link.role = role
         link.identity = identity or PeerIdentity()
+        if self._is_kept_out(link):
+            return
         own = tuple(self._own)
         link.connection = Connection(
             role,

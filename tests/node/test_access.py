@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tolliver_proto import (
+    Abort,
     AccessDenied,
     Acl,
     ConnectionLost,
@@ -306,6 +307,19 @@ def test_a_dial_that_leads_to_somebody_who_is_kept_out_ends() -> None:
     play.run()
     assert only(play.wait(1.0), Dial).remote == "there"
     set_acl(play, NOBODY)
+
+
+def test_who_is_kept_out_by_its_certificate_alone_does_not_see_our_request() -> None:
+    """Where a certificate names one UUID there is nothing to ask: our list stays with us."""
+    play = Play(acl=NOBODY)
+    cid = only(play.call("connect", "there"), Dial).cid
+    play.node.opened(cid, Role.CLIENT, PeerIdentity(frozenset({LOW})), now=0.0)
+    actions = []
+    while (action := play.node.next_action()) is not None:
+        actions.append(action)
+    assert {type(action) for action in actions} == {Notice, DialEnded, Abort}, "nothing is transmitted"
+    assert isinstance(only(actions, DialEnded).error, AccessDenied)
+    assert (aborted(actions), play.node.stats()["connections"]) == ([cid], 0)
 
 
 def test_a_dial_that_was_denied_is_not_tried_again() -> None:

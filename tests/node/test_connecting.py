@@ -319,6 +319,23 @@ def test_the_first_key_is_pinned_over_a_restart() -> None:
     assert play.knows() == set()
 
 
+def test_who_proved_its_uuid_is_not_followed_by_one_who_proves_nothing() -> None:
+    """D-3: else a certificate without a UUID, of the same CA, would get the queue of whoever has one."""
+    play = Play()
+
+    def comes(key: bytes, *uuids: UUID) -> bool:
+        actions = play.accepted(LOW, PeerIdentity(frozenset(uuids), key * 32)).request(("", ""))
+        return bool(every(actions, PeerUp))
+
+    assert comes(b"1", LOW)
+    assert not comes(b"2")
+    play = play.restart()
+    assert not comes(b"2")
+    assert comes(b"3", LOW), "a renewed certificate needs no repin"
+    assert not comes(b"1")
+    assert comes(b"3"), "the same key, in a certificate that names nobody"
+
+
 def test_a_pin_that_was_not_stored_does_not_hold() -> None:
     play = Play()
     play.hold_commits = True

@@ -247,8 +247,8 @@ class BaseInstance(ABC):
         self._recorder = self._open_recorder()
         self._driver = Driver(self.node, self._store, self, self._recorder)
 
-    def _read_tls(self) -> Pumps:
-        pumps = Pumps(self.options.tls)
+    def _read_tls(self) -> Any:
+        pumps = self.make_pumps(self.options.tls)
         if not pumps.identity.may_be(self.node.instance_id):
             raise IdentityConflict(
                 f"this instance is {self.node.instance_id}, and the certificate in {self.options.tls} says "
@@ -256,7 +256,7 @@ class BaseInstance(ABC):
             )
         return pumps
 
-    def _use_tls(self, pumps: Pumps) -> None:
+    def _use_tls(self, pumps: Any) -> None:
         self._pumps = pumps
 
     def _open_recorder(self) -> Recorder | None:

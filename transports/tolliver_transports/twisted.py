@@ -9,27 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from functools import partial
 from typing import Any, Self
 from uuid import UUID
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, DeferredLock, fail, maybeDeferred, succeed
-from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, TCP6ClientEndpoint, TCP6ServerEndpoint
-from twisted.internet.error import CannotListenError, ConnectError
 from twisted.internet.task import deferLater
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from tolliver_proto import ConnectionLost, DeadLetter, Receipt, Role, TolliverError
+from tolliver_proto import DeadLetter, Receipt, Role, TolliverError
 
 from ._acl_file import load_acl
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._iterators import Count, Messages, Registration, Runs
 from ._options import TLS, InstanceOptions, Remote
-from ._sockets import LISTENING, look_up
+from ._twisted_endpoints import connect, in_pool, listen
 from ._twisted_tls import Transports
 from ._twisted_wires import Bell, Promise, Wire, Wires
 from ._world import Done, Job
@@ -48,8 +44,6 @@ __all__ = [
     "create_instance",
     "load_acl",
 ]
-
-BACKLOG = 1024  # connections that wait in the kernel: all peers of a restarted instance dial at once
 
 
 class Instance(BaseInstance):
@@ -130,6 +124,9 @@ class Instance(BaseInstance):
     def dead_letters(self, after: int = 0, count: int = 1000) -> Deferred[list[DeadLetter]]:
         return _answer(super().dead_letters, after, count)
 
+    def reload_tls(self) -> Deferred[None]:
+        return _answer(super().reload_tls)
+
     def replay(self, letters: Iterable[DeadLetter]) -> Count:
         return Count(super().replay(letters))
 
@@ -196,7 +193,7 @@ class Instance(BaseInstance):
         await self.close()
 
     def _off_loop(self, job: Job) -> Deferred[Any]:
-        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), job)
+        return in_pool(self._reactor, job)
 
     def _ring(self) -> None:
         self._woken = False
@@ -255,36 +252,15 @@ class Instance(BaseInstance):
     def dial(self, cid: int, remote: Remote) -> None:
         wire = self._wire(cid, Role.CLIENT)
         factory = self._pumps.client(remote, Wires(lambda _: wire), self._reactor)
-        wire.dialling = Deferred.fromCoroutine(self._reach(remote, factory))
+        patience = self.options.limits.handshake_timeout
+        wire.dialling = Deferred.fromCoroutine(connect(self._reactor, remote.host, remote.port, factory, patience))
         wire.dialling.addErrback(wire.unreached, remote)
 
     # Connections.
 
-    async def _reach(self, remote: Remote, factory: Any) -> None:
-        """One address after the other. (A HostnameEndpoint imports the global reactor.)"""
-        found = await self._off_loop(partial(look_up, remote.host, remote.port))
-        for number, (is_v6, host) in enumerate(found, 1):
-            make = TCP6ClientEndpoint if is_v6 else TCP4ClientEndpoint
-            endpoint = make(self._reactor, host, remote.port, self.options.limits.handshake_timeout / len(found))
-            try:
-                await endpoint.connect(factory)
-            except ConnectError:
-                if number == len(found):
-                    raise
-            else:
-                return
-
     async def _listen(self, host: str, port: int) -> None:
-        try:
-            for is_v6, address in await self._off_loop(partial(look_up, host, port, LISTENING)):
-                make = TCP6ServerEndpoint if is_v6 else TCP4ServerEndpoint
-                endpoint = make(self._reactor, self.port or port, BACKLOG, address)
-                self._ports.append(await endpoint.listen(Wires(self._take_in)))
-                where = self._ports[-1].getHost()
-                self.addresses.append((where.host, where.port))
-        except (OSError, CannotListenError) as error:
-            cause = getattr(error, "socketError", error)
-            raise ConnectionLost(f"cannot listen on {host}:{port}: {cause}. Choose another port or address") from error
+        self._ports = await listen(self._reactor, host, port, Wires(self._take_in))
+        self.addresses = [(where.host, where.port) for where in (port.getHost() for port in self._ports)]
 
     def _take_in(self, address: Any) -> Any:
         cid = self._accepted(address.host)
