@@ -8,6 +8,7 @@ is replaced by a free one.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 import socket
@@ -24,7 +25,7 @@ from tolliver_transports.anyio import InstanceOptions
 
 import tolliver_proto
 from tests.certificates import Certificates
-from tolliver_proto import Node, NoticeKind
+from tolliver_proto import Limits, Node, NoticeKind, Policy
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -154,13 +155,13 @@ def test_a_dead_link_is_found(tmp_path: Path, link: str, dead: bool) -> None:
 
 # Tables.
 
-MESSAGING = (ROOT / "docs" / "messaging.md").read_text("utf-8")
 SOURCES = [path.read_text("utf-8") for path in Path(tolliver_proto.__file__).parent.glob("*.py")]
 
 
-def in_tables(first_column: str) -> set[str]:
-    """The names in the first column of the tables of messaging.md in which that column has this title."""
-    tables = re.findall(rf"^\| {first_column} \|.*\n\|[-|]+\n((?:\|.*\n)+)", MESSAGING, re.MULTILINE)
+def in_tables(first_column: str, page: str = "messaging.md") -> set[str]:
+    """The names in the first column of those tables of the page in which that column has this title."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    tables = re.findall(rf"^\| {first_column} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
     cells = [line.split("|")[1] for table in tables for line in table.splitlines()]
     return {name for cell in cells for name in re.findall(r"`(\w+)", cell)}
 
@@ -182,6 +183,11 @@ def test_every_counter_has_a_row() -> None:
 
 def test_every_option_has_a_row() -> None:
     assert in_tables("option") == {field.alias for field in attrs.fields(InstanceOptions)}
+
+
+def test_every_limit_and_policy_has_a_row() -> None:
+    fields = {*dataclasses.fields(Limits), *dataclasses.fields(Policy)}
+    assert in_tables("field", "node.md") == {field.name for field in fields}
 
 
 @pytest.mark.parametrize("adapter", [anyio.Instance, blocking.Instance], ids=["anyio", "blocking"])
