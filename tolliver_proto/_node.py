@@ -183,7 +183,7 @@ class Node(Watching):
         self._timers.cancel(("open", cid))
         link.role = role
         link.identity = identity or PeerIdentity()
-        if self._is_kept_out(link):
+        if role is Role.CLIENT and self._is_kept_out(link):
             return
         own = tuple(self._own)
         link.connection = Connection(

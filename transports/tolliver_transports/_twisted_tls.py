@@ -302,9 +302,13 @@ class TLSTransport(TLSMemoryBIOProtocol):
         self.session.over = True
         if self._second is not None and not self.disconnecting:
             with suppress(OSError):
-                self.dataReceived(self._second.recv(_REST))
+                self._hear_the_rest(self._second.recv(_REST))
         self._drop_second()
         super().connectionLost(reason)
+
+    def _hear_the_rest(self, data: bytes) -> None:
+        if data:  # pyOpenSSL does not take nothing
+            self.dataReceived(data)
 
     def _drop_second(self) -> None:
         if self._second is not None:
