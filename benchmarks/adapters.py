@@ -25,12 +25,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from queue import SimpleQueue
+from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.lowlevel
-from tolliver_transports._options import TLS, InstanceOptions
+from tolliver_transports import blocking
+from tolliver_transports._options import TLS, InstanceOptions, Remote
 from tolliver_transports._tls import client_context, server_context
 from tolliver_transports.certs import make_ca, make_certificate
 
@@ -149,29 +152,130 @@ class AnyioLoop(Loop):
         await instance.__aexit__(None, None, None)
 
 
+# Instances on Twisted.
+
+
+class Once:
+    """An event for one coroutine."""
+
+    def __init__(self) -> None:
+        from twisted.internet.defer import Deferred
+
+        self._deferred = Deferred[None]()
+
+    def set(self) -> None:
+        self._deferred.callback(None)
+
+    def wait(self) -> Any:
+        return self._deferred
+
+
+class TwistedLoop(Loop):
+    event = Once
+
+    async def breathe(self) -> None:
+        from twisted.internet import reactor
+        from twisted.internet.task import deferLater
+
+        await deferLater(cast(Any, reactor), 0)
+
+    async def open(self, options: InstanceOptions) -> Any:
+        from tolliver_transports.twisted import create_instance
+
+        return await create_instance(options)
+
+    async def close(self, instance: Any) -> None:
+        await instance.close()
+
+
+def on_twisted(install: str, program: Callable[..., Any], *arguments: Any) -> None:
+    import_module(f"twisted.internet.{install}").install()
+    from twisted.internet import defer, reactor
+
+    def end(result: Any) -> None:
+        if result is not None:
+            result.printTraceback()
+        cast(Any, reactor).stop()
+
+    cast(Any, reactor).callWhenRunning(lambda: defer.Deferred.fromCoroutine(program(*arguments)).addBoth(end))
+    cast(Any, reactor).run()
+
+
+# Instances on threads.
+
+
+def serve_blocking(directory: Path) -> None:
+    with blocking.create_instance(options(directory, "server")) as instance:
+        counted = 0
+
+        def answer(delivery: Any) -> None:
+            instance.unreliable_send("pong", "", str(counted).encode() if delivery.body == COUNT else delivery.body)
+
+        instance.subscribe("ping", "", answer)
+        runs = instance.message_runs("bench")
+        say(instance.port)
+        for run in runs:
+            counted += len(run)
+            run.ack()
+
+
+def measure_blocking(directory: Path, port: int, seconds: float) -> None:
+    with blocking.create_instance(options(directory, "client")) as instance:
+        answers: SimpleQueue[bytes] = SimpleQueue()
+
+        def ask(body: bytes) -> bytes:
+            instance.unreliable_send("ping", "", body)
+            return answers.get()
+
+        instance.subscribe("pong", "", lambda delivery: answers.put(delivery.body))
+        instance.new_connection(f"{HOST}:{port:.0f}")
+        while not any(len(peer.subscriptions) >= 2 for peer in instance.peers()):
+            time.sleep(0.001)
+        ask(BODY)
+        times = []
+        end = time.perf_counter() + seconds
+        while (started := time.perf_counter()) < end:
+            ask(BODY)
+            times.append(time.perf_counter() - started)
+        before = int(ask(COUNT))
+        sent = 0
+        started = time.perf_counter()
+        while time.perf_counter() - started < seconds:
+            taken = sum(instance.unreliable_send("bench", "", BODY) for _ in range(LOT))
+            sent += taken
+            if taken < LOT:
+                time.sleep(0)
+        while int(ask(COUNT)) - before < sent:
+            time.sleep(0.001)
+        say({**percentiles(times), "rate": sent / (time.perf_counter() - started)})
+
+
 # The bare loops.
 
 
 class Bounce(asyncio.Protocol):
-    """Sends back what arrives, and notes when, until the time is over."""
+    """Sends back what arrives; with `over` it begins, notes when, and ends when the time is over."""
 
-    def __init__(self, end: float = float("inf"), over: asyncio.Future[list[float]] | None = None) -> None:
+    def __init__(self, end: float = float("inf"), over: Callable[[list[float]], None] | None = None) -> None:
         self._end = end
         self._over = over
         self._times: list[float] = []
 
     def connection_made(self, transport: Any) -> None:
-        self._write = transport.write
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._over is not None:
-            self._write(FRAME)
+        self.begin(transport.write, self._over)
+
+    def begin(self, write: Callable[[bytes], Any], over: Callable[[list[float]], None] | None) -> None:
+        self._write = write
+        self._over = over
+        if over is not None:
+            write(FRAME)
 
     def data_received(self, data: bytes) -> None:
         if self._over is not None:
             self._times.append(time.perf_counter())
             if self._times[-1] > self._end:
-                if not self._over.done():
-                    self._over.set_result(self._times)
+                self._over(self._times)
                 return
         self._write(data)
 
@@ -190,7 +294,7 @@ async def bare_asyncio_server(directory: Path) -> None:
 async def bare_asyncio_client(directory: Path, port: int, seconds: float) -> None:
     loop = asyncio.get_running_loop()
     over: asyncio.Future[list[float]] = loop.create_future()
-    bounce = lambda: Bounce(time.perf_counter() + seconds, over)  # noqa: E731  # a factory
+    bounce = lambda: Bounce(time.perf_counter() + seconds, over.set_result)  # noqa: E731  # a factory
     context = client_context(tls(directory, "client"))
     transport, _ = await loop.create_connection(bounce, HOST, int(port), ssl=context, server_hostname=HOST)
     say(gaps(await over))
@@ -219,6 +323,49 @@ async def bare_trio_client(directory: Path, port: int, seconds: float) -> None:
         await stream.receive_some(CHUNK)
         times.append(time.perf_counter())
     say(gaps(times))
+
+
+def bare_twisted_protocol(wrapped: type, end: float, over: Callable[[list[float]], None] | None) -> Any:
+    from twisted.internet.interfaces import IHandshakeListener
+    from zope.interface import implementer
+
+    @implementer(IHandshakeListener)
+    class TwistedBounce(wrapped):  # type: ignore[misc]  # Twisted's Protocol, imported after the reactor is chosen
+        transport: Any
+
+        def connectionMade(self) -> None:
+            self.transport.transport.getHandle().setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def handshakeCompleted(self) -> None:
+            self._bounce = Bounce(end)
+            self._bounce.begin(self.transport.write, over)
+
+        def dataReceived(self, data: bytes) -> None:
+            self._bounce.data_received(data)
+
+    return TwistedBounce
+
+
+async def bare_twisted(directory: Path, port: float = 0, seconds: float = 0) -> None:
+    from tolliver_transports._twisted_tls import Transports
+    from twisted.internet import reactor
+    from twisted.internet.defer import Deferred
+    from twisted.internet.protocol import ClientFactory, Factory, Protocol
+
+    over = Deferred[list[float]]()
+    transports = Transports(tls(directory, "client" if port else "server"))
+    loop = cast(Any, reactor)
+    if port:
+        bounce = bare_twisted_protocol(Protocol, time.perf_counter() + seconds, over.callback)
+        loop.connectTCP(
+            HOST, int(port), transports.client(Remote(HOST, int(port)), ClientFactory.forProtocol(bounce), loop)
+        )
+        say(gaps(await over))
+    else:
+        bounce = bare_twisted_protocol(Protocol, float("inf"), None)
+        listening = loop.listenTCP(0, transports.server(Factory.forProtocol(bounce), loop), interface=HOST)
+        say(listening.getHost().port)
+        await over
 
 
 def bare_blocking_server(directory: Path) -> None:
@@ -266,10 +413,19 @@ def anyio_kind(backend: str, uvloop: bool, bare_server: Callable[..., Any], bare
     return Kind(runs(serve, loop), runs(measure, loop), runs(bare_server), runs(bare_client))
 
 
+def twisted_kind(install: str) -> Kind:
+    loop = TwistedLoop()
+    bare = partial(on_twisted, install, bare_twisted)
+    return Kind(partial(on_twisted, install, serve, loop), partial(on_twisted, install, measure, loop), bare, bare)
+
+
 KINDS: dict[str, Kind] = {
     "asyncio": anyio_kind("asyncio", False, bare_asyncio_server, bare_asyncio_client),
     "uvloop": anyio_kind("asyncio", True, bare_asyncio_server, bare_asyncio_client),
     "trio": anyio_kind("trio", False, bare_trio_server, bare_trio_client),
+    "twisted": twisted_kind("epollreactor"),
+    "twisted-asyncio": twisted_kind("asyncioreactor"),
+    "blocking": Kind(serve_blocking, measure_blocking, bare_blocking_server, bare_blocking_client),
 }
 
 
