@@ -1,28 +1,27 @@
 """One connection on asyncio or trio, and what tasks wait for.
 
-The idea: a task that only reads and a task that only writes. There is no await between `receive` and the session, so
-a cancelled task loses nothing; the reader never waits for a write (two peers that both did would wait for ever), and
-nobody but the writer touches the socket's other half, ciphertext included, so nothing can cut a frame.
+The idea: sockets are read and written where that is possible at once, and tasks wait for readiness alone: one for the
+reading, one for what the system did not take. So nothing is lost when a task is cancelled, a frame cannot be cut, and
+the reader never waits for a write (two peers that both did would wait for ever).
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Generic, TypeVar
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+import anyio.lowlevel
 
 from tolliver_proto import Role, TolliverError
 
 from ._driver import Driver
-from ._session import CHUNK, Session, broken
+from ._session import broken
+from ._socket_session import SocketSession
 from ._tls import AnyPump
 
 T = TypeVar("T")
-BROKEN = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
 class Promise(Generic[T]):
@@ -75,17 +74,23 @@ class Bell:
         self._rung = False
 
 
-class Wire(Session):
+class Wire(SocketSession):
     """A connection of the instance."""
 
     def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump) -> None:
         super().__init__(driver, cid, role, pump)
         self._scope = anyio.CancelScope()
-        self._bell = Bell()
+        self._sock: socket.socket | None = None
+        self._bell = Bell()  # there is something to write, or nothing any more
         self._resumed: anyio.Event | None = None
 
     def write_soon(self) -> None:
-        self._bell.ring()
+        """At once, as far as the system takes it; the task does what is left."""
+        if not self.busy and self._sock is not None:
+            self.busy = True
+            self.write(self._sock)
+        if self.busy or self.writing_over:
+            self._bell.ring()
 
     def pause(self) -> None:
         self._resumed = anyio.Event()
@@ -98,54 +103,38 @@ class Wire(Session):
     def abort(self) -> None:
         self._scope.cancel()
 
-    async def run(self, connect: Callable[[], Awaitable[SocketStream]]) -> TolliverError | None:
+    async def run(self, connect: Callable[[], Awaitable[socket.socket]]) -> TolliverError | None:
         """From the socket to the end; returns why, or None if it ended in order or was aborted."""
         try:
-            with self._scope:
-                async with await connect() as stream:
-                    self.start(socket_of(stream))
-                    await self._talk(stream)
+            with self._scope, await connect() as self._sock:
+                self.start(self._sock)
+                await self._talk(self._sock)
         except TolliverError as failure:
             return failure
-        except BROKEN as failure:
+        except OSError as failure:
             return broken(failure)
+        finally:
+            self._sock = None
         return self.error
 
-    async def _talk(self, stream: SocketStream) -> None:
+    async def _talk(self, sock: socket.socket) -> None:
         async with anyio.create_task_group() as both:
-            both.start_soon(self._write, stream)
-            await self._read(stream)
+            both.start_soon(self._keep_writing, sock)
+            while not self.reading_over:
+                if self._resumed is not None:
+                    await self._resumed.wait()
+                await anyio.wait_readable(sock)
+                self.read(sock)
             if self.over:
                 both.cancel_scope.cancel()
 
-    async def _read(self, stream: SocketStream) -> None:
-        while not self.reading_over:
-            if self._resumed is not None:
-                await self._resumed.wait()
-            try:
-                ciphertext = await stream.receive(CHUNK)
-            except anyio.EndOfStream:
-                ciphertext = b""
-            except BROKEN as failure:
-                self.broken(failure)
-                break
-            self.receive(ciphertext)
-
-    async def _write(self, stream: SocketStream) -> None:
-        with suppress(*BROKEN):
-            while (ciphertext := self.next_output()) is not None:
-                if ciphertext:
-                    await stream.send(ciphertext)
-                else:
-                    await self._bell.heard()
-            with suppress(RuntimeError):  # uvloop's word for a transport that is closed already
-                await stream.send_eof()
-        self.written()
-
-
-def socket_of(stream: SocketStream) -> socket.socket:
-    """Raises OSError where the connection is gone already: uvloop has no socket then, which anyio does not expect."""
-    try:
-        return stream.extra(SocketAttribute.raw_socket)
-    except (AttributeError, ValueError) as failure:
-        raise OSError("it was reset at once") from failure
+    async def _keep_writing(self, sock: socket.socket) -> None:
+        while not self.writing_over:
+            if self.rest:
+                await anyio.wait_writable(sock)
+            elif self.busy:
+                await anyio.lowlevel.checkpoint()
+            else:
+                await self._bell.heard()
+            if self.busy:
+                self.write(sock)

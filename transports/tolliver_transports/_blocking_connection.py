@@ -35,9 +35,10 @@ from tolliver_proto import (
     Unsubscribe,
 )
 
-from ._blocking_loop import NOT_YET, READ, WRITE
-from ._session import CHUNK, broken
-from ._sockets import tune
+from ._blocking_loop import READ, WRITE
+from ._session import broken
+from ._socket_session import CHUNK
+from ._sockets import NOT_YET, tune
 from ._tls import AnyPump, PlainPump
 from ._uuid7 import uuid7
 

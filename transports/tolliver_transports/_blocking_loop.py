@@ -11,28 +11,27 @@ import errno
 import heapq
 import itertools
 import logging
-import os
 import selectors
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
-from tolliver_proto import ConnectionLost
+from ._sockets import (
+    ACCEPT_PAUSE,
+    NEXT_ADDRESS,
+    NOT_YET,
+    Address,
+    begin_connecting,
+    check_connected,
+    find_addresses,
+    open_listeners,
+)
 
 log = logging.getLogger("tolliver")
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-Address = tuple[Any, ...]
-"""What getaddrinfo has of each address."""
-
-NEXT_ADDRESS = 0.25  # seconds until another address is tried beside one that does not answer (RFC 8305)
-ACCEPT_PAUSE = 0.1  # seconds until a listener that could not accept (no descriptors left) tries again
-NOT_YET = (BlockingIOError, InterruptedError)
-_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # "localhost" on a machine without IPv6
-_UNDER_WAY = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)  # the last one is what Windows says
 
 
 class Loop:
@@ -127,35 +126,11 @@ class Listeners:
     """Listening sockets, one for each address of the host, on one port; none for None. Raises ConnectionLost."""
 
     def __init__(self, where: tuple[str, int] | None) -> None:
-        self._sockets: list[socket.socket] = []
-        if where is None:
-            return
-        try:
-            self._open(*where)
-        except OSError as error:
-            self._close(lambda sock: sock.close())
-            host, port = where
-            raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. Choose another port or address") from error
-
-    def _open(self, host: str, port: int) -> None:
-        missing = None
-        for address in _listening_addresses(host, port):
-            try:
-                self._sockets.append(_listening_socket(address, self.port or port))
-            except OSError as error:
-                if error.errno not in _NOT_HERE:
-                    raise
-                missing = error
-        if missing is not None and not self._sockets:
-            raise missing
+        self._sockets = [] if where is None else open_listeners(*where)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
         return [sock.getsockname()[:2] for sock in self._sockets]
-
-    @property
-    def port(self) -> int:
-        return self.addresses[0][1] if self._sockets else 0
 
     def serve(self, loop: Loop, accepted: Callable[[socket.socket], None]) -> None:
         """Call `accepted` on the loop with each connection that comes in."""
@@ -184,22 +159,8 @@ class Listeners:
 
     def close(self, loop: Loop) -> None:
         """The second time does nothing."""
-        self._close(loop.close_socket)
-
-    def _close(self, close: Callable[[socket.socket], object]) -> None:
         while self._sockets:
-            close(self._sockets.pop())
-
-
-def _listening_addresses(host: str, port: int) -> Iterable[Address]:
-    return dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
-
-
-def _listening_socket(address: Address, port: int) -> socket.socket:
-    where = address[4]
-    sock = socket.create_server((where[0], port, *where[2:]), family=address[0], backlog=socket.SOMAXCONN)
-    sock.setblocking(False)
-    return sock
+            loop.close_socket(self._sockets.pop())
 
 
 def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> None:
@@ -207,10 +168,10 @@ def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSE
 
     def look_up(flags: int = 0) -> None:
         try:
-            found, error = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags), None
+            found, error = find_addresses(host, port, flags), None
         except OSError as failure:
             found, error = [], failure
-        loop.soon(lambda: done(_alternating(found), error))
+        loop.soon(lambda: done(found, error))
 
     try:
         socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -222,14 +183,6 @@ def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSE
             loop.soon(lambda: done([], failure))
     else:
         look_up(socket.AI_NUMERICHOST)
-
-
-def _alternating(addresses: Iterable[Address]) -> list[Address]:
-    """IPv6 and IPv4 by turns, so that one family that leads nowhere costs one pause (RFC 8305)."""
-    families: dict[int, list[Address]] = {}
-    for one in addresses:
-        families.setdefault(one[0], []).append(one)
-    return [one for row in itertools.zip_longest(*families.values()) for one in row if one is not None]
 
 
 class Dialling:
@@ -265,16 +218,10 @@ class Dialling:
             self._try_next()
 
     def _try(self, address: Address) -> bool:
-        family, kind, protocol, _, where = address
         try:
-            sock = socket.socket(family, kind, protocol)
+            sock = begin_connecting(address)
         except OSError as error:
             self._error = error
-            return False
-        sock.setblocking(False)
-        code = sock.connect_ex(where)
-        if code not in _UNDER_WAY:
-            self._failed(sock, code)
             return False
         self._trying.add(sock)
         self._loop.watch(sock, WRITE, lambda _events: self._ready(sock))
@@ -285,17 +232,14 @@ class Dialling:
             return
         self._trying.remove(sock)
         self._loop.watch(sock, 0, _nothing)
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self._failed(sock, code)
+        try:
+            check_connected(sock)
+        except OSError as error:
+            self._error = error
             self._try_next()
         else:
             self.close()
             self._done(sock, None)
-
-    def _failed(self, sock: socket.socket, code: int) -> None:
-        sock.close()
-        self._error = OSError(code, os.strerror(code))
 
 
 def _nothing(_events: int) -> None:

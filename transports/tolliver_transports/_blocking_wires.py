@@ -11,19 +11,18 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from tolliver_proto import ConnectionLost, Role, TolliverError
 
-from ._blocking_loop import NOT_YET, READ, WRITE, Address, Dialling, Loop, resolve
+from ._blocking_loop import READ, WRITE, Dialling, Loop, resolve
 from ._driver import Driver
 from ._options import Remote
-from ._session import CHUNK, Session, broken
+from ._session import broken
+from ._socket_session import SocketSession
+from ._sockets import Address
 from ._tls import AnyPump
 from ._world import Done, Job
-
-WRITES = 16  # how many one connection does before the others have their turn
 
 
 class Promise:
@@ -82,7 +81,7 @@ def limited(timeout: float | None) -> float | None:
     return timeout if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
 
 
-class Wire(Session):
+class Wire(SocketSession):
     """A connection of the instance. `ended(cid, error)` is called once, on the loop, when its socket is closed."""
 
     def __init__(
@@ -95,22 +94,19 @@ class Wire(Session):
         lock: threading.RLock,
         ended: Callable[[int, TolliverError | None], None],
     ) -> None:
-        super().__init__(driver, cid, role, pump)
+        super().__init__(driver, cid, role, pump, lock)
         self._loop = loop
-        self._lock = lock
         self._ended = ended
         self._sock: socket.socket | None = None
         self._dialling: Dialling | None = None
-        self._rest = memoryview(b"")  # what the system has not taken yet
-        self._looking = False  # the loop is going to look what there is to write
         self._paused = False
         self._closed = False
 
     # From any thread that holds the lock.
 
     def write_soon(self) -> None:
-        if not self._looking:
-            self._looking = True
+        if not self.busy:
+            self.busy = True
             self._loop.soon(self._look)
 
     def pause(self) -> None:
@@ -173,16 +169,16 @@ class Wire(Session):
         if self._sock is None:
             return
         if events & READ:
-            self._read(self._sock)
-        if events & WRITE:
-            self._write(self._sock)
+            self.read(self._sock)
+        if events & WRITE or self.busy:
+            self.write(self._sock)
         self._see()
 
     def _look(self) -> None:
         if self._sock is None:
-            self._looking = False  # `begin` looks again
+            self.busy = False  # `begin` looks again
             return
-        self._write(self._sock)
+        self.write(self._sock)
         self._see()
 
     def _see(self) -> None:
@@ -193,43 +189,6 @@ class Wire(Session):
             self.end(self.error)
             return
         reading = READ if not (self._paused or self.reading_over) else 0
-        self._loop.watch(self._sock, reading | (WRITE if self._rest else 0), self._ready)
-
-    def _read(self, sock: socket.socket) -> None:
-        try:
-            ciphertext = sock.recv(CHUNK)
-        except NOT_YET:
-            return
-        except OSError as failure:
-            with self._lock:
-                self.broken(failure)
-        else:
-            with self._lock:
-                self.receive(ciphertext)
-
-    def _write(self, sock: socket.socket) -> None:
-        """All that there is, as far as the system takes it."""
-        for _ in range(WRITES):
-            if not self._rest and not self._take():
-                break
-            try:
-                self._rest = self._rest[sock.send(self._rest) :]
-            except NOT_YET:
-                return  # `_looking` stays: the socket will say when it goes on
-            except OSError:
-                self._rest = memoryview(b"")
-                self.written()  # only the reading side knows why (T-74)
-        else:
+        self._loop.watch(self._sock, reading | (WRITE if self.rest else 0), self._ready)
+        if self.busy and not self.rest:
             self._loop.soon(self._look)
-
-    def _take(self) -> bool:
-        """Whether there is something to write. Where all is said, our half is shut."""
-        with self._lock:
-            output = self.next_output()
-            self._looking = bool(output)  # from here on whoever has something says so
-        if output is None and not self._writing_over:
-            with suppress(OSError):
-                self._sock.shutdown(socket.SHUT_WR)  # type: ignore[union-attr]  # `_write` has it
-            self.written()
-        self._rest = memoryview(output or b"")
-        return bool(output)

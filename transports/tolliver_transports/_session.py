@@ -23,8 +23,6 @@ from ._driver import Driver
 from ._sockets import SELF_CONNECTED, address_of, is_self_connected, tune
 from ._tls import AnyPump
 
-CHUNK = 65536  # bytes that a wire reads at once
-
 
 class Session(ABC):
     """A connection, from its cid to its end. A subclass brings `write_soon`, `pause`, `resume` and `abort`."""
@@ -109,6 +107,11 @@ class Session(ABC):
     def reading_over(self) -> bool:
         """Nothing more is wanted from the peer."""
         return self._reading_over
+
+    @property
+    def writing_over(self) -> bool:
+        """Nothing more can be said to the peer."""
+        return self._writing_over
 
     @property
     def over(self) -> bool:

@@ -5,8 +5,23 @@ The idea: the protocol has no ping, so the kernel must notice a peer that is gon
 
 from __future__ import annotations
 
+import errno
+import itertools
+import os
 import socket
+from collections.abc import Iterable
 from typing import Any
+
+from tolliver_proto import ConnectionLost
+
+Address = tuple[Any, ...]
+"""What getaddrinfo has of each address."""
+
+NEXT_ADDRESS = 0.25  # seconds until another address is tried beside one that does not answer (RFC 8305)
+ACCEPT_PAUSE = 0.1  # seconds until a listener that could not accept (no descriptors left) tries again
+NOT_YET = (BlockingIOError, InterruptedError)
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # "localhost" on a machine without IPv6
+_UNDER_WAY = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)  # the last one is what Windows says
 
 _OPTIONS = (  # those that the platform does not have are left out
     ("IPPROTO_TCP", "TCP_NODELAY", 1),
@@ -42,12 +57,79 @@ def host_of(sock: socket.socket) -> str:
 
 def look_up(host: str, port: int, flags: int = 0) -> list[tuple[bool, str]]:
     """Whether it is IPv6, and the address in numbers; the best first. Blocks. Raises OSError where none is found."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
-    return list(dict.fromkeys((family == socket.AF_INET6, _with_scope(*address)) for family, *_, address in found))
+    found = find_addresses(host, port, flags)
+    return [(family == socket.AF_INET6, _with_scope(*where)) for family, *_, where in found]
 
 
 def _with_scope(host: str, _port: int, _flow: int = 0, scope: int = 0) -> str:
     return f"{host}%{scope}" if scope else host
+
+
+def find_addresses(host: str, port: int, flags: int = 0) -> list[Address]:
+    """IPv6 and IPv4 by turns, so that one family that leads nowhere costs one pause (RFC 8305).
+
+    Blocks, but with AI_NUMERICHOST. Raises OSError where none is found.
+    """
+    families: dict[int, list[Address]] = {}
+    for one in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)):
+        families.setdefault(one[0], []).append(one)
+    return [one for row in itertools.zip_longest(*families.values()) for one in row if one is not None]
+
+
+def begin_connecting(address: Address) -> socket.socket:
+    """A socket that is connected, or failed, when it can be written to. Does not block. Raises OSError."""
+    family, kind, protocol, _, where = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setblocking(False)
+    code = sock.connect_ex(where)
+    if code not in _UNDER_WAY:
+        sock.close()
+        raise OSError(code, os.strerror(code))
+    return sock
+
+
+def check_connected(sock: socket.socket) -> None:
+    """What became of it. Raises OSError, and closes it then."""
+    code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        sock.close()
+        raise OSError(code, os.strerror(code))
+
+
+def open_listeners(host: str, port: int) -> list[socket.socket]:
+    """One for each address of the host, all on one port; they do not block.
+
+    Raises ConnectionLost, and then none is open.
+    """
+    opened: list[socket.socket] = []
+    missing = None
+    try:
+        for address in find_addresses(host, port, socket.AI_PASSIVE):
+            number = opened[0].getsockname()[1] if opened else port
+            try:
+                opened.append(_listening_socket(address, number))
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                missing = error
+        if missing is not None and not opened:
+            raise missing
+    except OSError as error:
+        close_all(opened)
+        raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. Choose another port or address") from error
+    return opened
+
+
+def close_all(sockets: Iterable[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
+
+
+def _listening_socket(address: Address, port: int) -> socket.socket:
+    where = address[4]
+    sock = socket.create_server((where[0], port, *where[2:]), family=address[0], backlog=socket.SOMAXCONN)
+    sock.setblocking(False)
+    return sock
 
 
 def address_of(peername: Any) -> str:

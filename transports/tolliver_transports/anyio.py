@@ -8,7 +8,7 @@ out what the node answers.
 from __future__ import annotations
 
 import importlib.util
-import logging
+import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
@@ -18,17 +18,17 @@ from uuid import UUID
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from anyio.abc import AsyncResource, SocketAttribute, SocketListener, SocketStream
 
 from tolliver_proto import ConnectionClosing, ConnectionLost, DeadLetter, Receipt, Role, TolliverError
 
 from ._acl_file import load_acl
-from ._anyio_wires import Bell, Promise, Wire, socket_of
+from ._anyio_sockets import accept, dial
+from ._anyio_wires import Bell, Promise, Wire
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._iterators import Count, Messages, Registration, Runs
 from ._options import TLS, InstanceOptions, Remote
-from ._sockets import host_of
+from ._sockets import close_all, host_of, open_listeners
 from ._tls import AnyPump
 from ._world import Done, Job
 
@@ -47,9 +47,7 @@ __all__ = [
     "run",
 ]
 
-log = logging.getLogger("tolliver")
 T = TypeVar("T")
-ACCEPT_PAUSE = 0.1  # seconds until a listener that could not accept (no descriptors left) tries again
 
 
 class Instance(BaseInstance):
@@ -60,6 +58,7 @@ class Instance(BaseInstance):
         self._jobs: deque[tuple[Job, Done]] = deque()
         self._jobs_bell, self._time_bell, self._idle_bell = Bell(), Bell(), Bell()
         self._listening = anyio.CancelScope()
+        self._listeners: list[socket.socket] = []
 
     # The calls, each explained where BaseInstance has it.
 
@@ -161,6 +160,7 @@ class Instance(BaseInstance):
         try:
             await self._tasks.__aexit__(None, None, None)
         finally:
+            close_all(self._listeners)
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._finish)
 
@@ -218,9 +218,9 @@ class Instance(BaseInstance):
         return anyio.lowlevel.checkpoint()
 
     def dial(self, cid: int, remote: Remote) -> None:
-        async def connect() -> SocketStream:
+        async def connect() -> socket.socket:
             try:
-                return await anyio.connect_tcp(remote.host, remote.port)
+                return await dial(remote.host, remote.port)
             except OSError as failure:
                 raise ConnectionLost(f"cannot reach {remote}: {failure}") from failure
 
@@ -229,44 +229,27 @@ class Instance(BaseInstance):
     # Connections.
 
     async def _listen(self, host: str, port: int) -> None:
-        try:
-            listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
-        except OSError as error:
-            raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. Choose another port or address") from error
-        listeners = [cast(SocketListener, one) for one in listener.listeners]
-        self.addresses = [one.extra(SocketAttribute.raw_socket).getsockname()[:2] for one in listeners]
-        self._tasks.start_soon(self._serve, listener, listeners)
+        self._listeners = await anyio.to_thread.run_sync(open_listeners, host, port)
+        self.addresses = [one.getsockname()[:2] for one in self._listeners]
+        self._tasks.start_soon(self._serve)
 
-    async def _serve(self, together: AsyncResource, listeners: Iterable[SocketListener]) -> None:
-        async with together, anyio.create_task_group() as accepting:
+    async def _serve(self) -> None:
+        async with anyio.create_task_group() as accepting:
             self._listening = accepting.cancel_scope
-            for listener in listeners:
-                accepting.start_soon(self._accept, listener)
+            for listener in self._listeners:
+                accepting.start_soon(accept, listener, self._take_in)
 
-    async def _accept(self, listener: SocketListener) -> None:
-        while True:
-            try:
-                stream = await listener.accept()
-            except (OSError, anyio.BrokenResourceError) as error:  # trio's; asyncio's comes as it is
-                log.warning("cannot accept a connection, trying again: %s", error.__cause__ or error)
-                await anyio.sleep(ACCEPT_PAUSE)
-            else:
-                await self._take_in(stream)
+    def _take_in(self, sock: socket.socket) -> None:
+        async def connect() -> socket.socket:
+            return sock
 
-    async def _take_in(self, stream: SocketStream) -> None:
-        async def connect() -> SocketStream:
-            return stream
-
-        try:
-            cid = self._accepted(host_of(socket_of(stream)))
-        except OSError:  # it is gone already
-            cid = None
+        cid = self._accepted(host_of(sock))
         if cid is None:
-            await anyio.aclose_forcefully(stream)
+            sock.close()
         else:
             self._start(cid, Role.SERVER, self._pumps.server(), connect)
 
-    def _start(self, cid: int, role: Role, pump: AnyPump, connect: Callable[[], Awaitable[SocketStream]]) -> None:
+    def _start(self, cid: int, role: Role, pump: AnyPump, connect: Callable[[], Awaitable[socket.socket]]) -> None:
         wire = self.wires[cid] = Wire(self._driver, cid, role, pump)
 
         async def run() -> None:

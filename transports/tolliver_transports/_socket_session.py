@@ -1,0 +1,70 @@
+"""A session and its non-blocking socket, without the waiting.
+
+The idea: `read` and `write` do what the system allows now and return; when they may be called again is the loop's
+business. `busy` says that the writing side is at work already: who has something to say then need not wake it.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import AbstractContextManager, nullcontext, suppress
+
+from tolliver_proto import Role
+
+from ._driver import Driver
+from ._session import Session
+from ._sockets import NOT_YET
+from ._tls import AnyPump
+
+CHUNK = 65536  # bytes that are read at once
+WRITES = 16  # how many one connection does before the others have their turn
+
+
+class SocketSession(Session):
+    """`lock` is held while bytes go into the machine or come out of it, and never while the system takes them."""
+
+    def __init__(
+        self, driver: Driver, cid: int, role: Role, pump: AnyPump, lock: AbstractContextManager[object] | None = None
+    ) -> None:
+        super().__init__(driver, cid, role, pump)
+        self.busy = False
+        self.rest = memoryview(b"")
+        """What the system has not taken yet: call `write` when it can."""
+        self._lock = lock or nullcontext()
+
+    def read(self, sock: socket.socket) -> None:
+        try:
+            ciphertext = sock.recv(CHUNK)
+        except NOT_YET:
+            return
+        except OSError as failure:
+            with self._lock:
+                self.broken(failure)
+        else:
+            with self._lock:
+                self.receive(ciphertext)
+
+    def write(self, sock: socket.socket) -> None:
+        """As much as the system takes, and as is fair. There is no more to say if it is not `busy` afterwards."""
+        for _ in range(WRITES):
+            if not self.rest and not self._take(sock):
+                return
+            try:
+                self.rest = self.rest[sock.send(self.rest) :]
+            except NOT_YET:
+                return
+            except OSError:
+                self.rest = memoryview(b"")
+                self.written()  # only the reading side knows why (T-74)
+
+    def _take(self, sock: socket.socket) -> bool:
+        """Whether there is something to write. Where all is said, our half is shut."""
+        with self._lock:
+            output = self.next_output()
+            self.busy = bool(output)  # from here on whoever has something says so
+        if output is None and not self.writing_over:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_WR)
+            self.written()
+        self.rest = memoryview(output or b"")
+        return bool(output)
