@@ -28,6 +28,7 @@ VARYING = (
     (r"^\d\d:\d\d:\d\d\.\d\d\d ", "TIME "),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "DATE"),
     (r"in [\d.]+ s \([\d,]+/s\)", "in SECONDS (RATE)"),
+    (r"\b[0-9a-f]{64}\b", "KEY"),
     (r" +$", ""),
 )
 
