@@ -13,7 +13,7 @@ from tolliver_proto import Limits
 
 from .member import Member
 from .nodes import Nodes, subscribed
-from .scenarios import outage
+from .scenarios import outage, seconds_until
 from .silence import missing_filters, silence
 
 SOON = {
@@ -34,6 +34,21 @@ def test_a_peer_that_is_stopped_gets_everything_when_it_goes_on(nodes: Nodes, ki
         seen = outage(left, member, member.stopped(), under_way=10, most=10.0)
         assert seen.lost == 0
         assert left.stats()["probes_unanswered"] == 1
+
+
+@pytest.mark.xfail(strict=True, reason="T-80 counts silence from what was sent last, and not from what was heard")
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX can stop a process")
+def test_a_peer_that_is_stopped_is_noticed_by_somebody_who_goes_on_talking(nodes: Nodes, kind: str) -> None:
+    member = Member(kind, nodes.directory / "member.db", nodes.certs.tls("member"))
+    with member, nodes.open("left", **SOON) as left:
+        left.new_connection(member.address)
+        subscribed(left)
+
+        def has_noticed() -> bool:
+            return not left.unreliable_send("news", "", b"are you there?")
+
+        with member.stopped():
+            assert seconds_until(has_noticed, 1.5) < 1.5
 
 
 @pytest.mark.skipif(bool(missing_filters()), reason=missing_filters() or "there are filters")
