@@ -27,6 +27,7 @@ from .nodes import SOMEBODY, Nodes, address, connected
 from .strangers import Stranger, Watch, source
 
 LOOK_EVERY = 50  # strangers
+MOST_BUFFERED = 2**26  # bytes, above what the kernel and an instance hold for one connection
 
 
 def seconds_until(true: Callable[[], object], most: float) -> float:
@@ -152,9 +153,10 @@ def slowness(nodes: Nodes, messages: int, size: int, samples: int) -> Slowness:
         sent = left.stats()["bytes_sent"]
         raw.establish()
         until(lambda: connected(left) == 2)
-        while "unreliable_dropped" not in left.stats():  # the kernel's buffers and ours are full
-            for _ in range(16):
-                left.unreliable_send("bulk", "", bytes(size))
+        for _ in range(MOST_BUFFERED // size):
+            left.unreliable_send("bulk", "", bytes(size))
+            if "unreliable_dropped" in left.stats():  # the kernel's buffers and ours are full
+                break
         for _ in range(messages):
             left.send("bulk", "", bytes(size))
         held = left.stats()["bytes_sent"] - sent - in_kernel(raw, left) + _queued(left)
