@@ -14,6 +14,7 @@ The idea: the scenarios are the tests' own (`tests/adapters/scenarios.py`), only
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import tempfile
@@ -136,6 +137,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=None)
     options = parser.parse_args()
     measure, size = COMMANDS[options.command]
+    logging.getLogger("tolliver").setLevel(logging.ERROR)  # that strangers are refused is what is asked for
     raise_limit()
     deadline.LIMIT = float("inf")  # of a test
     deadline.restart()

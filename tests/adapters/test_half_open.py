@@ -48,7 +48,7 @@ def test_a_peer_that_is_stopped_is_noticed_by_somebody_who_goes_on_talking(nodes
             return not left.unreliable_send("news", "", b"are you there?")
 
         with member.stopped():
-            assert seconds_until(has_noticed, 1.5) < 1.5
+            assert seconds_until(has_noticed, 1.0) < 1.0
 
 
 @pytest.mark.skipif(bool(missing_filters()), reason=missing_filters() or "there are filters")
