@@ -1,0 +1,93 @@
+"""Connections that come and say nothing: silent ones, and such as do TLS and stop there (D-7).
+
+The idea: all of 127.0.0.0/8 is this machine, so a test has as many addresses as it wants. A stranger remembers when it
+came and when it was closed; a `Watch` sees it.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import time
+from contextlib import suppress
+from typing import Self
+
+from .facade import PATIENCE
+
+
+def source(number: int) -> str:
+    """An address of this machine that is not 127.0.0.1, from which good peers come."""
+    return f"127.0.{1 + number // 200}.{1 + number % 200}"
+
+
+def missing_sources() -> str:
+    """Why there are no such addresses here, or ""."""
+    try:
+        with socket.socket() as probe:
+            probe.bind((source(0), 0))
+    except OSError as error:
+        return f"{source(0)} is no address of this machine: {error}"
+    return ""
+
+
+class Stranger:
+    """Connects, with a context also in TLS, and then waits to be closed. `shut` is how long that took, in seconds."""
+
+    def __init__(self, port: int, address: str, context: ssl.SSLContext | None = None) -> None:
+        self.shut: float | None = None
+        self._came = time.monotonic()
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(address, 0))
+        if context is not None:
+            try:
+                self.sock = context.wrap_socket(self.sock, server_hostname="127.0.0.1")
+            except OSError:  # ssl.SSLError is one
+                self._is_shut()
+
+    def look(self) -> bool:
+        """Whether it is closed. There is something to read."""
+        data = b""
+        with suppress(ConnectionError):
+            data = socket.socket.recv(self.sock, 65536)  # beneath TLS: its close_notify is not the end yet
+        if not data:
+            self._is_shut()
+        return not data
+
+    def _is_shut(self) -> None:
+        self.shut = time.monotonic() - self._came
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class Watch:
+    """Sees when each is closed. Use it as a context manager, which closes the rest."""
+
+    def __init__(self) -> None:
+        self._strangers: list[Stranger] = []
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._selector.close()
+        for one in self._strangers:
+            one.close()
+
+    def add(self, stranger: Stranger) -> Stranger:
+        self._strangers.append(stranger)
+        if stranger.shut is None:
+            self._selector.register(stranger.sock, selectors.EVENT_READ, stranger)
+        return stranger
+
+    def look(self, seconds: float = 0.0) -> None:
+        """Until all are closed, or for so long; once in any case."""
+        end = time.monotonic() + seconds
+        while self._selector.get_map():
+            left = end - time.monotonic()
+            for key, _ in self._selector.select(max(left, 0.0)):
+                if key.data.look():
+                    self._selector.unregister(key.fileobj)
+            if left <= 0:
+                return

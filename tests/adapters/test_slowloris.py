@@ -1,0 +1,65 @@
+"""Strangers that connect and say nothing (V13, D-7): they cost nobody a place, and are closed in time.
+
+`python scripts/hostile.py slowloris KIND` does it with two thousand.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tolliver_transports._tls import client_context
+
+from tolliver_proto import Limits, NoticeKind
+
+from .facade import until
+from .nodes import Nodes, address, connected, noticed
+from .scenarios import siege
+from .strangers import Stranger, Watch, missing_sources, source
+
+pytestmark = pytest.mark.skipif(bool(missing_sources()), reason=missing_sources() or "there are many addresses")
+
+AT_ONCE = 2.0  # seconds, where the limit is 10
+
+
+def all_shut(watch: Watch, strangers: list[Stranger]) -> bool:
+    watch.look()
+    return all(one.shut is not None for one in strangers)
+
+
+def test_strangers_hold_up_nobody_and_are_closed_at_the_limit(nodes: Nodes) -> None:
+    """120 of 8 addresses: within both bounds, so that all of them are let in."""
+    limits = Limits(handshake_timeout=0.7, close_timeout=0.2)
+    seen = siege(nodes, 60, 60, 8, limits)
+    assert seen.joined < 1.0
+    assert len(seen.silent) == len(seen.only_tls) == 60
+    for shut in (seen.silent, seen.only_tls):
+        assert min(shut) > 0.6
+        assert max(shut) < 2.0
+
+
+@pytest.mark.parametrize("shakes", [False, True])
+def test_an_address_with_too_many_is_refused_at_once_and_another_is_not(nodes: Nodes, shakes: bool) -> None:
+    context = client_context(nodes.certs.tls("mallory")) if shakes else None
+    with nodes.open("right") as right, nodes.open("left") as left, Watch() as watch:
+        strangers = [watch.add(Stranger(right.port or 0, source(0), context)) for _ in range(20)]
+        held, refused = strangers[:16], strangers[16:]
+        until(lambda: all_shut(watch, refused))
+        assert [one.shut for one in held] == [None] * 16
+        assert all((one.shut or 0.0) < AT_ONCE for one in refused)
+        left.new_connection(address(right))
+        assert right.stats()["refused_handshakes"] == 4
+        [told] = noticed(right, NoticeKind.TOO_MANY_HANDSHAKES)
+        assert f"from {source(0)}" in told
+
+
+def test_when_all_places_are_taken_a_good_peer_waits_for_the_limit_at_most(nodes: Nodes) -> None:
+    """The bound in all holds against any number of addresses, and holds up good peers too, until it has passed."""
+    limits = Limits(handshake_timeout=0.5, close_timeout=0.1, max_handshakes=8, max_handshakes_per_address=4)
+    again = Limits(redial_first=0.05, redial_max=0.1)
+    with nodes.open("right", limits=limits) as right, nodes.open("left", limits=again) as left, Watch() as watch:
+        strangers = [watch.add(Stranger(right.port or 0, source(number % 4))) for number in range(12)]
+        left.new_connection(address(right))
+        watch.look(AT_ONCE)
+        assert all(one.shut is not None for one in strangers)
+        assert "in all" in noticed(right, NoticeKind.TOO_MANY_HANDSHAKES)[0]
+        until(lambda: right.stats()["connections"] == 1)
+        assert connected(left) == 1
