@@ -193,6 +193,7 @@ class Link:
         self.up_since = 0.0
         self.overdue = False  # the answer to a probe is, and what had come by then may not be read yet
         self.sent_at = 0.0  # when the socket was given something last
+        self.heard_at = 0.0  # and when something came
         self.version = 0  # what both speak, once established
         self.ending = False  # it was we who closed it
         self.closed = False  # the connection has said its last

@@ -210,6 +210,7 @@ class Node(Watching):
         link = self._links.get(cid)
         if link is None or link.connection is None:
             return
+        link.heard_at = self._now
         link.connection.receive_data(data, self._now)
         self._counts["bytes_received"] += len(data)
         self._readable[link] = None

@@ -24,7 +24,8 @@ class Policy:
     - `announce_after_handshake`: subscriptions are also sent as messages, where peers ignore a handshake's (T-33).
     - `probe`: what is said on a connection on which nothing was sent for `probe_interval` seconds (T-80): "off",
       nothing; "ack", an ack that everybody ignores, so that TCP notices if nobody is there; "message", one that the
-      peer acknowledges at once, or within `probe_timeout` seconds, else the connection is taken for lost. A peer whose
+      peer acknowledges at once, or within `probe_timeout` seconds, else the connection is taken for lost. A message
+      goes also where nothing was heard for so long: what we send ourselves shows nothing of the peer. A peer whose
       subscriptions match `PROBE_CHANNEL` gets an ack, and so does everybody from a derived identity.
     - `max_connection_age`: seconds after which, or up to a tenth before, a connection is ended in order and dialled
       again, so that an expired certificate does not live on in it, or None (D-8).

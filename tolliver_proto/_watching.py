@@ -2,8 +2,9 @@
 
 The idea: two timers for each connection. One looks whether anything was sent lately and, where nothing was, says
 something that costs the peer nothing: an ack that everybody ignores, or a message on a channel of which the peer wants
-nothing, and which it therefore acknowledges at once. The other ends what is too old, in order: whoever dialled dials
-again, and shows a certificate that is valid now.
+nothing, and which it therefore acknowledges at once. Where such an answer can be had, it is also asked for when nothing
+was heard: what we say ourselves shows nothing of the peer. The other timer ends what is too old, in order: whoever
+dialled dials again, and shows a certificate that is valid now.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Watching(Upkeep):
         super()._on_established(link, event)
         if not link.up:
             return
-        link.sent_at = self._now
+        link.sent_at = link.heard_at = self._now
         if self._policy.probe != "off":
             self._timers.set(("probe", link.cid), self._now + self._policy.probe_interval)
         age = self._policy.max_connection_age
@@ -49,7 +50,8 @@ class Watching(Upkeep):
             self._on_no_answer(link)
             return
         link.overdue = False
-        due = link.sent_at + self._policy.probe_interval
+        since = min(link.sent_at, link.heard_at) if self._must_answer(link) else link.sent_at
+        due = since + self._policy.probe_interval
         if link.in_transit is not None:  # not silent: the socket still has bytes to send, and TCP watches those
             due = self._now + self._policy.probe_interval
         elif due <= self._now:
@@ -84,10 +86,12 @@ class Watching(Upkeep):
         return self._policy.probe_interval
 
     def _can_be_answered(self, link: Link) -> bool:
-        if self._policy.probe != "message" or _control(link).probing:
-            return False
+        return self._must_answer(link) and not _control(link).probing
+
+    def _must_answer(self, link: Link) -> bool:
         # A derived identity's ids must come out the same in every try of its job (T-72a): a probe would take one.
-        return not is_derived(self.instance_id) and not self._wants_probes(link)
+        message = self._policy.probe == "message" and not is_derived(self.instance_id)
+        return message and not self._wants_probes(link)
 
     def _wants_probes(self, link: Link) -> bool:
         """Whether the peer would hand a probe to its application, or withhold the ack (T-46)."""

@@ -36,7 +36,6 @@ def test_a_peer_that_is_stopped_gets_everything_when_it_goes_on(nodes: Nodes, ki
         assert left.stats()["probes_unanswered"] == 1
 
 
-@pytest.mark.xfail(strict=True, reason="T-80 counts silence from what was sent last, and not from what was heard")
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX can stop a process")
 def test_a_peer_that_is_stopped_is_noticed_by_somebody_who_goes_on_talking(nodes: Nodes, kind: str) -> None:
     member = Member(kind, nodes.directory / "member.db", nodes.certs.tls("member"))

@@ -136,6 +136,16 @@ def test_the_ack_is_the_answer() -> None:
     assert "stray_acks" not in play.node.stats()
 
 
+def test_who_talks_all_the_time_asks_for_an_answer_too() -> None:
+    """What we send shows nothing of the peer: resends and unreliable messages would put the question off for ever."""
+    play, wire = probed(MESSAGES, ("c", ""))
+    for _ in range(int(2 * MESSAGES.probe_interval)):
+        play.wait(1.0)
+        play.node.unreliable_send("c", "", b"x")
+        play.run()
+    assert PROBE_CHANNEL in {frame.channel for frame in wire.got() if isinstance(frame, Message)}
+
+
 def test_the_interval_counts_from_what_was_said_last() -> None:
     """However long an answer may take."""
     play, wire = probed(Policy(probe="message", probe_interval=1.0, probe_timeout=600.0))
