@@ -32,6 +32,19 @@ def test_one_message_between_two_processes(who: Who, tmp_path: Path) -> None:
     assert line.endswith(r" 'greeting' 'to\nyou' hi \x1b[2J")
 
 
+def test_what_is_recorded_can_be_decoded_and_sent_again(who: Who, tmp_path: Path) -> None:
+    recordings = tmp_path / "recordings"
+    arguments = ("--listen", "127.0.0.1:0", "--count", 2)
+    with listener(tmp_path / "out", who("alice"), *arguments) as alice:
+        there = ("--connect", alice.address, *who("bob"))
+        assert tolliver("send", "c", "k", "once", *there, "--record", recordings).exit_code == 0
+        shown = tolliver("decode", recordings, "--json", "--channel", "c", "--direction", "out")
+        assert bodies(shown.stdout.splitlines()) == [b"once"]
+        assert tolliver("replay", recordings, *there).exit_code == 0
+        assert alice.process.wait(SECONDS) == 0
+    assert [line.split()[-1] for line in alice.lines()] == ["once", "once"]
+
+
 def test_files_of_lines_reliable_and_not(who: Who, tmp_path: Path) -> None:
     lines = [b"line %d \xc3\xa9" % number for number in range(999)] + [b"\xff\x00 no text"]
     (tmp_path / "lines").write_bytes(b"\n".join(lines))

@@ -63,6 +63,10 @@ AccessRules = Annotated[
     Path | None, typer.Option("--acl", help="Access rules (TOML); listen reads them again on SIGHUP.")
 ]
 
+Record = Annotated[
+    Path | None, typer.Option(help="Record what goes over the wire into this directory, bodies in plaintext.")
+]
+
 
 def _place(
     at: Listen = None,
@@ -76,6 +80,7 @@ def _place(
     plaintext: Plaintext = False,
     revision: Draft = 2,
     acl: AccessRules = None,
+    record: Record = None,
 ) -> Place:
     from .connecting import Place
 
@@ -91,6 +96,7 @@ def _place(
         plaintext=plaintext,
         revision=Revision(revision),
         acl=acl,
+        record=record,
     )
 
 

@@ -36,6 +36,7 @@ class Place:
     plaintext: bool
     revision: Revision
     acl: Path | None = None
+    record: Path | None = None
 
     @property
     def remotes(self) -> list[Remote]:
@@ -54,6 +55,7 @@ class Place:
             revision=self.revision,
             remotes=self.remotes if dial else (),
             acl=load_acl(self.acl) if self.acl is not None else Acl(),
+            record=self.record,
         )
         for remote in self.remotes:
             options.remote(remote)
