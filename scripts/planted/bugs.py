@@ -170,8 +170,8 @@ BUGS = (
     Bug(
         "wildcard matches the reserved channel",
         "tolliver_proto/_sending.py",
-        "        if channel == RESERVED_CHANNEL:\n            raise ReservedChannel(",
-        "        if channel == RESERVED_CHANNEL + '!':\n            raise ReservedChannel(",
+        "        if channel in PRIVATE_CHANNELS:\n            raise ReservedChannel(",
+        "        if channel in ():\n            raise ReservedChannel(",
     ),
     Bug(
         "final codes swapped",
