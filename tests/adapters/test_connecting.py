@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tolliver_transports._options import TLS, Remote
+from tolliver_transports._tls import server_context
 
 from tests.certificates import Certificates
+from tests.raw import RawListener
 from tolliver_proto import (
     CertificateError,
     ConnectionClosing,
@@ -115,6 +119,47 @@ def test_oneself_is_no_peer(nodes: Nodes) -> None:
         assert isinstance(error_of(plain, address(plain)), SelfConnection)
         until(lambda: gave_up(plain))
         assert plain.peers() == []
+
+
+def test_a_dial_that_meets_itself_is_a_bad_line(nodes: Nodes, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TCP lets a dial to a free port of this machine come from that very port: then both ends are one socket."""
+    if kind == "uvloop":
+        pytest.skip("libuv connects by itself: its port cannot be chosen here")
+    port = free_port()
+    met: list[int] = []
+
+    def from_there(connect: Callable[..., Any]) -> Callable[..., Any]:
+        def from_the_same_port(sock: socket.socket, where: Any) -> Any:
+            if where[1] == port and not met:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # somebody will listen there in a moment
+                sock.bind(("127.0.0.1", port))
+                met.append(port)
+            return connect(sock, where)
+
+        return from_the_same_port
+
+    remote = f"127.0.0.1:{port}"
+    with nodes.open("left", plaintext=True, **QUICK) as left:
+        with monkeypatch.context() as patched:
+            for name in ("connect", "connect_ex"):
+                patched.setattr(socket.socket, name, from_there(getattr(socket.socket, name)))
+            waiting = left.start("new_connection", remote)
+            until(lambda: met and not left.stats()["connections"])
+            assert not waiting.done  # it is dialled again
+        with nodes.open("right", plaintext=True, listen=remote) as right:
+            assert waiting.wait() == right.instance_id
+        assert left.notices() == []
+
+
+def test_a_listener_that_hangs_up_after_tls_is_dialled_again(nodes: Nodes, certs: Certificates) -> None:
+    """It has said nothing, and all that comes is the end."""
+    context = server_context(certs.tls("right"))
+    with RawListener(context, lambda _stream: None) as listener, nodes.open("left", **QUICK) as left:
+        waiting = left.start("new_connection", listener.address)
+        until(lambda: listener.accepted > 5)
+        assert not waiting.done
+        left.remove_connection(listener.address)
+        until(lambda: gave_up(left))
 
 
 def test_initial_remotes_are_dialled_in_the_background(nodes: Nodes) -> None:
