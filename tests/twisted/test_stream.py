@@ -8,7 +8,7 @@ import pytest
 from tolliver_transports._twisted_tls import PlainTransport, plain_factory
 from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.internet.error import ConnectionLost as CutOff
-from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
 
 from tests.certificates import Certificates
@@ -274,6 +274,23 @@ def test_plaintext() -> None:
     assert transport.identity("127.0.0.1:5") == PeerIdentity(address="127.0.0.1:5")
     transport.connectionLost(Failure(CutOff()))
     assert protocol.error is None
+
+
+def test_plaintext_for_a_protocol_that_knows_no_halves() -> None:
+    """The peer's end is the end of both, as over TCP."""
+    transport = plain_factory(Factory.forProtocol(Protocol)).buildProtocol(None)
+    assert isinstance(transport, PlainTransport)
+    line = Line()
+    transport.makeConnection(line)
+    transport.readConnectionLost()
+    assert line.ended == "lost"
+
+
+def test_a_unit_written_before_the_handshake_follows_it(certs: Certificates) -> None:
+    ours, theirs = sides.client(certs.tls("alice")), pumping.server(certs.tls("bob"))
+    ours.write(b"early")
+    assert shake(ours, theirs) == (None, None)
+    assert theirs.read() == b"early"
 
 
 def test_a_plaintext_connection_that_breaks() -> None:
