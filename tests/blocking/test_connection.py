@@ -215,7 +215,9 @@ def test_closing_does_not_wait_for_ever() -> None:
 def test_what_still_comes_while_closing_is_dropped() -> None:
     def serve(server: BlockingConnection) -> None:
         established(server)
-        server.send(Message("news", "", b"x", 1))
+        for number in range(1, 11):
+            server.machine.send(Message("news", "", b"x", number))
+        server.send(Message("news", "", b"the last", 11))  # and all goes out together
         for _event in server:
             pass
 

@@ -169,6 +169,27 @@ def test_a_name_that_is_nobodys_is_tried_again(nodes: Nodes) -> None:
         until(lambda: not left.stats()["connections"])
 
 
+def test_words_that_come_after_the_end_of_a_connection_change_nothing(nodes: Nodes) -> None:
+    """The loop hears of all of them in one round, and the first one is the end."""
+    with nodes.pair() as (left, right):
+        inside, go_on = threading.Event(), threading.Event()
+
+        def hold_up() -> None:
+            inside.set()
+            go_on.wait(PATIENCE)
+
+        left._loop.soon(hold_up)
+        assert inside.wait(PATIENCE)
+        with left.lock:
+            [wire] = left.wires.values()
+            for word in (wire.abort, wire.abort, wire.pause, wire.resume):
+                word()
+        go_on.set()
+        right.register_callback("news", "", lambda _message: None)
+        until(lambda: wire.cid not in left.wires)
+        left.wait_acked(left.send("news", "", b"on the next connection"), timeout=PATIENCE)
+
+
 def test_a_name_that_no_thread_can_look_up_is_tried_again(nodes: Nodes) -> None:
     with nodes.open("right") as right, nodes.open("left", limits=Limits(redial_first=0.01)) as left:
         remote = f"localhost:{right.port}"
