@@ -166,7 +166,7 @@ def test_closing_does_not_wait_for_a_handler_that_hangs(nodes: Nodes) -> None:
 
 def test_it_listens_no_more_while_it_closes(nodes: Nodes, certs: Certificates) -> None:
     with (
-        nodes.open("right", limits=Limits(close_timeout=0.5)) as right,
+        nodes.open("right", limits=Limits(close_timeout=0.25)) as right,
         RawPeer(right.port or 0, certs.tls("mallory"), certs.uuid("mallory")) as raw,
     ):
         raw.establish()  # and does not answer the close

@@ -13,6 +13,7 @@ from tests.raw import RawPeer
 from tolliver_proto import Ack, Limits, Message, NoticeKind, OutboxFull, Subscribe
 
 from .facade import Facade, until
+from .kinds import ONE_KIND
 from .nodes import SOMEBODY, Inbox, Nodes, address, connected, noticed, silent_port, subscribed
 
 QUICK = Limits(redial_first=0.001, redial_max=0.02)
@@ -33,6 +34,7 @@ def _send(port: int | None, certs: Certificates, copies: int) -> list[int]:
         return [event.message_id for event in raw.events if isinstance(event, Ack)]
 
 
+@ONE_KIND
 @pytest.mark.parametrize(
     ("options", "handled", "after_a_restart"),
     [({}, 2, 3), ({"dedupe": 9}, 1, 2), ({"dedupe": 9, "dedupe_durable": True}, 1, 1)],
@@ -102,6 +104,7 @@ def test_a_full_outbox_is_refused_until_it_is_forgotten(nodes: Nodes) -> None:
     assert nodes.rows("left", "message") == 0
 
 
+@ONE_KIND
 def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
     with nodes.open("left", expire_after=0.1) as left:
         with nodes.open("right") as right:
