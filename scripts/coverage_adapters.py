@@ -34,7 +34,20 @@ disable_warnings = no-data-collected, module-not-imported
 Line = tuple[str, str, str]
 """Module, function, text."""
 
-UNREACHED: dict[Line, str] = {}
+SPURIOUS = "the system may say that a socket is ready and then have nothing: no test can have it do so"
+SEALING = "OpenSSL fails to seal where it has no memory left"
+UNREACHED: dict[Line, str] = {
+    ("_blocking_connection.py", "_read", "return"): SPURIOUS,
+    ("_blocking_loop.py", "accept", "return"): SPURIOUS,
+    ("_blocking_wires.py", "_read", "return"): SPURIOUS,
+    ("_session.py", "next_output", "except TolliverError:"): SEALING,
+    ("_session.py", "next_output", "break  # the reading side will say why"): SEALING,
+    ("_tls.py", "write", "except ssl.SSLError as error:"): SEALING,
+    ("_tls.py", "write", "self._fail(error)"): SEALING,
+    ("_tls.py", "write", "self._raise_failure()"): SEALING,
+    ("_tls.py", "close_notify", "except ssl.SSLError as error:"): SEALING,
+    ("_tls.py", "close_notify", "self._fail(error)"): SEALING,
+}
 """Why no test runs it here."""
 
 
