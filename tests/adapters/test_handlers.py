@@ -148,6 +148,8 @@ def test_an_iterator_hands_out_messages_to_settle(nodes: Nodes) -> None:
         messages.settled(first).fail()
         messages.settled(first).ack()  # the first word counts
         second = messages.settled(coming.wait())
+        while second.attempt == 1:  # a copy: on a busy machine the interval was over before the first word
+            second = next(messages)
         assert second.attempt == 2
         second.ack()
         second.ack()

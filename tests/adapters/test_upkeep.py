@@ -252,8 +252,9 @@ def test_what_cannot_be_read_is_told_and_goes_out_later(nodes: Nodes) -> None:
             until(lambda: noticed(left, NoticeKind.STORE_ERROR))
             assert "reading the outbox failed" in noticed(left, NoticeKind.STORE_ERROR)[0]
         _rename(left, "away", "message")
-        with nodes.open("right", remotes=[address(left)]) as right:
+        with nodes.open("right") as right:
             right.register_callback("news", "", inbox)
+            right.new_connection(address(left))
             until(lambda: not left.stats()["pending"])
     assert inbox.bodies == [b"x"]
 
