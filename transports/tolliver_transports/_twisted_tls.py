@@ -337,8 +337,6 @@ class PlainTransport(ProtocolWrapper):
 
 
 def _cut_off(reason: Failure) -> ConnectionLost:
-    if reason.check(ConnectionDone):
-        return ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off")
     return ConnectionLost(f"the connection broke: {reason.getErrorMessage()}")
 
 
