@@ -16,10 +16,13 @@ $(VENV)/.ready: pyproject.toml
 demo: $(VENV)/.ready
 	$(BIN)/tolliver demo --directory demo
 
-# First what must run every line and every branch of tolliver_proto, then all the rest.
+WATCHED := { $(BIN)/python scripts/coverage_core.py --files; $(BIN)/python scripts/coverage_adapters.py --folders; }
+
+# First what must run every line and every branch of tolliver_proto, then every line of the adapters, then all the rest.
 test: check
 	$(BIN)/python scripts/coverage_core.py -n 2
-	$(BIN)/python -m pytest -n 2 --dist worksteal $$($(BIN)/python scripts/coverage_core.py --files | sed 's/[^ ]*/--ignore=&/g')
+	$(BIN)/python scripts/coverage_adapters.py -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal $$($(WATCHED) | xargs printf -- '--ignore=%s ')
 
 # Simulated networks on all cores; the first that fails is shrunk to a short trace.
 SCHEDULES ?= 10000

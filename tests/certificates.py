@@ -66,6 +66,8 @@ class Certificates:
             return self.special(name, ())
         if name == "garbled":
             return self.special(name, (x509.UniformResourceIdentifier("urn:uuid:not-a-uuid"),))
+        if name == "unreadable":  # a URI is ASCII
+            return self.special(name, (), names_in_der=bytes.fromhex("30 06 86 04 75 72 69 ff"))
         if name in ("writers", "low"):
             prefix = PREFIX if name == "writers" else f"e{PREFIX[1:]}"
             return self.special(name, (x509.UniformResourceIdentifier(f"urn:tolliver:derive:{prefix}"),))
@@ -83,6 +85,7 @@ class Certificates:
         name: str,
         names: Sequence[x509.GeneralName],
         *,
+        names_in_der: bytes | None = None,
         usages: Sequence[ObjectIdentifier] = _BOTH,
         key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey | None = None,
     ) -> TLS:
@@ -91,7 +94,9 @@ class Certificates:
         ca = x509.load_pem_x509_certificate(self.ca.read_bytes())
         ca_key = serialization.load_pem_private_key(self.ca.with_suffix(".key").read_bytes(), password=None)
         assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
-        hosts = [x509.DNSName(LOCAL_HOSTS[0])]
+        alternatives: x509.ExtensionType = x509.SubjectAlternativeName([*names, x509.DNSName(LOCAL_HOSTS[0])])
+        if names_in_der is not None:
+            alternatives = x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, names_in_der)
         cert = (
             x509.CertificateBuilder()
             .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
@@ -100,7 +105,7 @@ class Certificates:
             .serial_number(x509.random_serial_number())
             .not_valid_before(_NOW - datetime.timedelta(days=1))
             .not_valid_after(_NOW + datetime.timedelta(days=1))
-            .add_extension(x509.SubjectAlternativeName([*names, *hosts]), critical=False)
+            .add_extension(alternatives, critical=False)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .sign(ca_key, hashes.SHA256())
         )

@@ -363,6 +363,12 @@ class Settled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._item, name)
 
+    def __repr__(self) -> str:
+        return repr(self._item)
+
+    def __len__(self) -> int:
+        return len(self._item)
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self._item)
 

@@ -8,6 +8,8 @@ from importlib import import_module
 from itertools import permutations
 from typing import Any
 
+import pytest
+
 from .facade import World
 
 # name: the adapter's module, and the module and the maker of a world for it
@@ -22,6 +24,8 @@ _ALL: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
 _ADAPTERS = "tolliver_transports"
 
 KINDS = list(_ALL)
+ONE_KIND = pytest.mark.parametrize("kind", KINDS[:1])
+"""For what the node decides by itself: the actions that carry it out are tested over every kind elsewhere."""
 PAIRS = list(permutations(KINDS, 2))
 
 

@@ -12,6 +12,8 @@ from tolliver_proto import AccessDenied, Acl, Limits, NoticeKind, Rights
 from .facade import until
 from .nodes import Nodes, address, connected, error_of, noticed
 
+QUICK = Limits(redial_first=0.005, redial_max=0.05)
+
 
 def test_rules_hold_from_the_start_and_change_at_once(nodes: Nodes, certs: Certificates) -> None:
     rules = Acl(peers={certs.uuid("right"): Rights(subscribe=(("news", "*"),))})
@@ -33,21 +35,22 @@ def test_rules_hold_from_the_start_and_change_at_once(nodes: Nodes, certs: Certi
 
 def test_who_is_kept_out_cannot_connect_and_is_not_dialled(nodes: Nodes, certs: Certificates) -> None:
     nobody = Acl(default=Rights.none())
-    with nodes.open("left") as left, nodes.open("right", acl=nobody) as right:
-        with pytest.raises(TimeoutError):
-            left.new_connection(address(right), timeout=0.2)
+    with nodes.open("left", limits=QUICK) as left, nodes.open("right", acl=nobody) as right:
+        waiting = left.start("new_connection", address(right))
+        until(lambda: noticed(right, NoticeKind.ACCESS_DENIED))
         assert str(certs.uuid("left")) in noticed(right, NoticeKind.ACCESS_DENIED)[0]
+        assert not waiting.done
         assert isinstance(error_of(right, address(left)), AccessDenied)
         right.set_acl(Acl())
-        assert left.new_connection(address(right)) == certs.uuid("right")
+        assert waiting.wait() == certs.uuid("right")
 
 
 def test_a_blocked_peer_stays_away(nodes: Nodes, certs: Certificates) -> None:
-    with nodes.open("left") as left, nodes.open("right") as right:
+    with nodes.open("left") as left, nodes.open("right", limits=QUICK) as right:
         left.new_connection(address(right))
         left.remove_connection(address(right), block=True)
         with pytest.raises(TimeoutError):
-            right.new_connection(address(left), timeout=0.2)
+            right.new_connection(address(left), timeout=0.1)
         left.new_connection(address(right))
         assert right.new_connection(address(left)) == certs.uuid("left")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tolliver_transports._options import TLS, Remote
+from tolliver_transports._tls import server_context
 
 from tests.certificates import Certificates
+from tests.raw import RawListener
 from tolliver_proto import (
     CertificateError,
     ConnectionClosing,
@@ -21,6 +25,7 @@ from tolliver_proto import (
 )
 
 from .facade import Cancelled, Facade, until
+from .kinds import ONE_KIND
 from .nodes import Inbox, Nodes, address, connected, error_of, free_port, gave_up, noticed, silent_port
 from .relay import Relay
 
@@ -117,6 +122,47 @@ def test_oneself_is_no_peer(nodes: Nodes) -> None:
         assert plain.peers() == []
 
 
+def test_a_dial_that_meets_itself_is_a_bad_line(nodes: Nodes, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TCP lets a dial to a free port of this machine come from that very port: then both ends are one socket."""
+    if kind == "uvloop":
+        pytest.skip("libuv connects by itself: its port cannot be chosen here")
+    port = free_port()
+    met: list[int] = []
+
+    def from_there(connect: Callable[..., Any]) -> Callable[..., Any]:
+        def from_the_same_port(sock: socket.socket, where: Any) -> Any:
+            if where[1] == port and not met:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # somebody will listen there in a moment
+                sock.bind(("127.0.0.1", port))
+                met.append(port)
+            return connect(sock, where)
+
+        return from_the_same_port
+
+    remote = f"127.0.0.1:{port}"
+    with nodes.open("left", plaintext=True, **QUICK) as left:
+        with monkeypatch.context() as patched:
+            for name in ("connect", "connect_ex"):
+                patched.setattr(socket.socket, name, from_there(getattr(socket.socket, name)))
+            waiting = left.start("new_connection", remote)
+            until(lambda: met and not left.stats()["connections"])
+            assert not waiting.done  # it is dialled again
+        with nodes.open("right", plaintext=True, listen=remote) as right:
+            assert waiting.wait() == right.instance_id
+        assert left.notices() == []
+
+
+def test_a_listener_that_hangs_up_after_tls_is_dialled_again(nodes: Nodes, certs: Certificates) -> None:
+    """It has said nothing, and all that comes is the end."""
+    context = server_context(certs.tls("right"))
+    with RawListener(context, lambda _stream: None) as listener, nodes.open("left", **QUICK) as left:
+        waiting = left.start("new_connection", listener.address)
+        until(lambda: listener.accepted > 5)
+        assert not waiting.done
+        left.remove_connection(listener.address)
+        until(lambda: gave_up(left))
+
+
 def test_initial_remotes_are_dialled_in_the_background(nodes: Nodes) -> None:
     remote = f"127.0.0.1:{free_port()}"  # nobody listens there yet (T-75)
     with nodes.open("left", remotes=[remote], **QUICK) as left:
@@ -135,9 +181,9 @@ def test_a_refusal_after_our_own_handshake_is_never_taken_for_a_bad_line(nodes: 
     both.write_bytes(stranger.ca.read_bytes() + certs.ca.read_bytes())
     tls = TLS(stranger.cert, stranger.key, both)
     with nodes.open("right") as right, nodes.open("left", tls=tls) as left, Relay(right.port or 0) as relay:
-        for storing in [left.start("subscribe", f"{number:04}" * 1000) for number in range(200)]:
+        for storing in [left.start("subscribe", f"{number:04}" * 1000) for number in range(100)]:
             storing.wait()  # a request that is still being written when it is refused
-        for dials in range(1, 21):
+        for dials in range(1, 11):
             error = error_of(left, relay.address)
             assert isinstance(error, CertificateError)
             assert "refuses our certificate" in str(error)
@@ -177,6 +223,7 @@ def test_a_key_that_is_not_the_one_first_seen_is_refused(nodes: Nodes, certs: Ce
 # Versions.
 
 
+@ONE_KIND
 @pytest.mark.parametrize("revision", Revision)
 @pytest.mark.parametrize(
     ("dialler", "listener", "status"),

@@ -15,6 +15,7 @@ from tests.raw import RawPeer
 from tolliver_proto import Closed, IdentityConflict, LocalProtocolError, NoticeKind
 
 from .facade import Facade, until
+from .kinds import ONE_KIND
 from .nodes import AGAIN, Inbox, Nodes, address, noticed
 
 TASK = derived_identity(PREFIX, "query/7/3")
@@ -45,6 +46,7 @@ def is_let_in(instance: Facade, tls: TLS, claimed: UUID, *subscriptions: str) ->
     return shake_hands()
 
 
+@ONE_KIND
 @pytest.mark.parametrize("durable", [False, True])
 def test_every_try_of_a_task_counts_once(nodes: Nodes, durable: bool) -> None:
     with nodes.open("right", dedupe=1000, dedupe_durable=durable) as right:

@@ -28,6 +28,7 @@ from tests.adapters.gopeer import (
     request,
     response,
 )
+from tests.adapters.kinds import ONE_KIND
 from tests.adapters.nodes import Inbox, Nodes, connected, error_of, noticed
 from tests.certificates import Certificates
 from tolliver_proto import CertificateError, HandshakeRejected, IdentityConflict, Limits, NoticeKind
@@ -205,13 +206,14 @@ def test_no_frame_is_in_a_record_with_a_response_or_a_final(nodes: Nodes, identi
 # Versions.
 
 
+@ONE_KIND
 @pytest.mark.parametrize(("version", "status"), [(0, 3), (9, 2)])
 def test_we_close_where_there_is_no_version_in_common(
     nodes: Nodes, identity: Identity, version: int, status: int
 ) -> None:
     """T-67, A5. It never closes (G6), and to version 0 its server says status 2 and goes on as if nothing were (G5)."""
     defects = PRESETS["499b76d"]
-    limits = Limits(close_timeout=0.3)  # seconds; the error is raised when our close is over, and it never closes
+    limits = Limits(close_timeout=0.2)  # seconds; the error is raised when our close is over, and it never closes
     with (
         ours(nodes, version=version, limits=limits) as node,
         GoPeer(defects, identity) as dialler,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import suppress
 
 import pytest
@@ -134,3 +135,20 @@ def test_a_stranger_that_ends_with_a_reset_harms_nobody(nodes: Nodes, said: byte
                 reset(stream)
         until(lambda: right.stats()["connections"] == 1)
         assert connected(left) == 1
+
+
+def test_connections_that_are_gone_before_they_are_accepted_harm_nobody(nodes: Nodes) -> None:
+    with nodes.open("right") as right, nodes.open("left") as left:
+        busy, go_on = threading.Event(), threading.Event()
+
+        def hold_up() -> None:
+            busy.set()
+            go_on.wait(PATIENCE)
+
+        nodes.world.start("be busy", hold_up)  # its loop accepts nobody meanwhile
+        assert busy.wait(PATIENCE)
+        for _ in range(5):
+            reset(socket.create_connection(("127.0.0.1", right.port or 0), timeout=PATIENCE))
+        go_on.set()
+        left.new_connection(address(right))
+        until(lambda: right.stats()["connections"] == 1)

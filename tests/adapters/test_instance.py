@@ -14,7 +14,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import ConnectionClosing, ConnectionLost, IdentityConflict, Limits, StoreError
+from tolliver_proto import Acl, ConnectionClosing, ConnectionLost, IdentityConflict, Limits, StoreError
 
 from .facade import until
 from .nodes import SOMEBODY, Nodes, address, connected, silent_port
@@ -98,6 +98,13 @@ def test_a_port_in_use_is_a_clear_error_that_leaves_nothing_behind(nodes: Nodes)
         pass
 
 
+def test_an_address_of_another_machine_is_a_clear_error(nodes: Nodes) -> None:
+    with pytest.raises(ConnectionLost, match=r"cannot listen on 192\.0\.2\.1:0.*Choose another"):  # RFC 5737: nobody's
+        nodes.open("left", listen="192.0.2.1:0").__enter__()
+    with nodes.open("left"):
+        pass
+
+
 # How it ends.
 
 
@@ -136,6 +143,8 @@ def test_after_its_end_every_call_says_so(nodes: Nodes) -> None:
         lambda: left.drop_parked(SOMEBODY),
         lambda: left.dead_letters(),
         lambda: left.replay([]),
+        lambda: left.set_acl(Acl()),
+        lambda: left.reload_tls(),
     ):
         with pytest.raises(ConnectionClosing):
             call()
@@ -157,7 +166,7 @@ def test_closing_does_not_wait_for_a_handler_that_hangs(nodes: Nodes) -> None:
 
 def test_it_listens_no_more_while_it_closes(nodes: Nodes, certs: Certificates) -> None:
     with (
-        nodes.open("right", limits=Limits(close_timeout=0.5)) as right,
+        nodes.open("right", limits=Limits(close_timeout=0.25)) as right,
         RawPeer(right.port or 0, certs.tls("mallory"), certs.uuid("mallory")) as raw,
     ):
         raw.establish()  # and does not answer the close

@@ -228,8 +228,9 @@ def test_what_was_sent_to_an_absent_peer_waits_for_it(nodes: Nodes) -> None:
     inbox = Inbox()
     with nodes.open("left") as left:
         left.send("news", "", b"2")
-        with nodes.open("right", remotes=[address(left)]) as right:
+        with nodes.open("right") as right:
             right.register_callback("news", "", inbox)
+            right.new_connection(address(left))
             inbox.holds(2)
             until(lambda: left.stats()["pending"] == 0)
     assert inbox.bodies == [b"1", b"2"]

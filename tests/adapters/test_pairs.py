@@ -41,9 +41,11 @@ def test_two_kinds_live_together(
             assert (at_left.bodies, at_right.bodies) == ([b"2"], [b"1", BODY, b"3"])
             where = address(right)
         until(lambda: not connected(left))
+        left.remove_connection(where)  # until the handler is there
         backlog = left.send_many([("to right", "k", b"%d" % number) for number in range(100)])
         with rights.open("right", listen=where) as right:
             right.register_callback("to right", "", later)
+            left.new_connection(where)
             left.wait_acked(backlog)
             assert later.bodies == [b"%d" % number for number in range(100)]
             left.close()

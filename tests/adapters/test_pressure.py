@@ -174,7 +174,7 @@ def test_closing_with_data_in_flight_loses_nothing(nodes: Nodes) -> None:
 
 def test_a_line_that_is_cut_in_large_messages_loses_nothing(nodes: Nodes) -> None:
     rng = random.Random(5)
-    bodies = {bytes([number]) + rng.randbytes(2 * MIB) for number in range(6)}
+    bodies = {bytes([number]) + rng.randbytes(2 * MIB) for number in range(4)}
     with nodes.pair(channels=(), left={"limits": Limits(redial_first=0.005)}) as (left, right, inbox):
         right.subscribe("news", handler=inbox)
         left.remove_connection(address(right))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.raw import RawPeer
 
 from .facade import until
+from .kinds import ONE_KIND
 from .nodes import Nodes, connected
 
 OFTEN = {"probe": "message", "probe_interval": 0.02, "probe_timeout": 5.0}
@@ -36,6 +37,7 @@ def test_a_peer_that_does_not_answer_is_cut_off(nodes: Nodes) -> None:
         assert right.stats()["probes_unanswered"] == 1
 
 
+@ONE_KIND
 def test_an_old_connection_makes_room_for_a_new_one(nodes: Nodes) -> None:
     with nodes.pair(right={"max_connection_age": 0.2}) as (left, right, inbox):
         until(lambda: right.stats().get("aged_out", 0) >= 2)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
 from tolliver_proto import Ack, Limits, Message, NoticeKind, OutboxFull, Subscribe
 
-from .facade import until
+from .facade import Facade, until
+from .kinds import ONE_KIND
 from .nodes import SOMEBODY, Inbox, Nodes, address, connected, noticed, silent_port, subscribed
 
 QUICK = Limits(redial_first=0.001, redial_max=0.02)
@@ -29,6 +34,7 @@ def _send(port: int | None, certs: Certificates, copies: int) -> list[int]:
         return [event.message_id for event in raw.events if isinstance(event, Ack)]
 
 
+@ONE_KIND
 @pytest.mark.parametrize(
     ("options", "handled", "after_a_restart"),
     [({}, 2, 3), ({"dedupe": 9}, 1, 2), ({"dedupe": 9, "dedupe_durable": True}, 1, 1)],
@@ -98,6 +104,7 @@ def test_a_full_outbox_is_refused_until_it_is_forgotten(nodes: Nodes) -> None:
     assert nodes.rows("left", "message") == 0
 
 
+@ONE_KIND
 def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
     with nodes.open("left", expire_after=0.1) as left:
         with nodes.open("right") as right:
@@ -192,6 +199,68 @@ def test_a_second_key_for_a_uuid_is_refused_until_it_is_pinned(nodes: Nodes, cer
             until(lambda: connected(right))
             right.repin(SOMEBODY, bytes(32))
             until(lambda: not connected(right))  # it stands on another key
+
+
+# A database that fails (D-13).
+
+
+def _damage(database: Path) -> None:
+    """As after a crash of the machine: not closed in order, and a page of zeroes that opening does not read."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE instance SET clean = 0")
+        [(page,)] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'dead_letter'").fetchall()
+        [(size,)] = connection.execute("PRAGMA page_size").fetchall()
+    with database.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(bytes(size))
+
+
+def test_after_a_crash_damage_is_looked_for_and_told(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        pass
+    _damage(left.database)
+    with nodes.open("left") as left, nodes.open("right") as right:
+        until(lambda: noticed(left, NoticeKind.STORE_ERROR))
+        assert f"after a crash the database {left.database} is damaged: " in noticed(left, NoticeKind.STORE_ERROR)[0]
+        left.new_connection(address(right))  # what is whole is used
+    with nodes.open("left") as left:  # it was closed in order
+        assert not left._look(lambda instance: instance._store.unclean)
+
+
+def test_a_database_that_cannot_be_looked_at_is_told(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        pass
+    with closing(sqlite3.connect(left.database)) as connection, connection:
+        connection.execute("UPDATE instance SET clean = 0")
+    with nodes.open("left") as left:
+        left.database.unlink()
+        left._look(lambda instance: instance._on_damage(instance._check_store()))
+        assert "cannot check" in noticed(left, NoticeKind.STORE_ERROR)[-1]
+
+
+def test_what_cannot_be_read_is_told_and_goes_out_later(nodes: Nodes) -> None:
+    inbox = Inbox()
+    with nodes.open("left", limits=QUICK) as left:
+        with nodes.open("right") as right:
+            right.subscribe("news")
+            right.new_connection(address(left))
+            subscribed(left)
+        until(lambda: not connected(left))
+        left.send("news", "", b"x")
+        _rename(left, "message", "away")
+        with nodes.open("right", remotes=[address(left)]):
+            until(lambda: noticed(left, NoticeKind.STORE_ERROR))
+            assert "reading the outbox failed" in noticed(left, NoticeKind.STORE_ERROR)[0]
+        _rename(left, "away", "message")
+        with nodes.open("right") as right:
+            right.register_callback("news", "", inbox)
+            right.new_connection(address(left))
+            until(lambda: not left.stats()["pending"])
+    assert inbox.bodies == [b"x"]
+
+
+def _rename(node: Facade, old: str, new: str) -> None:
+    node._look(lambda instance: instance._store._file.connection.execute(f"ALTER TABLE {old} RENAME TO {new}"))
 
 
 # Other choices of the policy.

@@ -212,6 +212,22 @@ def test_closing_does_not_wait_for_ever() -> None:
         assert ours.fileno() < 0
 
 
+def test_what_still_comes_while_closing_is_dropped() -> None:
+    def serve(server: BlockingConnection) -> None:
+        established(server)
+        for number in range(1, 11):
+            server.machine.send(Message("news", "", b"x", number))
+        server.send(Message("news", "", b"the last", 11))  # and all goes out together
+        for _event in server:
+            pass
+
+    with pair(serve) as (client, served):
+        established(client)
+        client.receive(PATIENCE)
+        client.close()
+        served.result(PATIENCE)
+
+
 def test_a_broken_line_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = BlockingConnection(socket.create_connection(listener.getsockname()), Role.CLIENT)

@@ -190,7 +190,7 @@ def test_forks_while_everybody_is_busy_hang_nobody(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         codes = set()
-        for _ in range(20):
+        for _ in range(10):
             child = os.fork()
             if not child:
                 try:

@@ -11,9 +11,11 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tolliver_transports import _socket_session
 from tolliver_transports._blocking_loop import Dialling, Loop
+from tolliver_transports._sockets import NEXT_ADDRESS
 
-from tests.blocking.nodes import PATIENCE, Nodes, address, until
+from tests.blocking.nodes import PATIENCE, Nodes, address, no_more_threads, until
 from tolliver_proto import Limits
 
 TCP = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
@@ -100,12 +102,34 @@ def test_an_address_that_refuses_or_does_not_answer_is_passed_over() -> None:
             waiting.setblocking(False)
             waiting.connect_ex(mute.getsockname())
         refusing = (*TCP, ("127.0.0.1", 1))
-        strange = (-1, *TCP[1:], ("127.0.0.1", 1))  # of a family that this machine does not have
-        sock, error = dialled([strange, refusing, (*TCP, mute.getsockname()), (*TCP, server.getsockname())])
+        strange = (12345, *TCP[1:], ("127.0.0.1", 1))  # of a family that this machine does not have
+        nowhere = (*TCP, ("255.255.255.255", 1))  # which the system refuses at once
+        sock, error = dialled([strange, nowhere, refusing, (*TCP, mute.getsockname()), (*TCP, server.getsockname())])
         assert error is None
         assert sock is not None
         with sock:
             assert sock.getpeername() == server.getsockname()
+
+
+def test_of_two_that_answer_in_one_round_the_first_one_is_taken() -> None:
+    found: list[Any] = []
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        addresses = [(*TCP, server.getsockname()) for server in (one, other)]
+        with Running() as running:
+            loop = running.loop
+
+            def begin() -> None:
+                Dialling(loop, addresses, lambda sock, error: found.append((sock, error)))
+                time.sleep(NEXT_ADDRESS)  # whatever holds it up: the other one is tried before this one is looked at
+
+            loop.soon(begin)
+            until(lambda: found)
+            running.loop.soon(partial(found.append, "the end"))
+            until(lambda: len(found) > 1)
+        [(sock, error), last] = found
+        assert (error, last) == (None, "the end")
+        with sock:
+            assert sock.getpeername() == one.getsockname()
 
 
 def test_where_nothing_answers_the_last_error_is_told() -> None:
@@ -144,6 +168,44 @@ def test_a_name_that_is_nobodys_is_tried_again(nodes: Nodes) -> None:
             left.new_connection("nobody.invalid", timeout=0.2)
         left.remove_connection("nobody.invalid")
         until(lambda: not left.stats()["connections"])
+
+
+def test_words_that_come_after_the_end_of_a_connection_change_nothing(nodes: Nodes) -> None:
+    """The loop hears of all of them in one round, and the first one is the end."""
+    with nodes.pair() as (left, right):
+        inside, go_on = threading.Event(), threading.Event()
+
+        def hold_up() -> None:
+            inside.set()
+            go_on.wait(PATIENCE)
+
+        left._loop.soon(hold_up)
+        assert inside.wait(PATIENCE)
+        with left.lock:
+            [wire] = left.wires.values()
+            for word in (wire.abort, wire.abort, wire.pause, wire.resume):
+                word()
+        go_on.set()
+        right.register_callback("news", "", lambda _message: None)
+        until(lambda: wire.cid not in left.wires)
+        left.wait_acked(left.send("news", "", b"on the next connection"), timeout=PATIENCE)
+
+
+def test_a_name_that_no_thread_can_look_up_is_tried_again(nodes: Nodes) -> None:
+    with nodes.open("right") as right, nodes.open("left", limits=Limits(redial_first=0.01)) as left:
+        remote = f"localhost:{right.port}"
+        with no_more_threads(), pytest.raises(TimeoutError):
+            left.new_connection(remote, timeout=0.1)
+        left.new_connection(remote, timeout=PATIENCE)
+
+
+def test_one_connection_that_writes_much_gives_others_their_turn(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_socket_session, "WRITES", 1)  # a connection that the system always takes more of
+    with nodes.pair() as (left, right):
+        right.register_callback("news", "", lambda _message: None)
+        for _ in range(20):
+            receipt = left.send_many([("news", "", bytes(10_000))] * 10)
+        left.wait_acked(receipt, timeout=PATIENCE)
 
 
 def test_localhost_is_found_on_whichever_address_listens(nodes: Nodes) -> None:

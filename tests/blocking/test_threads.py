@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tolliver_transports.blocking import Instance, Received
 
-from tests.blocking.nodes import PATIENCE, Nodes, until
+from tests.blocking.nodes import PATIENCE, Nodes, no_more_threads, until
 from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, ReservedChannel
 
 
@@ -320,6 +320,25 @@ def test_a_generator_that_waits_holds_up_nobody(nodes: Nodes) -> None:
         go_on.set()
         assert slow.result(PATIENCE).recipients == 1
         assert waited == [True]
+
+
+# No threads left.
+
+
+def test_without_a_thread_a_callback_is_refused_and_leaves_nothing(nodes: Nodes) -> None:
+    with nodes.pair() as (left, right):
+        with no_more_threads(), pytest.raises(RuntimeError, match="thread"):
+            right.register_callback("news", "", lambda _message: None)
+        assert not right.mailboxes
+        right.register_callback("news", "", lambda _message: None)
+        left.wait_acked(left.send("news", "", b"x"), timeout=PATIENCE)
+
+
+def test_without_a_thread_an_instance_is_not_opened_and_leaves_nothing(nodes: Nodes) -> None:
+    with no_more_threads(), pytest.raises(RuntimeError, match="thread"), nodes.open("left"):
+        pytest.fail("an instance without threads")
+    with nodes.open("left") as left:
+        assert not left._store.unclean
 
 
 # What cannot be.

@@ -235,6 +235,12 @@ def test_a_weak_key_is_named(certs: Certificates) -> None:
         Pumps(certs.special("weak", (), key=key))
 
 
+def test_a_key_that_tls_has_no_use_for_is_named(certs: Certificates) -> None:
+    key = ec.generate_private_key(ec.SECP256K1())  # TLS 1.3 has no signatures of this curve
+    with pytest.raises(CertificateError, match=r"our own certificate .*odd\.pem would be refused: .+ \(CA: "):
+        Pumps(certs.special("odd", (), key=key))
+
+
 # What a pump reads.
 
 

@@ -440,6 +440,11 @@ def test_a_garbled_uuid_is_refused(certs: Certificates) -> None:
         own_identity(certs.tls("garbled"))
 
 
+def test_names_that_cannot_be_read_are_refused(certs: Certificates) -> None:
+    _, ours = shake(client(certs.tls("unreadable")), server(certs.tls("bob")))
+    assert says(ours, CertificateError, "the certificate of the peer that dialled us cannot be understood")
+
+
 def test_no_uuid_is_no_error(certs: Certificates) -> None:
     """Then the first use pins the key (D-3)."""
     identity = own_identity(certs.tls("anonymous"))

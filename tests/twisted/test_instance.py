@@ -15,7 +15,7 @@ from twisted.internet.defer import CancelledError, Deferred, inlineCallbacks
 from twisted.internet.task import deferLater
 
 from tests.certificates import Certificates
-from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, ReservedChannel, StoreError
+from tolliver_proto import ConnectionClosing, ConnectionLost, Delivery, NoticeKind, ReservedChannel, StoreError
 
 from .nodes import LOOKS, STEP, Nodes
 from .reactors import TIMEOUT, Loop, running
@@ -194,6 +194,24 @@ def test_a_name_is_dialled_at_one_address_after_the_other(
     loop.wait(scenario)
 
 
+def test_of_two_addresses_both_are_listened_to_or_none(
+    loop: Loop, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one is in use."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 1)) for host in ("127.0.0.2", "127.0.0.1")]
+
+    async def scenario() -> None:
+        async with await nodes.open("right") as right:
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
+            with pytest.raises(ConnectionLost, match=r"cannot listen on two\.example"):
+                await nodes.open("left", listen=f"two.example:{right.port}")
+            socket.create_server(("127.0.0.2", right.port or 0)).close()  # it was let go
+            async with await nodes.open("left", listen="two.example:0") as left:
+                assert left.addresses == [("127.0.0.2", left.port), ("127.0.0.1", left.port)]
+
+    loop.wait(scenario)
+
+
 # Its life.
 
 
@@ -358,3 +376,22 @@ def test_the_global_reactor_is_left_alone(tmp_path: Any, certs: Certificates) ->
     command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
     done = subprocess.run(command, cwd=certs.directory, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "b'hello'\nNone\n", "")
+
+
+def test_without_a_reactor_it_lives_on_the_global_one(tmp_path: Any, certs: Certificates) -> None:
+    program = """
+        import sys
+        from twisted.internet.task import react
+        from twisted.internet.defer import Deferred
+        from tolliver_transports.twisted import InstanceOptions, create_instance
+
+        async def main():
+            options = InstanceOptions(database=f"{sys.argv[1]}/alone.db", plaintext=True)
+            async with await create_instance(options) as alone:
+                print((await alone.send("news", "", b"to nobody")).recipients)
+
+        react(lambda _reactor: Deferred.fromCoroutine(main()))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")

@@ -204,6 +204,12 @@ def test_a_certificate_without_a_uuid(certs: Certificates, member: str) -> None:
     assert results[0] == results[1]
 
 
+def test_names_that_cannot_be_read_are_refused(certs: Certificates) -> None:
+    error = outcome(sides.server(certs.tls("bob")), pumping.client(certs.tls("unreadable")), dials=False)
+    assert type(error) is CertificateError
+    assert "the certificate of the peer that dialled us cannot be understood" in str(error)
+
+
 def broken_bytes(version: Any) -> dict[str, bytes]:
     return {
         "http": b"GET / HTTP/1.1\r\n\r\n",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tolliver_transports._twisted_tls import PlainTransport, plain_factory
+from tolliver_transports._twisted_policy import make_context
+from tolliver_transports._twisted_tls import Creator, PlainTransport, TLSFactory, plain_factory
 from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.internet.error import ConnectionLost as CutOff
-from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from tests.certificates import Certificates
@@ -18,7 +20,7 @@ from tests.tls.test_stream import APPLICATION_DATA, SEALED
 from tolliver_proto import ConnectionLost, PeerIdentity
 
 from . import sides
-from .sides import Line, Recorder, move, shake
+from .sides import Line, Recorder, Side, move, shake
 
 versions = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
 roles = pytest.mark.parametrize("role", ["dialler", "listener"])
@@ -202,6 +204,19 @@ def test_identity_before_the_handshake(certs: Certificates) -> None:
         sides.client(certs.tls("alice")).identity("")
 
 
+def test_a_protocol_that_knows_no_halves_ends_with_the_peer(certs: Certificates) -> None:
+    creator = Creator(make_context(certs.tls("bob"), server=True))
+    ours = Side(TLSFactory(creator, Factory.forProtocol(Protocol), Clock(), None, check_name=False))
+    theirs = pumping.client(certs.tls("alice"))
+    assert shake(theirs, ours) == (None, None)
+    theirs.close_notify()
+    move(theirs, ours)
+    move(ours, theirs)
+    assert theirs.read() is None
+    assert theirs.peer_closed
+    assert ours.line.ended == "lost"
+
+
 # Abrupt ends (T-09 treats them differently).
 
 
@@ -274,6 +289,23 @@ def test_plaintext() -> None:
     assert transport.identity("127.0.0.1:5") == PeerIdentity(address="127.0.0.1:5")
     transport.connectionLost(Failure(CutOff()))
     assert protocol.error is None
+
+
+def test_plaintext_for_a_protocol_that_knows_no_halves() -> None:
+    """The peer's end is the end of both, as over TCP."""
+    transport = plain_factory(Factory.forProtocol(Protocol)).buildProtocol(None)
+    assert isinstance(transport, PlainTransport)
+    line = Line()
+    transport.makeConnection(line)
+    transport.readConnectionLost()
+    assert line.ended == "lost"
+
+
+def test_a_unit_written_before_the_handshake_follows_it(certs: Certificates) -> None:
+    ours, theirs = sides.client(certs.tls("alice")), pumping.server(certs.tls("bob"))
+    ours.write(b"early")
+    assert shake(ours, theirs) == (None, None)
+    assert theirs.read() == b"early"
 
 
 def test_a_plaintext_connection_that_breaks() -> None:

@@ -10,6 +10,7 @@ import inspect
 import math
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -82,7 +83,7 @@ class Inbox(Mailbox):
             super().close()
 
 
-class _Iterator(Generic[Item]):
+class _Iterator(ABC, Generic[Item]):
     """The application's end of a mailbox. The mailbox does not know it: so it can be seen when nobody does any more."""
 
     _inbox: Inbox | None = None
@@ -95,8 +96,8 @@ class _Iterator(Generic[Item]):
         if subscribe:
             owner.subscribe(channel, key)
 
-    def _items(self, run: Run) -> Iterable[Item]:
-        raise NotImplementedError
+    @abstractmethod
+    def _items(self, run: Run) -> Iterable[Item]: ...
 
     def _take(self, timeout: float | None) -> Item | None:
         assert self._inbox is not None

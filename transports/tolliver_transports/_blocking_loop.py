@@ -88,16 +88,19 @@ class Loop:
     def watch(self, sock: socket.socket, events: int, act: Callable[[int], object]) -> None:
         """Call `act(events)` whenever one of them is true; 0: no longer."""
         key = self._selector.get_map().get(sock)
-        if key is None:
-            if events:
-                self._selector.register(sock, events, act)
-        elif not events:
-            self._selector.unregister(sock)
+        if not events:
+            self.ignore(sock)
+        elif key is None:
+            self._selector.register(sock, events, act)
         elif events != key.events:
             self._selector.modify(sock, events, act)
 
+    def ignore(self, sock: socket.socket) -> None:
+        if sock in self._selector.get_map():
+            self._selector.unregister(sock)
+
     def close_socket(self, sock: socket.socket) -> None:
-        self.watch(sock, 0, _nothing)
+        self.ignore(sock)
         sock.close()
 
     def later(self, delay: float, call: Callable[[], object]) -> None:
@@ -145,7 +148,7 @@ class Listeners:
                 return
             except OSError as error:
                 log.warning("cannot accept a connection, trying again: %s", error)
-                loop.watch(listener, 0, accept)
+                loop.ignore(listener)
                 loop.later(ACCEPT_PAUSE, wait)
                 return
             sock.setblocking(False)
@@ -231,7 +234,7 @@ class Dialling:
         if sock not in self._trying:  # another one has won in the same round
             return
         self._trying.remove(sock)
-        self._loop.watch(sock, 0, _nothing)
+        self._loop.ignore(sock)
         try:
             check_connected(sock)
         except OSError as error:
@@ -240,7 +243,3 @@ class Dialling:
         else:
             self.close()
             self._done(sock, None)
-
-
-def _nothing(_events: int) -> None:
-    return None

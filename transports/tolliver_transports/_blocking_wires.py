@@ -166,8 +166,7 @@ class Wire(SocketSession):
             self._sock.close()
 
     def _ready(self, events: int) -> None:
-        if self._sock is None:
-            return
+        assert self._sock is not None, "whoever closes it takes it out of the selector"
         if events & READ:
             self.read(self._sock)
         if events & WRITE or self.busy:

@@ -373,10 +373,14 @@ class Pumps:
     """
 
     def __init__(self, tls: TLS | None) -> None:
-        self.identity = PeerIdentity() if tls is None else own_identity(tls)
-        self._server = None if tls is None else server_context(tls)
-        self._by_name = None if tls is None else client_context(tls)
-        self._by_pin = None if tls is None else client_context(tls, check_hostname=False)
+        self.identity = PeerIdentity()
+        self._server: ssl.SSLContext | None = None
+        self._by_name: ssl.SSLContext | None = None
+        self._by_pin: ssl.SSLContext | None = None
+        if tls is not None:
+            self._server, self._by_name = server_context(tls), client_context(tls)
+            self._by_pin = client_context(tls, check_hostname=False)
+            self.identity = _met_by_itself(tls, self._by_pin, self._server)
 
     def client(self, remote: Remote) -> AnyPump:
         """A pump that dials: checks the host name, or what the remote pins instead (D-2)."""
@@ -394,8 +398,12 @@ def own_identity(tls: TLS) -> PeerIdentity:
     It shows that the key fits, that the CA signed the certificate, that it is valid now and that it serves in both
     roles. Raises CertificateError where a peer would refuse it.
     """
-    client = Pump(client_context(tls, check_hostname=False), None, server=False)
-    server = Pump.server(server_context(tls))
+    return _met_by_itself(tls, client_context(tls, check_hostname=False), server_context(tls))
+
+
+def _met_by_itself(tls: TLS, dialling: ssl.SSLContext, listening: ssl.SSLContext) -> PeerIdentity:
+    client = Pump(dialling, None, server=False)
+    server = Pump.server(listening)
     try:
         for _ in range(4):  # two flights each are enough for TLS 1.2 too
             client.handshake()

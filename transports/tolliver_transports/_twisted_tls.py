@@ -147,9 +147,7 @@ class _Connection(SSL.Connection):
             data = super().recv(bufsiz, flags)
         except SSL.WantReadError:
             raise
-        except SSL.ZeroReturnError as error:
-            if session.identity is None:
-                session.fail(error)
+        except SSL.ZeroReturnError:
             session.peer_closed = session.failure is None
             if session.closing:
                 raise
@@ -159,15 +157,6 @@ class _Connection(SSL.Connection):
             raise
         session.heard = True
         return data
-
-    def send(self, buf: Any, flags: int = 0) -> int:
-        try:
-            return super().send(buf, flags)
-        except SSL.WantReadError:
-            raise
-        except SSL.Error as error:
-            self.session.fail(error)
-            raise
 
 
 @implementer(IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator)
@@ -348,8 +337,6 @@ class PlainTransport(ProtocolWrapper):
 
 
 def _cut_off(reason: Failure) -> ConnectionLost:
-    if reason.check(ConnectionDone):
-        return ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off")
     return ConnectionLost(f"the connection broke: {reason.getErrorMessage()}")
 
 

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IHandshakeListener, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
@@ -64,10 +64,8 @@ class Promise:
         return waiting if timeout is None else waiting.addTimeout(timeout, self._clock, _too_late)
 
 
-def _too_late(result: object, timeout: float) -> object:
-    if isinstance(result, Failure) and result.check(CancelledError):
-        raise TimeoutError(f"not done within {timeout:g} s; what was asked for goes on")
-    return result
+def _too_late(_cancelled: object, timeout: float) -> NoReturn:
+    raise TimeoutError(f"not done within {timeout:g} s; what was asked for goes on")
 
 
 class Bell:

@@ -1,0 +1,48 @@
+"""`run`, which takes uvloop where it is installed, and what is different there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import anyio
+import pytest
+import trio
+import uvloop
+from tolliver_transports.anyio import run
+
+from tests.anyio.nodes import Nodes, address, until
+from tests.certificates import Certificates
+
+
+def test_it_runs_on_uvloop_where_that_is_installed() -> None:
+    async def main(word: str) -> str:
+        assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
+        return word
+
+    assert run(main, "done") == "done"
+
+
+def test_it_runs_on_trio_where_that_is_asked_for() -> None:
+    async def main(word: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return word
+
+    assert run(main, "done", backend="trio") == "done"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_connection_that_is_gone_before_it_is_taken_in_harms_nobody(
+    tmp_path: Path, certs: Certificates, backend: str
+) -> None:
+    nodes = Nodes(tmp_path, certs)
+
+    async def main() -> None:
+        async with nodes.open("right") as right, nodes.open("left") as left:
+            right._take_in(socket.socket())  # one that has no peer
+            with anyio.fail_after(20):
+                await left.new_connection(address(right))
+                await until(lambda: right.stats()["connections"] == 1)
+
+    run(main, backend=backend)
