@@ -26,6 +26,8 @@ _ADAPTERS = "tolliver_transports"
 KINDS = list(_ALL)
 ONE_KIND = pytest.mark.parametrize("kind", KINDS[:1])
 """For what the node decides by itself: the actions that carry it out are tested over every kind elsewhere."""
+EACH_ADAPTER = pytest.mark.parametrize("kind", ["asyncio", "twisted", "blocking"])
+"""For what takes its time and does not depend on which loop an adapter runs on."""
 PAIRS = list(permutations(KINDS, 2))
 
 

@@ -122,10 +122,8 @@ def test_oneself_is_no_peer(nodes: Nodes) -> None:
         assert plain.peers() == []
 
 
-def test_a_dial_that_meets_itself_is_a_bad_line(nodes: Nodes, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dial_that_meets_itself_is_a_bad_line(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """TCP lets a dial to a free port of this machine come from that very port: then both ends are one socket."""
-    if kind == "uvloop":
-        pytest.skip("libuv connects by itself: its port cannot be chosen here")
     port = free_port()
     met: list[int] = []
 

@@ -11,6 +11,7 @@ import pytest
 
 from tolliver_proto import Limits
 
+from .kinds import EACH_ADAPTER
 from .member import Member
 from .nodes import Nodes, subscribed
 from .scenarios import outage, seconds_until
@@ -36,6 +37,7 @@ def test_a_peer_that_is_stopped_gets_everything_when_it_goes_on(nodes: Nodes, ki
         assert left.stats()["probes_unanswered"] == 1
 
 
+@EACH_ADAPTER
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX can stop a process")
 def test_a_peer_that_is_stopped_is_noticed_by_somebody_who_goes_on_talking(nodes: Nodes, kind: str) -> None:
     member = Member(kind, nodes.directory / "member.db", nodes.certs.tls("member"))
@@ -50,6 +52,7 @@ def test_a_peer_that_is_stopped_is_noticed_by_somebody_who_goes_on_talking(nodes
             assert seconds_until(has_noticed, 1.0) < 1.0
 
 
+@EACH_ADAPTER
 @pytest.mark.skipif(bool(missing_filters()), reason=missing_filters() or "there are filters")
 def test_a_line_that_drops_everything_is_noticed_and_loses_nothing(nodes: Nodes) -> None:
     with nodes.pair(left=SOON, right={"limits": Limits(close_timeout=0.1)}) as (left, right, inbox):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 import pytest
+from tolliver_transports import _socket_session
 
 from tests.anyio.nodes import Nodes, address, until
 from tolliver_proto import ConnectionClosing, Delivery
@@ -53,6 +54,20 @@ async def test_calls_that_never_wait_may_be_awaited_like_the_others(nodes: Nodes
         assert await left.unreliable_send("news", "", b"x") == 1
         assert await right.replay([]) == 0
         (await right.register_callback("news", "", print)).close()
+
+
+# Turns.
+
+
+async def test_one_connection_that_writes_much_gives_others_their_turn(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_socket_session, "WRITES", 1)  # a connection that the system always takes more of
+    async with nodes.pair() as (left, right):
+        right.register_callback("news", "", lambda _message: None)
+        for _ in range(20):
+            receipt = await left.send_many([("news", "", bytes(10_000))] * 10)
+        await left.wait_acked(receipt)
 
 
 # Handlers that are coroutines.
