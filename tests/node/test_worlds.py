@@ -483,18 +483,26 @@ class TwoNodes(RuleBasedStateMachine):
         return quiet and not node.stats()["pending"] and node.stats()["peers_up"] == 1 and len(host.ends) == 1
 
 
+ROUNDS = 6  # what is generated depends on which modules were imported before: one round may miss a rare state
+
+
 def test_two_nodes() -> None:
     """And every rare state is reached: `-s` shows how often."""
     REACHED.clear()
-    run_state_machine_as_test(
-        TwoNodes,
-        settings=settings(
-            max_examples=250,
-            stateful_step_count=60,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    for number in range(ROUNDS):
+        run_state_machine_as_test(
+            TwoNodes,
+            settings=settings(
+                max_examples=250 if number == 0 else 100,
+                stateful_step_count=60,
+                deadline=None,
+                derandomize=number == 0,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+        missing = [state for state in RARE if not REACHED[state]]
+        if not missing:
+            break
     print({state: REACHED[state] for state in RARE})  # noqa: T201 - which states were reached is what `-s` is for
-    assert [state for state in RARE if not REACHED[state]] == []
+    assert missing == []
