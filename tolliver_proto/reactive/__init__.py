@@ -6,7 +6,7 @@ This file is the public surface; every other module of the package is private bu
 from __future__ import annotations
 
 from .._events import Closed, Role
-from ._connection import VERSION, Connection
+from ._connection import ALPN, DEFAULT_PORT, VERSION, Connection
 from ._errors import ConnectionClosed, VersionMismatch
 from ._events import (
     Cancel,
@@ -30,6 +30,8 @@ from ._state import State
 from ._varint import MAX_LONG as UNBOUNDED
 
 __all__ = [
+    "ALPN",
+    "DEFAULT_PORT",
     "DRAFT",
     "UNBOUNDED",
     "VERSION",

@@ -49,6 +49,9 @@ from ._subscriber import Subscriber
 VERSION = 0
 """The protocol's only version."""
 
+DEFAULT_PORT = 7012  # R-35
+ALPN = "tolliver-rs/0"  # R-35: offered in TLS, not required
+
 _SIGNALS = {ClientHello: Signal.CLIENT_HELLO, ServerHello: Signal.SERVER_HELLO, Goodbye: Signal.GOODBYE}
 _BEGIN = {Role.CLIENT: State.AWAITING_SERVER_HELLO, Role.SERVER: State.AWAITING_CLIENT_HELLO}
 _HELLOS = {Role.CLIENT: ClientHello, Role.SERVER: ServerHello}
@@ -135,7 +138,8 @@ class Connection:
         what, seconds = "hello", self.limits.handshake_timeout
         if self.state is State.LEAVING:
             what, seconds = "goodbye", self.limits.close_timeout
-        self._go(Signal.TIMEOUT, ConnectionLost(f"no {what} of the peer's within {seconds:g} s (R-28): abort"))
+        late = ConnectionLost(f"no {what} of the peer's within {seconds:g} s (R-28): abort")
+        self._end(Signal.TIMEOUT, late, late)
 
     def next_timeout(self) -> float | None:
         """When to call `handle_timeout`: the handshake's limit, or the goodbye's (R-28); None where nothing is due."""
@@ -161,7 +165,7 @@ class Connection:
                 else:
                     return None
             except (RemoteProtocolError, VersionMismatch) as error:
-                self._go(Signal.FAULT, error)
+                self._end(Signal.FAULT, error, error)
         event = self._queue.popleft()
         if type(event) is OnError:
             self._subscriber.told(event.subscriber_id)
@@ -190,7 +194,7 @@ class Connection:
             return frame if taker is None else taker(frame)
         if signal is Signal.GOODBYE:
             self._queue.append(frame)
-            self._go(signal, None, ConnectionClosed(frame.reason))
+            self._end(signal, ConnectionClosed(frame.reason), None)
             return None
         self._agree(frame)
         self._go(signal)
@@ -202,7 +206,8 @@ class Connection:
         self._greet()
         self.extensions = frozenset(self._own).intersection(hello.extensions)
         forms = [form for number in self.extensions for form in self._own[number].forms]
-        self._decoder.layout = self._output.layout = self._base.extended(forms)
+        self._output.layout = self._base.extended(forms)
+        self._decoder.use(self._output.layout)
 
     def _end_of_input(self) -> None:
         error: TolliverError = ConnectionLost("the peer closed the connection without a goodbye (R-30)")
@@ -210,25 +215,27 @@ class Connection:
             self._decoder.finish()
         except UnexpectedEOF as partial:
             error = partial
-        self._go(Signal.EOF, error)
+        self._end(Signal.EOF, error, error)
 
-    def _go(self, signal: Signal, error: TolliverError | None = None, cause: TolliverError | None = None) -> None:
-        """Make the step. One that ends the connection ends its streams for `cause`, by default the error."""
-        before = self.state
-        step = TRANSITIONS[before][signal]
+    def _go(self, signal: Signal) -> Effect:
+        step = TRANSITIONS[self.state][signal]
         self.state = step.to
         if step.to in ENDING and self.close_deadline is None:
             self.close_deadline = self._now + self.limits.close_timeout
-        if step.effect is Effect.END:
-            if before is not State.LEAVING and signal in (Signal.FAULT, Signal.GOODBYE):
+        return step.effect
+
+    def _end(self, signal: Signal, cause: TolliverError, error: TolliverError | None) -> None:
+        """The last step: streams end for `cause`, and the connection with `error`."""
+        said = self.state is State.LEAVING
+        if self._go(signal) is Effect.END:
+            if not said and signal in (Signal.FAULT, Signal.GOODBYE):
                 self._say_goodbye(str(error) if error else "")
-            self._end_streams(cause or error)
+            self._end_streams(cause)
             self._queue.append(Closed(error))
 
-    def _end_streams(self, cause: TolliverError | None) -> None:
-        if cause is not None:
-            self._queue.extend(self._subscriber.end(cause))
-            self._queue.extend(self._publisher.end())
+    def _end_streams(self, cause: TolliverError) -> None:
+        self._queue.extend(self._subscriber.end(cause))
+        self._queue.extend(self._publisher.end())
 
     # As a subscriber.
 

@@ -22,7 +22,7 @@ from .._errors import (
 )
 from . import _varint
 from ._events import Subscribed
-from ._layout import DRAFT, Form, Kind, Layout
+from ._layout import DRAFT, Kind, Layout
 from ._limits import Limits
 
 _FORMAT = Limits.format()
@@ -157,14 +157,13 @@ class Decoder:
         layout: Layout = DRAFT,
         known: Callable[[int], bool] | None = None,
     ) -> None:
-        self.layout = layout
         self._sizes = {} if sizes is None else sizes
         self._limits = limits
         self._known = known
         self._buffer = Buffer()
         self._error: RemoteProtocolError | None = None
         self._size = 0  # of the stream whose id was read last
-        self._frame: str | None = None
+        self._frame: type | None = None
         self._readers: dict[Kind, Callable[[bytes, int], tuple[Any, int]]] = {
             Kind.NUMBER: _varint.read,
             Kind.LONG: _read_long,
@@ -175,6 +174,14 @@ class Decoder:
             Kind.SIZE: self._read_size,
             Kind.ELEMENT: self._read_element,
             Kind.ELEMENTS: self._read_elements,
+        }
+        self.use(layout)
+
+    def use(self, layout: Layout) -> None:
+        """Read by this table from the next frame on."""
+        self._plans = {
+            form.code: (form.frame, tuple(self._readers[kind] for kind in form.fields.values()))
+            for form in layout.forms
         }
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
@@ -198,7 +205,7 @@ class Decoder:
             self._error = UnexpectedEOF(
                 "eof_in_frame",
                 f"the stream ended inside a frame, {len(self._buffer)} bytes after its beginning",
-                frame=self._frame,
+                frame=self._name(),
                 offset=self._buffer.offset,
             )
             raise self._error
@@ -230,21 +237,18 @@ class Decoder:
     def _read_frame(self, data: bytes, pos: int) -> tuple[Any, int]:
         self._frame, self._size = None, 0
         code, pos = _varint.read(data, pos)
-        form = self.layout.by_code.get(code)
-        if form is None:
+        plan = self._plans.get(code)
+        if plan is None:
             raise self._malformed("unknown_type", f"no frame has the type number {code} (R-07)")
-        self._frame = form.frame.__name__
-        frame, pos = self._read_fields(form, data, pos)
-        if type(frame) is Subscribed:
+        self._frame, readers = plan
+        values = []
+        for reader in readers:
+            value, pos = reader(data, pos)
+            values.append(value)
+        frame = self._frame(*values)
+        if self._frame is Subscribed:
             self._remember(frame)
         return frame, pos
-
-    def _read_fields(self, form: Form, data: bytes, pos: int) -> tuple[Any, int]:
-        values = []
-        for kind in form.fields.values():
-            value, pos = self._readers[kind](data, pos)
-            values.append(value)
-        return form.frame(**dict(zip(form.fields, values, strict=True))), pos
 
     def _remember(self, frame: Subscribed) -> None:
         if frame.element_size:
@@ -252,11 +256,14 @@ class Decoder:
         else:
             self._sizes.pop(frame.subscriber_id, None)
 
+    def _name(self) -> str | None:
+        return self._frame.__name__ if self._frame else None
+
     def _malformed(self, code: str, detail: str) -> MalformedFrame:
-        return MalformedFrame(code, detail, frame=self._frame, offset=self._buffer.offset)
+        return MalformedFrame(code, detail, frame=self._name(), offset=self._buffer.offset)
 
     def _limit(self, code: str, detail: str) -> NoReturn:
-        raise LimitExceeded(code, detail, frame=self._frame, offset=self._buffer.offset)
+        raise LimitExceeded(code, detail, frame=self._name(), offset=self._buffer.offset)
 
     def _read_numbers(self, data: bytes, pos: int) -> tuple[tuple[int, ...], int]:
         count, pos = _varint.read(data, pos)
@@ -295,7 +302,7 @@ class Decoder:
             raise UnexpectedFrame(
                 "unknown_id",
                 f"a signal for the subscriber id {subscriber_id}, which was never subscribed (R-08)",
-                frame=self._frame,
+                frame=self._name(),
                 offset=self._buffer.offset,
             )
         self._size = self._sizes.get(subscriber_id, 0)

@@ -43,7 +43,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Form:
-    """One frame type: its number, its class, and its fields in wire order, by their names in the class."""
+    """One frame type: its number, its class, and its fields in wire order, which are the class's first parameters."""
 
     code: int
     frame: type
@@ -61,10 +61,6 @@ class Layout:
             raise LocalProtocolError("type_taken", "two frame types share a number or a class: give each its own")
         if not all(0 <= code <= _varint.MAX_NUMBER for code in self.by_code):
             raise LocalProtocolError("bad_number", "a frame's type number must be from 0 to 2^64-1")
-
-    def code(self, frame: type) -> bytes:
-        """What frames of this class begin with."""
-        return _varint.write(self.by_frame[frame].code)
 
     def extended(self, forms: Iterable[Form]) -> Layout:
         """This table with more types."""

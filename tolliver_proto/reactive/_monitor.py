@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from .._errors import RemoteProtocolError
 from .._events import Role
 from ._events import (
     Cancel,
@@ -91,12 +92,15 @@ class WireMonitor:
 
     def emitted(self, by: Role, data: bytes) -> None:
         """`by` puts these bytes on the wire, after all that it was said to have processed."""
-        side = self._sides[by]
+        side, checked = self._sides[by], by in self._checked
         side.decoder.feed(data)
-        while (frame := side.decoder.next_frame()) is not None:
-            self.frames += 1
-            generation = self._emit(side, frame) if by in self._checked else self._note(side, frame)
-            side.emitted.append((side.decoder.offset, frame, generation))
+        try:
+            while (frame := side.decoder.next_frame()) is not None:
+                self.frames += 1
+                side.emitted.append((side.decoder.offset, frame, self._generation_of(side, frame, checked)))
+        except RemoteProtocolError as error:
+            if checked:
+                self._broken("R-02", side, f"sends what is no frame: {error}")
 
     def processed(self, by: Role, upto: int) -> None:
         """`by` has processed that many bytes of what the other emitted, since the beginning."""
@@ -110,10 +114,14 @@ class WireMonitor:
     def _broken(self, rule: str, side: _Side, text: str) -> NoReturn:
         raise RuleBroken(rule, side.role, text)
 
-    def _note(self, side: _Side, frame: Any) -> int:
-        """A side that is not judged: only what the other has to know of it."""
-        self._generation += 1
-        return self._generation
+    def _generation_of(self, side: _Side, frame: Any, checked: bool) -> int:
+        """The subscription that a frame begins or ends; 0 for others, and where a side that is not judged is wrong."""
+        try:
+            return self._emit(side, frame)
+        except RuleBroken:
+            if checked:
+                raise
+            return 0
 
     def _emit(self, side: _Side, frame: Any) -> int:
         kind = type(frame)
@@ -125,7 +133,7 @@ class WireMonitor:
         if kind is Goodbye:
             side.left = True
             return 0
-        if side.dismissed:
+        if side.dismissed and kind is not _HELLO[side.role]:
             self._broken("R-29", side, f"sends {kind.__name__} after it processed a goodbye")
         if side.role is Role.SERVER and not side.heard and kind is not ServerHello:
             self._broken("R-25", side, f"sends {kind.__name__} before it processed the client's hello")

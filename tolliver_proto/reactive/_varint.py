@@ -39,6 +39,8 @@ def read(data: bytes, pos: int) -> tuple[int, int]:
     """The number at `pos`, and where it ends. Raises Short or TooLong."""
     number = shift = 0
     try:
+        if data[pos] < 0x80:
+            return data[pos], pos + 1
         for at in range(pos, pos + MOST_BYTES):
             byte = data[at]
             if byte < 0x80:

@@ -6,7 +6,7 @@ test that runs over a pair is also a test of the rules on the wire. Chance comes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from .._errors import TolliverError
@@ -42,6 +42,7 @@ class ConnectionPair:
     """A client and a server, plain ones where none is given, under a monitor.
 
     `react(side, event)` is the application of both: it is called for each event and may call the side's connection.
+    `checked` are the roles that the monitor judges: leave out one that breaks rules on purpose.
     """
 
     def __init__(
@@ -52,10 +53,11 @@ class ConnectionPair:
         cut: Cut = "whole",
         react: Callable[[Side, Any], None] | None = None,
         layout: Layout = DRAFT,
+        checked: Collection[Role] = tuple(Role),
     ) -> None:
         self.client = Side(client or Connection(Role.CLIENT))
         self.server = Side(server or Connection(Role.SERVER))
-        self.monitor = WireMonitor(layout)
+        self.monitor = WireMonitor(layout, checked)
         self._cut = cut
         self._react = react
 
