@@ -5,6 +5,10 @@ What was accepted by `next` arrives, whole, once and in order, until the subscri
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -32,6 +36,7 @@ from tolliver_proto.reactive import (
 )
 from tolliver_proto.reactive.testing import ConnectionPair, Side
 
+BUSY, UNKNOWN = "busy", 10_000
 FEW = Limits(max_streams=3, max_packed=6, max_element=40)
 which = st.integers(0, 1)
 sizes = st.sampled_from([0, 0, 1, 4])
@@ -52,14 +57,27 @@ class Application:
 
 
 class TwoConnections(RuleBasedStateMachine):
-    @initialize(eager=st.booleans(), limits=st.sampled_from([Limits(), FEW]), dice=st.randoms(use_true_random=False))
-    def connect(self, eager: bool, limits: Limits, dice: object) -> None:
+    @initialize(
+        eager=st.booleans(),
+        limits=st.sampled_from([Limits(), Limits(), FEW]),
+        seed=st.integers(0, 2**32),
+        crowded=st.booleans(),
+    )
+    def connect(self, eager: bool, limits: Limits, seed: int, crowded: bool) -> None:
+        """With `crowded` all ids of one byte but one are taken, so that cancelled ids are used again at once."""
         client = Connection(Role.CLIENT, limits=limits)
         server = Connection(Role.SERVER, limits=limits, eager=eager)
-        self.pair = ConnectionPair(client, server, cut=dice, react=self.hear)  # type: ignore[arg-type]  # a Random
+        self.pair = ConnectionPair(client, server, cut=Random(seed), react=self.hear)
         self.sides = (self.pair.client, self.pair.server)
         self.apps = {id(side): Application() for side in self.sides}
         self.count = 0
+        if crowded and limits is not FEW:
+            self.pair.run()
+            for side in self.sides:
+                for _ in range(126):
+                    side.connection.subscribe(BUSY)
+        if crowded:
+            self.pair.run()
 
     def at(self, number: int) -> tuple[Side, Connection, Application]:
         side = self.sides[number]
@@ -68,20 +86,27 @@ class TwoConnections(RuleBasedStateMachine):
     def hear(self, side: Side, event: object) -> None:
         app = self.apps[id(side)]
         if isinstance(event, Subscribe):
+            if event.name == BUSY:
+                return
             assert event.subscriber_id not in app.giving
             app.giving[event.subscriber_id] = (event.name, None)
             app.gave[event.name] = []
         elif isinstance(event, Cancel):
-            del app.giving[event.subscriber_id]
+            app.giving.pop(event.subscriber_id, None)
         elif isinstance(event, Request):
             assert event.subscriber_id in app.giving
         elif isinstance(event, OnNext | OnNextPacked):
             elements = event.elements if isinstance(event, OnNextPacked) else (event.element,)
             app.got[app.names[event.subscriber_id]] += elements
         elif isinstance(event, OnComplete | OnError):
-            app.ended[app.names.pop(event.subscriber_id)] = event
+            name = app.names.pop(event.subscriber_id, BUSY)
+            app.ended[name] = event
         else:
             assert isinstance(event, ClientHello | ServerHello | Subscribed | Goodbye | Closed)
+
+    @rule()
+    def settle(self) -> None:
+        self.pair.run()
 
     @rule(number=which, size=st.integers(1, 60) | st.none())
     def deliver(self, number: int, size: int | None) -> None:
@@ -106,7 +131,7 @@ class TwoConnections(RuleBasedStateMachine):
     @rule(number=which, count=counts, pick=st.integers(0, 5))
     def request(self, number: int, count: int, pick: int) -> None:
         side, conn, app = self.at(number)
-        conn.request([*app.names, 99][pick % (len(app.names) + 1)], count)
+        conn.request([*app.names, UNKNOWN][pick % (len(app.names) + 1)], count)
         self.pair.take(side)
 
     @rule(number=which, pick=st.integers(0, 5), again=st.booleans())
@@ -164,7 +189,7 @@ class TwoConnections(RuleBasedStateMachine):
             app.finished[name] = well
             self.pair.take(side)
 
-    @rule(number=which, really=st.integers(0, 7))
+    @rule(number=which, really=st.integers(0, 60))
     def leave(self, number: int, really: int) -> None:
         if really == 0:
             side, conn, _ = self.at(number)
@@ -195,9 +220,39 @@ class TwoConnections(RuleBasedStateMachine):
             assert side.connection.buffered_bytes == 0 or side.closed
 
 
+def story(seed: int, steps: int) -> int:
+    """A long random life, out of the same steps; how many elements went over the wire."""
+    dice = Random(seed)
+    machine: Any = TwoConnections()  # to a type checker its steps are untyped
+    machine.connect(dice.random() < 0.5, dice.choice([Limits(), FEW]), seed, dice.random() < 0.5)
+    number, pick = (lambda: dice.randrange(2)), (lambda: dice.randrange(6))
+    moves: list[tuple[int, Callable[[], object]]] = [
+        (3, machine.settle),
+        (12, lambda: machine.deliver(number(), dice.choice([1, 3, 10, 60, None]))),
+        (5, lambda: machine.subscribe(number(), dice.choice([0, 1, 3, UNBOUNDED]))),
+        (8, lambda: machine.request(number(), dice.choice([1, 2, 5, 5, 5, UNBOUNDED]), pick())),
+        (2, lambda: machine.request(number(), dice.choice([0, -1, UNBOUNDED + 1]), pick())),
+        (3, lambda: machine.cancel(number(), pick(), dice.random() < 0.5)),
+        (8, lambda: machine.answer(number(), pick(), dice.choice([0, 0, 1, 4]))),
+        (14, lambda: machine.publish(number(), pick(), dice.randint(1, 9), dice.randint(0, 30))),
+        (3, lambda: machine.finish(number(), pick(), dice.random() < 0.5)),
+    ]
+    for _ in range(steps):
+        dice.choices([move for _, move in moves], [weight for weight, _ in moves])[0]()
+    if dice.random() < 0.5:
+        machine.leave(number(), 0)
+    machine.teardown()
+    return machine.pair.monitor.elements
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_long_story(seed: int) -> None:
+    assert story(seed, 1000) > 30
+
+
 TestTwoConnections = TwoConnections.TestCase
 TestTwoConnections.settings = settings(
-    max_examples=80,
+    max_examples=40,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
