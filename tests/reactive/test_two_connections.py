@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -223,9 +223,15 @@ class TwoConnections(RuleBasedStateMachine):
 def story(seed: int, steps: int) -> int:
     """A long random life, out of the same steps; how many elements went over the wire."""
     dice = Random(seed)
-    machine: Any = TwoConnections()  # to a type checker its steps are untyped
+    machine = cast(Any, TwoConnections())  # to a type checker its steps are untyped
     machine.connect(dice.random() < 0.5, dice.choice([Limits(), FEW]), seed, dice.random() < 0.5)
-    number, pick = (lambda: dice.randrange(2)), (lambda: dice.randrange(6))
+
+    def number() -> int:
+        return dice.randrange(2)
+
+    def pick() -> int:
+        return dice.randrange(6)
+
     moves: list[tuple[int, Callable[[], object]]] = [
         (3, machine.settle),
         (12, lambda: machine.deliver(number(), dice.choice([1, 3, 10, 60, None]))),
@@ -242,7 +248,7 @@ def story(seed: int, steps: int) -> int:
     if dice.random() < 0.5:
         machine.leave(number(), 0)
     machine.teardown()
-    return machine.pair.monitor.elements
+    return int(machine.pair.monitor.elements)
 
 
 @pytest.mark.parametrize("seed", range(20))
