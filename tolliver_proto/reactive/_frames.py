@@ -269,12 +269,13 @@ class Decoder:
         count, pos = _varint.read(data, pos)
         if count > self._limits.max_extensions:
             self._limit("too_many", f"{count} extensions: the limit is {self._limits.max_extensions} (R-27)")
-        numbers = []
-        for missing in range(count, 0, -1):
-            if pos + missing > len(data):  # each takes a byte at least
-                raise _varint.Short(pos + missing)
-            number, pos = _varint.read(data, pos)
-            numbers.append(number)
+        numbers: list[int] = []
+        try:
+            while len(numbers) < count:
+                number, pos = _varint.read(data, pos)
+                numbers.append(number)
+        except _varint.Short as short:  # each that is missing takes a byte at least
+            raise _varint.Short(max(short.end, pos + count - len(numbers))) from None
         return tuple(numbers), pos
 
     def _read_name(self, data: bytes, pos: int) -> tuple[str, int]:

@@ -8,6 +8,7 @@ ever in use than a byte holds, or than were open at once.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from heapq import heappop, heappush
 
 _ONE_BYTE = 0x7F
@@ -19,15 +20,13 @@ class Ids:
     def __init__(self) -> None:
         self.highest = 0
         self._ended: list[int] = []
-        self._cancelled: dict[int, None] = {}
+        self._cancelled: OrderedDict[int, None] = OrderedDict()
 
     def take(self) -> int:
         if self._ended:
             return heappop(self._ended)
         if self._cancelled and self.highest >= _ONE_BYTE:
-            rested = next(iter(self._cancelled))
-            del self._cancelled[rested]
-            return rested
+            return self._cancelled.popitem(last=False)[0]
         self.highest += 1
         return self.highest
 
