@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tolliver_proto import LimitExceeded, LocalProtocolError, MalformedFrame, RemoteProtocolError, UnexpectedEOF
 from tolliver_proto.reactive import (
+    DRAFT,
     Cancel,
     ClientHello,
     Decoder,
@@ -128,6 +130,18 @@ def test_packed_without_an_element_size() -> None:
         decode(b"\x0a\1\0")
 
 
+def test_a_bad_number_in_a_list_shows_at_once() -> None:
+    """However the bytes are cut, and though the list is not whole."""
+    data = b"\1\0\x05" + b"\2" + b"\xff" * 10
+    for size in (1, 3, len(data)):
+        decoder = Decoder()
+        for at in range(0, len(data), size):
+            assert decoder.next_frame() is None
+            decoder.feed(data[at : at + size])
+        with pytest.raises(MalformedFrame, match="64 bits"):
+            decoder.next_frame()
+
+
 def test_packed_of_none() -> None:
     assert decode(b"\x0a\2\0", {2: 4}) == [OnNextPacked(2, ())]
 
@@ -176,6 +190,19 @@ def test_a_replaced_table() -> None:
     assert decode(data, layout=layout) == [Cancel(1)]
     with pytest.raises(MalformedFrame):
         decode(data)
+
+
+@dataclass
+class Blob:
+    element: bytes
+
+
+def test_an_element_outside_a_stream_has_a_length() -> None:
+    """A frame of another table: the element size of the stream that was read last is not its own."""
+    layout = DRAFT.extended([Form(64, Blob, {"element": Kind.ELEMENT})])
+    frames = [OnNext(2, b"four"), Blob(b"any"), OnNext(2, b"five")]
+    data = b"".join(encode(frame, {2: 4}, layout=layout) for frame in frames)
+    assert decode(data, {2: 4}, layout=layout) == frames
 
 
 @pytest.mark.parametrize(

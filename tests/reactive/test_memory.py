@@ -156,7 +156,7 @@ def test_a_large_element_byte_by_byte_is_joined_once(monkeypatch: pytest.MonkeyP
 
 
 def test_a_hello_of_many_extensions_byte_by_byte() -> None:
-    """It is begun again as its bytes come in, but not at each of them."""
+    """It goes on where it stopped."""
     data = encode(ClientHello(0, tuple(range(2**64 - 1024, 2**64))))
     server = Connection(Role.SERVER)
     calls = 0

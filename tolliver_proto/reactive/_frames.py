@@ -1,8 +1,9 @@
 """Frames to bytes and back, driven by a layout.
 
 The idea: a field is read where it stands, its length or count tested against the limits there, and a frame that is not
-whole is waited for by the number of bytes that it is known to need: it is begun again only when they are in. Reading
-depends on the streams (R-08): `sizes` maps a subscriber id to its element size, as the last `Subscribed` said.
+whole is waited for by the number of bytes that it is known to need: it is begun again only when they are in (a list of
+numbers goes on where it stopped). Reading depends on the streams (R-08): `sizes` maps a subscriber id to its element
+size, as the last `Subscribed` said.
 """
 
 from __future__ import annotations
@@ -142,6 +143,19 @@ def decode(
     return frames
 
 
+class _List:
+    """Numbers of a list whose last ones are still coming: the only field whose content may be wrong before it is whole.
+
+    Places count from the beginning of the stream.
+    """
+
+    __slots__ = ("end", "numbers", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.numbers: list[int] = []
+
+
 class Decoder:
     """Bytes in, frames out, one at a time: the next one is not looked at before it is asked for.
 
@@ -164,6 +178,7 @@ class Decoder:
         self._error: RemoteProtocolError | None = None
         self._size = 0  # of the stream whose id was read last
         self._frame: type | None = None
+        self._list: _List | None = None
         self._readers: dict[Kind, Callable[[bytes, int], tuple[Any, int]]] = {
             Kind.NUMBER: _varint.read,
             Kind.LONG: _read_long,
@@ -269,14 +284,17 @@ class Decoder:
         count, pos = _varint.read(data, pos)
         if count > self._limits.max_extensions:
             self._limit("too_many", f"{count} extensions: the limit is {self._limits.max_extensions} (R-27)")
-        numbers: list[int] = []
-        try:
-            while len(numbers) < count:
-                number, pos = _varint.read(data, pos)
-                numbers.append(number)
-        except _varint.Short as short:  # each that is missing takes a byte at least
-            raise _varint.Short(max(short.end, pos + count - len(numbers))) from None
-        return tuple(numbers), pos
+        base = self._buffer.base
+        begun = self._list
+        if begun is None or begun.start != base + pos:
+            begun = self._list = _List(base + pos)
+        pos = begun.end - base
+        while len(begun.numbers) < count:
+            number, pos = _varint.read(data, pos)
+            begun.numbers.append(number)
+            begun.end = base + pos
+        self._list = None
+        return tuple(begun.numbers), pos
 
     def _read_name(self, data: bytes, pos: int) -> tuple[str, int]:
         return self._read_utf8(data, pos, self._limits.max_name)
