@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import auto
 
 from .._errors import LocalProtocolError
 from . import _varint
@@ -25,9 +25,10 @@ from ._events import (
     Subscribe,
     Subscribed,
 )
+from ._state import Member
 
 
-class Kind(Enum):
+class Kind(Member):
     """How a field is written."""
 
     NUMBER = auto()  # varint, 0 to 2^64-1

@@ -12,7 +12,13 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 
-class State(Enum):
+class Member(Enum):
+    """An Enum hashed by identity: the usual hash is a call into Python, and tables are read for every frame."""
+
+    __hash__ = object.__hash__
+
+
+class State(Member):
     """Where a connection stands."""
 
     AWAITING_CLIENT_HELLO = auto()
@@ -22,7 +28,7 @@ class State(Enum):
     CLOSED = auto()
 
 
-class Signal(Enum):
+class Signal(Member):
     """What can happen to a connection: on the wire, by a call, and around both."""
 
     CLIENT_HELLO = auto()
@@ -43,7 +49,7 @@ FROM_WIRE = frozenset({Signal.CLIENT_HELLO, Signal.SERVER_HELLO, Signal.TRAFFIC,
 FROM_CALLER = frozenset({Signal.USE, Signal.EXTEND, Signal.LEAVE})
 
 
-class Effect(Enum):
+class Effect(Member):
     """What becomes of the frame, besides the change of state."""
 
     HAND_OUT = auto()
@@ -104,7 +110,7 @@ ENDING = frozenset({_S.LEAVING, _S.CLOSED})
 """States in which nothing more can be begun: a call that comes now has lost the race with the close."""
 
 
-class Id(Enum):
+class Id(Member):
     """Where an id of ours stands, with the subscription that uses it or used it last."""
 
     UNUSED = auto()
@@ -116,7 +122,7 @@ class Id(Enum):
     OVER = auto()  # ended or cancelled, every subscription is answered
 
 
-class Step(Enum):
+class Step(Member):
     """What can happen to an id: two calls, and what the publisher sends."""
 
     SUBSCRIBE = auto()
