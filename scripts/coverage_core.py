@@ -29,7 +29,19 @@ NODE = (
     "testing",
     "upkeep",
 )
-TESTS = [f"tests/{half}/test_{name}.py" for half, names in (("wire", WIRE), ("node", NODE)) for name in names]
+REACTIVE = (
+    "connection",
+    "decoding",
+    "monitor",
+    "publisher",
+    "roundtrip",
+    "rules",
+    "subscriber",
+    "transitions",
+    "vectors",
+)
+PARTS = {"wire": WIRE, "node": NODE, "reactive": REACTIVE}
+TESTS = [f"tests/{part}/test_{name}.py" for part, names in PARTS.items() for name in names]
 
 
 def main() -> int:

@@ -1,0 +1,478 @@
+"""The life of a connection: hellos, versions, extensions, goodbyes, the end of the stream, clocks (R-25 to R-32)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tolliver_proto import (
+    ConnectionClosing,
+    ConnectionLost,
+    LimitExceeded,
+    LocalProtocolError,
+    MalformedFrame,
+    OwnLimitExceeded,
+    UnexpectedEOF,
+    UnexpectedFrame,
+)
+from tolliver_proto.reactive import (
+    ALPN,
+    DEFAULT_PORT,
+    Cancel,
+    ClientHello,
+    Closed,
+    Connection,
+    ConnectionClosed,
+    Extension,
+    Form,
+    Goodbye,
+    Kind,
+    Limits,
+    OnComplete,
+    OnError,
+    OnNext,
+    Request,
+    Role,
+    ServerHello,
+    State,
+    Subscribe,
+    Subscribed,
+    VersionMismatch,
+    encode,
+)
+
+from .drive import HELLOS, OTHER, ROLES, Engine, pair_of
+
+roles = pytest.mark.parametrize("role", ROLES, ids=str)
+
+
+def where(conn: Connection) -> State:
+    """The state, freshly read: to a type checker an attribute that was compared once stays what it was."""
+    return conn.state
+
+
+def raw(conn: Connection) -> bytes:
+    return b"".join(conn.data_to_send())
+
+
+# Hellos.
+
+
+def test_the_client_says_hello_first_and_may_go_on() -> None:
+    conn = Connection(Role.CLIENT)
+    conn.subscribe("p", 5)
+    assert raw(conn) == encode(ClientHello()) + encode(Subscribe("p", 1, 5))
+
+
+def test_the_server_waits_for_the_client() -> None:
+    conn = Connection(Role.SERVER)
+    assert raw(conn) == b""
+    with pytest.raises(LocalProtocolError, match="not possible yet"):
+        conn.subscribe("p")
+    conn.receive_data(encode(ClientHello()))
+    assert list(conn.events()) == [ClientHello()]
+    conn.subscribe("p")
+    assert raw(conn) == encode(ServerHello()) + encode(Subscribe("p", 1, 0))
+
+
+def test_an_eager_server_says_hello_once_and_nothing_else() -> None:
+    engine = Engine(Role.SERVER, eager=True, silent=True)
+    assert engine.said() == [ServerHello()]
+    with pytest.raises(LocalProtocolError):
+        engine.conn.subscribe("p")
+    assert engine.feed(ClientHello()) == [ClientHello()]
+    assert engine.said() == []
+    assert engine.conn.subscribe("p") == 1
+
+
+FIRST: list[Any] = [Subscribe("p", 1, 0), Cancel(1), Goodbye(), b"\0", b"\x16\3\1"]
+
+
+@roles
+@pytest.mark.parametrize("first", FIRST, ids=repr)
+def test_a_first_frame_that_is_no_hello(role: Role, first: Any) -> None:
+    engine = Engine(role, silent=True)
+    engine.feed(first)
+    assert isinstance(engine.closed.error, UnexpectedFrame | MalformedFrame)
+    said = engine.said()
+    assert [type(frame) for frame in said] == [HELLOS[role], Goodbye]
+
+
+@roles
+def test_the_wrong_hello_and_a_second_one(role: Role) -> None:
+    wrong = Engine(role, silent=True)
+    wrong.feed(HELLOS[role]())
+    assert isinstance(wrong.closed.error, UnexpectedFrame)
+    twice = Engine(role)
+    twice.feed(HELLOS[OTHER[role]]())
+    assert isinstance(twice.closed.error, UnexpectedFrame)
+    assert twice.closed.error.state == "OPEN"
+
+
+@roles
+def test_another_version(role: Role) -> None:
+    """R-26: what follows is not parsed, and every stream that was begun ends."""
+    engine = Engine(role, silent=True)
+    if role is Role.CLIENT:
+        engine.conn.subscribe("p", 1)
+        engine.conn.subscribe("q", 1)
+    events = engine.feed(HELLOS[OTHER[role]](3), b"\xff" * 50)
+    errors = [event for event in events if isinstance(event, OnError)]
+    assert [error.subscriber_id for error in errors] == ([1, 2] if role is Role.CLIENT else [])
+    assert all(isinstance(error.cause, VersionMismatch) for error in errors)
+    assert isinstance(engine.closed.error, VersionMismatch)
+    assert engine.closed.error.peer_version == 3
+    assert "version 3" in str(engine.closed.error)
+    said = [type(frame) for frame in engine.said()]
+    assert said == [HELLOS[role], *([Subscribe] * 2 if role is Role.CLIENT else []), Goodbye]
+
+
+# Extensions.
+
+
+@dataclass
+class Ping:
+    nonce: int
+
+
+@dataclass
+class Pong:
+    nonce: int
+
+
+PROBE = Extension(300, (Form(64, Ping, {"nonce": Kind.NUMBER}), Form(65, Pong, {"nonce": Kind.NUMBER})))
+SILENT = Extension(7)
+
+
+@pytest.mark.parametrize("cut", ["whole", "bytes"])
+def test_an_extension_that_both_sides_have(cut: Any) -> None:
+    """A real one: a ping that is answered. Before the other hello it may not be sent (R-27)."""
+    client = Connection(Role.CLIENT, extensions=[SILENT, PROBE])
+    server = Connection(Role.SERVER, extensions=[PROBE])
+    with pytest.raises(LocalProtocolError):
+        client.send(Ping(1))
+
+    def react(side: Any, event: Any) -> None:
+        if isinstance(event, Ping):
+            side.connection.send(Pong(event.nonce))
+
+    layout = client._base.extended(PROBE.forms)
+    pair = pair_of(client, server, cut=cut, react=react, layout=layout).run()
+    assert client.extensions == server.extensions == {300}
+    client.send(Ping(5))
+    server.send(Ping(2**40))
+    pair.run()
+    assert pair.client.events[-2:] in ([Ping(2**40), Pong(5)], [Pong(5), Ping(2**40)])
+    assert Ping(5) in pair.server.events
+    assert Pong(2**40) in pair.server.events
+    with pytest.raises(LocalProtocolError, match="R-27"):
+        client.send(Request(1, 1))
+
+
+def test_an_extension_that_the_peer_does_not_have() -> None:
+    engine = Engine(Role.SERVER, extensions=[PROBE], silent=True)
+    engine.feed(ClientHello(0, (1, 1, 2**64 - 1)))
+    assert engine.conn.extensions == set()
+    with pytest.raises(LocalProtocolError):
+        engine.conn.send(Ping(1))
+    assert engine.said() == [ServerHello(0, (300,))]
+    engine.feed(b"\x40\1")
+    assert isinstance(engine.closed.error, MalformedFrame)
+
+
+def test_extensions_that_cannot_be_announced() -> None:
+    with pytest.raises(OwnLimitExceeded):
+        Connection(Role.SERVER, extensions=map(Extension, range(1025)))
+    with pytest.raises(LocalProtocolError):
+        Connection(Role.SERVER, extensions=[Extension(1, (Form(5, Ping, {"nonce": Kind.NUMBER}),))])
+    with pytest.raises(LocalProtocolError):
+        Connection(Role.SERVER, extensions=[Extension(2**64)])
+
+
+def test_too_many_extensions_of_the_peer() -> None:
+    engine = Engine(Role.SERVER, silent=True)
+    engine.feed(ClientHello(0, tuple(range(1025))))
+    assert isinstance(engine.closed.error, LimitExceeded)
+
+
+# Goodbyes.
+
+
+def both_directions(engine: Engine) -> tuple[int, int]:
+    return engine.joined(demand=2), engine.opened(demand=2)
+
+
+@roles
+def test_our_goodbye(role: Role) -> None:
+    """R-28, R-29: streams end at once; what still comes is read and dropped; the answer ends it."""
+    engine = Engine(role)
+    taken, given = both_directions(engine)
+    engine.conn.goodbye("enough")
+    events = engine.feed()
+    assert events == [OnError(taken, str(ConnectionClosed("enough"))), Cancel(given)]
+    assert isinstance(events[0].cause, ConnectionClosed)
+    assert events[0].cause.reason == "enough"
+    assert engine.said() == [Goodbye("enough")]
+    assert where(engine.conn) is State.LEAVING
+    assert not engine.conn.wants_write_shutdown
+    assert engine.feed(OnNext(taken, b"late"), OnComplete(taken), Request(given, 5), Subscribe("p", 9, 9)) == []
+    assert engine.feed(HELLOS[OTHER[role]]()) == []
+    engine.conn.goodbye("again")
+    assert engine.feed(Goodbye("you too")) == [Goodbye("you too"), Closed()]
+    assert engine.said() == []
+    assert engine.conn.wants_write_shutdown
+
+
+@roles
+def test_the_peers_goodbye(role: Role) -> None:
+    engine = Engine(role)
+    taken, given = both_directions(engine)
+    events = engine.feed(Goodbye("enough"), b"\xff" * 20)
+    assert events == [
+        Goodbye("enough"),
+        OnError(taken, str(ConnectionClosed("enough"))),
+        Cancel(given),
+        Closed(),
+    ]
+    assert isinstance(events[1].cause, ConnectionClosed)
+    assert engine.said() == [Goodbye("")]
+    assert not engine.conn.next(given, b"late")
+    assert engine.conn.demand(given) == 0
+
+
+def test_crossing_goodbyes_answer_each_other() -> None:
+    pair = pair_of(Connection(Role.CLIENT), Connection(Role.SERVER)).run()
+    pair.client.connection.goodbye("one")
+    pair.server.connection.goodbye("two")
+    pair.run()
+    assert pair.client.events[-2:] == [Goodbye("two"), Closed()]
+    assert pair.server.events[-2:] == [Goodbye("one"), Closed()]
+    assert pair.client.closed
+    assert pair.client.error is None
+
+
+def test_a_goodbye_before_the_hello_of_the_peer() -> None:
+    engine = Engine(Role.SERVER, silent=True)
+    engine.conn.goodbye("no")
+    assert engine.said() == [ServerHello(), Goodbye("no")]
+    assert engine.feed(ClientHello(), Goodbye()) == [Goodbye(), Closed()]
+
+
+def test_a_long_reason_is_cut_on_a_character() -> None:
+    engine = Engine()
+    engine.conn.goodbye("x" + "é" * 40_000)
+    assert engine.said() == [Goodbye("x" + "é" * 32_767)]
+
+
+def test_a_reason_that_is_no_text() -> None:
+    with pytest.raises(LocalProtocolError):
+        Connection(Role.CLIENT).goodbye(b"reason")  # type: ignore[arg-type]  # on purpose
+
+
+# Calls after the end.
+
+
+@roles
+def test_calls_after_the_end(role: Role) -> None:
+    """3.15, 3.16: nothing raises but what would begin something new."""
+    engine = Engine(role)
+    taken, given = both_directions(engine)
+    engine.feed(Goodbye())
+    engine.said()
+    conn = engine.conn
+    conn.request(taken, 1)
+    conn.request(taken, -1)
+    conn.cancel(taken)
+    assert not conn.subscribed(given)
+    assert not conn.next(given, b"")
+    assert conn.next_many(given, [b"", b""]) == 0
+    assert not conn.complete(given)
+    assert not conn.error(given, "late")
+    conn.goodbye("late")
+    conn.receive_data(b"\xff")
+    conn.receive_eof()
+    assert engine.feed() == []
+    for call in (lambda: conn.subscribe("p"), lambda: conn.send(Goodbye())):
+        with pytest.raises(ConnectionClosing):
+            call()
+    assert engine.said() == []
+
+
+# The end of the stream.
+
+
+@roles
+def test_the_end_without_a_goodbye(role: Role) -> None:
+    engine = Engine(role)
+    taken, given = both_directions(engine)
+    engine.peer.wants_write_shutdown = True
+    events = engine.feed()
+    assert events[:2] == [OnError(taken, events[0].message), Cancel(given)]
+    assert isinstance(events[0].cause, ConnectionLost)
+    assert isinstance(engine.closed.error, ConnectionLost)
+    assert engine.said() == []
+
+
+@roles
+def test_the_end_inside_a_frame(role: Role) -> None:
+    engine = Engine(role)
+    taken = engine.joined()
+    engine.peer.say(b"\7\1\5ab")
+    engine.peer.wants_write_shutdown = True
+    events = engine.feed()
+    assert isinstance(engine.closed.error, UnexpectedEOF)
+    assert engine.closed.error.frame == "OnNext"
+    assert events[0].cause is engine.closed.error
+    assert events[0].subscriber_id == taken
+
+
+def test_the_end_while_leaving() -> None:
+    engine = Engine()
+    engine.conn.goodbye()
+    engine.peer.wants_write_shutdown = True
+    engine.feed()
+    assert isinstance(engine.closed.error, ConnectionLost)
+
+
+def test_what_came_before_the_end_is_handed_out_first() -> None:
+    engine = Engine()
+    taken = engine.joined(demand=1)
+    engine.peer.say(OnNext(taken, b"last"), OnComplete(taken))
+    engine.peer.wants_write_shutdown = True
+    events = engine.feed()
+    assert events[:2] == [OnNext(taken, b"last"), OnComplete(taken)]
+    assert isinstance(events[2], Closed)
+
+
+def test_garbage_while_leaving_is_answered_with_nothing() -> None:
+    engine = Engine()
+    engine.conn.goodbye()
+    engine.said()
+    engine.feed(b"\xff\xff")
+    engine.feed(b"\0")
+    assert isinstance(engine.closed.error, MalformedFrame)
+    assert engine.said() == []
+
+
+# Clocks.
+
+
+@roles
+def test_no_hello_in_time(role: Role) -> None:
+    conn = Connection(role, now=100.0)
+    assert conn.next_timeout() == 110.0
+    conn.handle_timeout(109.9)
+    assert where(conn) is not State.CLOSED
+    conn.handle_timeout(110.0)
+    (closed,) = conn.events()
+    assert isinstance(closed, Closed)
+    assert isinstance(closed.error, ConnectionLost)
+    assert conn.next_timeout() == 115.0
+    conn.handle_timeout(115.0)
+    assert conn.next_timeout() is None
+
+
+def test_a_hello_that_came_in_time_but_was_not_taken() -> None:
+    conn = Connection(Role.SERVER, now=0.0)
+    conn.receive_data(encode(ClientHello()), 9.9)
+    conn.handle_timeout(20.0)
+    assert list(conn.events()) == [ClientHello()]
+    assert where(conn) is State.OPEN
+    assert conn.next_timeout() is None
+
+
+def test_the_time_begins_with_the_first_input_that_has_one() -> None:
+    conn = Connection(Role.SERVER)
+    assert conn.next_timeout() is None
+    conn.receive_data(b"", 50.0)
+    assert conn.next_timeout() == 60.0
+    conn.receive_data(b"", 40.0)  # clocks never run backwards
+    conn.handle_timeout()
+    assert conn.next_timeout() == 60.0
+
+
+def test_a_goodbye_that_is_not_answered() -> None:
+    engine = Engine()
+    taken = engine.joined(demand=5)
+    engine.conn.goodbye("bye", now=10.0)
+    assert engine.conn.next_timeout() == 15.0
+    engine.conn.receive_data(encode(OnNext(taken, b"late")))
+    engine.conn.handle_timeout(15.0)
+    events = list(engine.conn.events())
+    assert isinstance(events[0], OnError)
+    assert isinstance(events[-1], Closed)
+    assert isinstance(events[-1].error, ConnectionLost)
+    assert "5 s" in str(events[-1].error)
+
+
+def test_an_answer_that_came_in_time_but_was_not_taken() -> None:
+    conn = Connection(Role.SERVER, now=0.0)
+    conn.receive_data(encode(ClientHello()))
+    list(conn.events())
+    conn.goodbye("bye", now=1.0)
+    conn.receive_data(encode(Goodbye()), 2.0)
+    conn.handle_timeout(20.0)
+    assert list(conn.events()) == [Goodbye(), Closed()]
+
+
+# Pressure.
+
+
+def test_water_marks() -> None:
+    """R-32: demand is not enough. From high water on nothing is pulled until low water is reached."""
+    engine = Engine(limits=Limits(high_water=1000, low_water=100))
+    stream = engine.opened(demand=2**63 - 1)
+    conn = engine.conn
+    assert conn.wanted(stream) == 2**63 - 1
+    conn.next(stream, bytes(1000))
+    assert conn.unsent_bytes == 1004
+    assert conn.wanted(stream) == 0
+    engine.said()
+    assert conn.wanted(stream, buffered=101) == 0
+    assert conn.wanted(stream, buffered=100) == 2**63 - 1
+    assert conn.wanted(stream, buffered=101) == 2**63 - 1
+    assert conn.demand(stream) == 2**63 - 1
+
+
+def test_a_peer_that_causes_answers_and_does_not_read() -> None:
+    engine = Engine(limits=Limits(max_answers=1000))
+    flood = b"".join(encode(Subscribe("", number, -1)) for number in range(100))
+    engine.conn.receive_data(flood)
+    events = list(engine.conn.events())
+    assert isinstance(events[-1], Closed)
+    assert isinstance(events[-1].error, LimitExceeded)
+    assert engine.conn.unsent_bytes < 1200
+
+
+def test_a_peer_that_causes_answers_and_reads() -> None:
+    engine = Engine(limits=Limits(max_answers=1000), cut="bytes")
+    engine.feed(*(Subscribe("", number, -1) for number in range(100)))
+    assert len(engine.said()) == 200
+
+
+# No resuming, and where the protocol lives.
+
+
+def test_nothing_is_resumed() -> None:
+    """R-31: a new connection knows nothing of the streams of an old one."""
+    old = Engine()
+    stream = old.opened(demand=1)
+    new = Engine()
+    assert not new.conn.next(stream, b"")
+    new.feed(OnComplete(1))
+    assert isinstance(new.closed.error, UnexpectedFrame)
+
+
+def test_transport_mapping() -> None:
+    assert (DEFAULT_PORT, ALPN) == (7012, "tolliver-rs/0")
+
+
+def test_one_answer_for_each_fault() -> None:
+    engine = Engine()
+    engine.feed(Subscribed(1, 0))
+    assert isinstance(engine.closed.error, UnexpectedFrame)
+    assert engine.closed.error.offset == 3
+    (goodbye,) = engine.said()
+    assert "R-08" in goodbye.reason

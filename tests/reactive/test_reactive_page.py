@@ -1,0 +1,70 @@
+"""The page of the Reactive Streams protocol says what the code does: its tables are those of the code."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from tolliver_proto.reactive import DRAFT, Connection, Kind, Limits
+from tolliver_proto.reactive._state import SUBSCRIBING, TRANSITIONS
+
+from .vectors import VECTORS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reactive.md").read_text("utf-8")
+
+
+def rows(pattern: str) -> list[tuple[str, ...]]:
+    return [row if isinstance(row, tuple) else (row,) for row in re.findall(rf"^\| {pattern} \|$", PAGE, re.MULTILINE)]
+
+
+def test_the_frames() -> None:
+    on_page = {
+        (name, int(code)): re.findall(r"`(\w+)` ([A-Z]+)", written)
+        for name, code, written in rows(r"(\w+) \| (\d+) \| (`.+)")
+    }
+    assert on_page == {
+        (form.frame.__name__, form.code): [(name, kind.name) for name, kind in form.fields.items()]
+        for form in DRAFT.forms
+    }
+
+
+def test_the_kinds_of_fields() -> None:
+    assert [kind for (kind,) in rows(r"([A-Z]+) \| [^|]+")] == [*Kind.__members__]
+
+
+def test_the_vectors() -> None:
+    assert rows(r"([^|]+) \| `([0-9a-f]+)`") == [(vector.name, vector.data.hex()) for vector in VECTORS]
+
+
+def test_the_transitions() -> None:
+    assert sorted(rows(r"(\w+) \| (\w+) \| (\w+) \| ([A-Z_]+)")) == sorted(
+        (state.name, signal.name, step.to.name, step.effect.name)
+        for state, steps in TRANSITIONS.items()
+        for signal, step in steps.items()
+    )
+
+
+def test_the_life_of_an_id() -> None:
+    assert sorted(rows(r"(\w+) \| (\w+) \| (\w+) \| (yes|no)")) == sorted(
+        (state.name, step.name, turn.to.name, "yes" if turn.passed_on else "no")
+        for state, steps in SUBSCRIBING.items()
+        for step, turn in steps.items()
+    )
+
+
+def test_the_limits() -> None:
+    on_page = {name: default for name, default, _ in rows(r"`(\w+)` \| ([\d.]+) \| (.+)")}
+    assert on_page == {field.name: str(field.default) for field in fields(Limits)}
+
+
+def test_the_calls() -> None:
+    calls = re.search(r"^## Calls\n(.+?)^## ", PAGE, re.MULTILINE | re.DOTALL)
+    assert calls
+    listed = set(re.findall(r"`(\w+)\(", calls[1]))
+    public = {name for name in vars(Connection) if not name.startswith("_") and callable(getattr(Connection, name))}
+    assert listed == public
+
+
+def test_every_ruling_has_a_row() -> None:
+    assert [ruling for ruling, _ in rows(r"(R-\d\d) \| (.+)")] == [f"R-{number:02}" for number in range(1, 36)]

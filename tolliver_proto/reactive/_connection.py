@@ -1,0 +1,379 @@
+"""One Reactive Streams connection as a pure machine: bytes in, events out, calls in, bytes out.
+
+The idea: the same contract as the other protocol's `Connection`. Here is the life of the connection, as `_state` has
+it; the streams that we take are `_subscriber`'s, those that we give `_publisher`'s. Frames are read one at a time as
+events are taken, so the state that decides how a frame is read is that of its turn (R-08). The machine never calls
+back: what is called while an event is handled is written and returns, however deep the application is in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from .._errors import (
+    ConnectionClosing,
+    ConnectionLost,
+    LocalProtocolError,
+    OwnLimitExceeded,
+    RemoteProtocolError,
+    TolliverError,
+    UnexpectedEOF,
+    UnexpectedFrame,
+)
+from .._events import Closed, Role
+from ._errors import ConnectionClosed, VersionMismatch
+from ._events import (
+    Cancel,
+    ClientHello,
+    Event,
+    Goodbye,
+    OnComplete,
+    OnError,
+    OnNext,
+    OnNextPacked,
+    Request,
+    ServerHello,
+    Subscribe,
+    Subscribed,
+)
+from ._frames import Decoder, encode
+from ._layout import DRAFT, Extension, Layout
+from ._limits import Limits
+from ._output import Output
+from ._publisher import Publisher, cut_text
+from ._state import ENDING, HANDSHAKING, TRANSITIONS, Effect, Signal, State
+from ._subscriber import Subscriber
+
+VERSION = 0
+"""The protocol's only version."""
+
+DEFAULT_PORT = 7012  # R-35
+ALPN = "tolliver-rs/0"  # R-35: offered in TLS, not required
+
+_SIGNALS = {ClientHello: Signal.CLIENT_HELLO, ServerHello: Signal.SERVER_HELLO, Goodbye: Signal.GOODBYE}
+_BEGIN = {Role.CLIENT: State.AWAITING_SERVER_HELLO, Role.SERVER: State.AWAITING_CLIENT_HELLO}
+_HELLOS = {Role.CLIENT: ClientHello, Role.SERVER: ServerHello}
+
+
+class Connection:
+    """A peer of one connection, without I/O. Either side may publish and subscribe, whoever opened it.
+
+    Feed it with `receive_data` and `receive_eof`, take events with `next_event` or `events()` until None, write what
+    `data_to_send` returns, and wake it at `next_timeout()` with `handle_timeout`. Every input takes `now`, monotonic
+    seconds; None means the last one seen, and it never runs backwards. Nothing that the peer does raises: its fault is
+    the `error` of `Closed`, the last event.
+
+    As a subscriber: `subscribe`, `request`, `cancel`; the events are Subscribed, OnNext, OnNextPacked, OnComplete and
+    OnError. As a publisher: the events are Subscribe, Request and Cancel; `subscribed`, `next`, `next_many`,
+    `complete` and `error` answer them. A client may use it at once, a server after ClientHello (R-25).
+
+    Raises LocalProtocolError (OwnLimitExceeded where a bound is passed) for a call that breaks a rule, before anything
+    changes. Only where the Reactive Streams rules forbid to raise (3.9, 3.15, 3.16) the stream ends instead.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        *,
+        extensions: Iterable[Extension] = (),
+        limits: Limits | None = None,
+        layout: Layout = DRAFT,
+        eager: bool = False,
+        now: float | None = None,
+    ) -> None:
+        """`eager` lets a server say hello at once and not wait for the client's (R-25)."""
+        self.role = role
+        self.limits = limits or Limits()
+        self.state = _BEGIN[role]
+        self.close_deadline: float | None = None
+        self.extensions: frozenset[int] = frozenset()
+        """The extensions that both sides announced; none before the peer's hello (R-27)."""
+        self._own = {extension.extension_id: extension for extension in extensions}
+        self._hello = self._own_hello(layout)
+        self._output = Output(self.limits, layout)
+        self._queue: deque[Any] = deque()
+        self._subscriber = Subscriber(self._output, self._queue.append)
+        self._publisher = Publisher(self._output)
+        self._decoder = Decoder(self._subscriber.sizes, self.limits, layout=layout, known=self._subscriber.known)
+        self._base = layout
+        self._takers: dict[type, Any] = {
+            **dict.fromkeys((Subscribe, Request, Cancel), self._publisher.take),
+            **dict.fromkeys((Subscribed, OnNext, OnNextPacked, OnComplete, OnError), self._subscriber.take),
+        }
+        self._greeted = False
+        self._eof = False
+        self._now = 0.0
+        self._deadline: float | None = None
+        self._tick(now)
+        if role is Role.CLIENT or eager:
+            self._greet()
+
+    # Input.
+
+    def receive_data(self, data: bytes | bytearray | memoryview, now: float | None = None) -> None:
+        """Bytes from the peer, cut anywhere. What comes after the end is dropped."""
+        self._tick(now)
+        if self.state is not State.CLOSED:
+            self._decoder.feed(data)
+
+    def receive_eof(self, now: float | None = None) -> None:
+        """The peer will send nothing more."""
+        self._tick(now)
+        self._eof = True
+
+    def handle_timeout(self, now: float | None = None) -> None:
+        """Call it at `next_timeout()`; at another time it does nothing."""
+        self._tick(now)
+        due = self.next_timeout()
+        if due is None or self._now < due:
+            return
+        if self.state is State.CLOSED:
+            self.close_deadline = None
+            return
+        self._queue.extend(list(self.events()))  # what came in time is handed out before the end
+        if self.next_timeout() is None:
+            return  # and it was the hello
+        what, seconds = "hello", self.limits.handshake_timeout
+        if self.state is State.LEAVING:
+            what, seconds = "goodbye", self.limits.close_timeout
+        late = ConnectionLost(f"no {what} of the peer's within {seconds:g} s (R-28): abort")
+        self._end(Signal.TIMEOUT, late, late)
+
+    def next_timeout(self) -> float | None:
+        """When to call `handle_timeout`: the handshake's limit, or the goodbye's (R-28); None where nothing is due."""
+        if self.state in HANDSHAKING:
+            return self._deadline
+        return self.close_deadline
+
+    # Events.
+
+    def next_event(self) -> Event | Any | None:
+        """The next event, or None until there is more input."""
+        while not self._queue:
+            if self.state is State.CLOSED:
+                return None
+            try:
+                frame = self._decoder.next_frame()
+                if frame is not None:
+                    event = self._take(frame)
+                    if event is not None:
+                        return event
+                elif self._eof:
+                    self._end_of_input()
+                else:
+                    return None
+            except (RemoteProtocolError, VersionMismatch) as error:
+                self._end(Signal.FAULT, error, error)
+        event = self._queue.popleft()
+        if type(event) is OnError:
+            self._subscriber.told(event.subscriber_id)
+        return event
+
+    def events(self) -> Iterator[Event | Any]:
+        """`next_event()` until None."""
+        while (event := self.next_event()) is not None:
+            yield event
+
+    def _take(self, frame: Any) -> Any | None:
+        """The event that a frame is, or None."""
+        signal = _SIGNALS.get(type(frame), Signal.TRAFFIC)
+        step = TRANSITIONS[self.state].get(signal)
+        if step is None:
+            raise UnexpectedFrame(
+                "unexpected_frame",
+                f"{type(frame).__name__} in state {self.state.name}: first the peer's hello, and one only (R-25)",
+                frame=type(frame).__name__,
+                state=self.state.name,
+            )
+        if step.effect is Effect.DROP:
+            return None
+        if signal is Signal.TRAFFIC:
+            taker = self._takers.get(type(frame))
+            return frame if taker is None else taker(frame)
+        if signal is Signal.GOODBYE:
+            self._queue.append(frame)
+            self._end(signal, ConnectionClosed(frame.reason), None)
+            return None
+        self._agree(frame)
+        self._go(signal)
+        return frame
+
+    def _agree(self, hello: ClientHello | ServerHello) -> None:
+        if hello.version != VERSION:
+            raise VersionMismatch(hello.version)
+        self._greet()
+        self.extensions = frozenset(self._own).intersection(hello.extensions)
+        forms = [form for number in self.extensions for form in self._own[number].forms]
+        self._output.layout = self._base.extended(forms)
+        self._decoder.use(self._output.layout)
+
+    def _end_of_input(self) -> None:
+        error: TolliverError = ConnectionLost("the peer closed the connection without a goodbye (R-30)")
+        try:
+            self._decoder.finish()
+        except UnexpectedEOF as partial:
+            error = partial
+        self._end(Signal.EOF, error, error)
+
+    def _go(self, signal: Signal) -> Effect:
+        step = TRANSITIONS[self.state][signal]
+        self.state = step.to
+        if step.to in ENDING and self.close_deadline is None:
+            self.close_deadline = self._now + self.limits.close_timeout
+        return step.effect
+
+    def _end(self, signal: Signal, cause: TolliverError, error: TolliverError | None) -> None:
+        """The last step: streams end for `cause`, and the connection with `error`."""
+        said = self.state is State.LEAVING
+        if self._go(signal) is Effect.END:
+            if not said and signal in (Signal.FAULT, Signal.GOODBYE):
+                self._say_goodbye(str(error) if error else "")
+            self._end_streams(cause)
+            self._queue.append(Closed(error))
+
+    def _end_streams(self, cause: TolliverError) -> None:
+        self._queue.extend(self._subscriber.end(cause))
+        self._queue.extend(self._publisher.end())
+
+    # As a subscriber.
+
+    def subscribe(self, name: str, initial_demand: int = 0) -> int:
+        """Ask the peer for the elements of its publisher `name`; returns the subscriber id of the stream.
+
+        An `initial_demand` below 0 ends the stream with OnError (R-16). Raises LocalProtocolError, OwnLimitExceeded
+        with `max_streams` open ones, and ConnectionClosing.
+        """
+        self._allow(Signal.USE, "subscribe()")
+        return self._subscriber.subscribe(name, initial_demand)
+
+    def request(self, subscriber_id: int, count: int) -> None:
+        """Ask for `count` more elements, 2^63-1 and above for all (R-17). Below 1 ends the stream with OnError (R-16).
+
+        Does nothing where the stream or the connection is over (3.6, 3.15).
+        """
+        self._subscriber.request(subscriber_id, count)
+
+    def cancel(self, subscriber_id: int) -> None:
+        """Want no more. What still comes is dropped. Does nothing where the stream or the connection is over (3.7)."""
+        self._subscriber.cancel(subscriber_id)
+
+    # As a publisher.
+
+    def subscribed(self, subscriber_id: int, element_size: int = 0) -> bool:
+        """Accept a subscription; `element_size` is in bytes, 0 where elements differ. False: the stream is over."""
+        return self._publisher.subscribed(subscriber_id, element_size)
+
+    def next(self, subscriber_id: int, element: bytes) -> bool:
+        """Send an element. False: the stream is over, also by this element if it is of a wrong size (R-24).
+
+        Raises LocalProtocolError without demand (rule 1.1) or before `subscribed` (rule 1.9).
+        """
+        return self._publisher.next_many(subscriber_id, (element,)) == 1
+
+    def next_many(self, subscriber_id: int, elements: Sequence[bytes]) -> int:
+        """Send elements, packed where their size is fixed; returns how many went out. Otherwise as `next`."""
+        return self._publisher.next_many(subscriber_id, elements)
+
+    def complete(self, subscriber_id: int) -> bool:
+        """End a stream well. False: it is over already."""
+        return self._publisher.complete(subscriber_id)
+
+    def error(self, subscriber_id: int, text: str) -> bool:
+        """End a stream with an error, or refuse it (R-14). The text goes to the peer: no traceback in it (R-34)."""
+        return self._publisher.error(subscriber_id, text)
+
+    def demand(self, subscriber_id: int) -> int:
+        """How many elements the peer wants now; 2^63-1 is without bound, 0 also where the stream is over."""
+        return self._publisher.demand(subscriber_id)
+
+    def wanted(self, subscriber_id: int, buffered: int = 0) -> int:
+        """How many elements to pull from the source now: the demand, but 0 from high water down to low water (R-32).
+
+        `buffered` are bytes that were taken from `data_to_send` and not written yet.
+        """
+        return 0 if self._output.congested(buffered) else self._publisher.demand(subscriber_id)
+
+    # As a peer.
+
+    def send(self, frame: object) -> None:
+        """Send a frame of an extension that is active (R-27); LocalProtocolError for any other."""
+        self._allow(Signal.EXTEND, "send()")
+        if type(frame) in self._base.by_frame or type(frame) not in self._output.layout.by_frame:
+            raise LocalProtocolError(
+                "not_sendable",
+                f"{type(frame).__name__} is no frame of an extension that both sides announced (R-27): see extensions",
+            )
+        self._output.write(frame)
+
+    def goodbye(self, reason: str = "", now: float | None = None) -> None:
+        """End in order: every stream ends now, what is queued goes out, then Closed with the peer's goodbye (R-28).
+
+        A second call does nothing.
+        """
+        self._tick(now)
+        reason = cut_text(reason, self.limits.max_text)
+        if self.state not in ENDING:
+            self._say_goodbye(reason)
+            self._end_streams(ConnectionClosed(reason))
+        self._go(Signal.LEAVE)
+
+    # Output.
+
+    def data_to_send(self) -> list[bytes]:
+        """What to write, in units: one write to the socket or the TLS layer each."""
+        return self._output.take()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Queued and not yet taken by `data_to_send`."""
+        return self._output.unsent
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Received and not yet handed out."""
+        return self._decoder.buffered
+
+    @property
+    def wants_write_shutdown(self) -> bool:
+        """All is said: when what `data_to_send` returned is written, shut the write side, then read to the end."""
+        return self.state is State.CLOSED and not self._output.unsent
+
+    @property
+    def empty_packs(self) -> int:
+        """Packed frames without an element: accepted as nothing, and counted (R-22)."""
+        return self._subscriber.empty_packs
+
+    def _own_hello(self, layout: Layout) -> bytes:
+        """Raises LocalProtocolError where the extensions cannot be announced or their frames clash."""
+        if len(self._own) > self.limits.max_extensions:
+            raise OwnLimitExceeded(
+                "too_many", f"{len(self._own)} extensions: peers take {self.limits.max_extensions} (R-27)"
+            )
+        layout.extended(form for extension in self._own.values() for form in extension.forms)
+        return encode(_HELLOS[self.role](VERSION, tuple(self._own)), layout=layout)
+
+    def _greet(self) -> None:
+        if not self._greeted:
+            self._greeted = True
+            self._output.write_bytes(self._hello)
+
+    def _say_goodbye(self, reason: str) -> None:
+        self._greet()
+        self._output.write(Goodbye(cut_text(reason, self.limits.max_text)))
+
+    def _allow(self, signal: Signal, call: str) -> None:
+        if signal in TRANSITIONS[self.state]:
+            return
+        if self.state in ENDING:
+            raise ConnectionClosing(f"{call} came after the close began: nothing was sent")
+        raise LocalProtocolError(
+            "not_now", f"{call} is not possible yet: take events until the peer's hello (R-25)", state=self.state.name
+        )
+
+    def _tick(self, now: float | None) -> None:
+        if now is not None and now > self._now:
+            self._now = now
+        if self._deadline is None and now is not None and self.state in HANDSHAKING:
+            self._deadline = self._now + self.limits.handshake_timeout

@@ -1,0 +1,30 @@
+"""The two ends of a connection that only this protocol has; all other errors are those of the tree in `_errors`."""
+
+from __future__ import annotations
+
+from .._errors import HandshakeRejected, TolliverError
+from .._events import HandshakeStatus
+
+
+class VersionMismatch(HandshakeRejected):
+    """The peer's hello announces a version that we do not speak (R-26). Trying again will not help."""
+
+    def __init__(self, peer_version: int) -> None:
+        super().__init__(HandshakeStatus.OLDER, peer_version)  # ours is 0: there is no older one
+
+    def __str__(self) -> str:
+        return (
+            f"the peer speaks version {self.peer_version} of the Reactive Streams protocol, this side only version 0: "
+            "use the port of a peer that speaks version 0"
+        )
+
+
+class ConnectionClosed(TolliverError):
+    """One side said goodbye, and that ended every stream (R-29). `reason` is the goodbye's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the connection was closed in order, with the reason {self.reason!r:.200}"

@@ -1,0 +1,361 @@
+"""Frames to bytes and back, driven by a layout.
+
+The idea: a field is read where it stands, its length or count tested against the limits there, and a frame that is not
+whole is waited for by the number of bytes that it is known to need: it is begun again only when they are in (a list of
+numbers goes on where it stopped). Reading depends on the streams (R-08): `sizes` maps a subscriber id to its element
+size, as the last `Subscribed` said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from .._buffer import Buffer
+from .._errors import (
+    LimitExceeded,
+    LocalProtocolError,
+    MalformedFrame,
+    RemoteProtocolError,
+    UnexpectedEOF,
+    UnexpectedFrame,
+)
+from . import _varint
+from ._events import Subscribed
+from ._layout import DRAFT, Kind, Layout
+from ._limits import Limits
+
+_FORMAT = Limits.format()
+_NO_SIZES: Mapping[int, int] = MappingProxyType({})
+_MIN_LONG = -(2**63)
+
+
+# Writing.
+
+
+def encode(frame: object, sizes: Mapping[int, int] = _NO_SIZES, *, layout: Layout = DRAFT) -> bytes:
+    """The frame's bytes. `sizes` has the element size of each stream that declared one.
+
+    Raises LocalProtocolError for what cannot be expressed: a number out of range, text that UTF-8 cannot carry, an
+    element of another size than the stream's, packed elements in a stream without one (R-21) or none at all (R-22).
+    """
+    form = layout.by_frame.get(type(frame))
+    if form is None:
+        raise LocalProtocolError("not_a_frame", f"{type(frame).__name__} is no frame: give one of the frame classes")
+    parts = [_varint.write(form.code)]
+    size = 0
+    for name, kind in form.fields.items():
+        value = getattr(frame, name)
+        parts.append(_WRITERS[kind](value, name, size))
+        if kind is Kind.STREAM:
+            size = sizes.get(value, 0)
+    return b"".join(parts)
+
+
+def _write_number(value: Any, name: str, _size: int) -> bytes:
+    _check_number(value, name, 0, _varint.MAX_NUMBER)
+    return _varint.write(value)
+
+
+def _write_long(value: Any, name: str, _size: int) -> bytes:
+    _check_number(value, name, _MIN_LONG, _varint.MAX_LONG)
+    return _varint.write(_varint.from_long(value))
+
+
+def _write_numbers(value: Any, name: str, size: int) -> bytes:
+    return b"".join([_varint.write(len(value)), *(_write_number(number, name, size) for number in value)])
+
+
+def _write_text(value: Any, name: str, _size: int) -> bytes:
+    raw = text_bytes(value, name)
+    return _varint.write(len(raw)) + raw
+
+
+def _write_element(value: Any, name: str, size: int) -> bytes:
+    check_bytes(value, name)
+    if not size:
+        return _varint.write(len(value)) + bytes(value)
+    if len(value) != size:
+        raise LocalProtocolError("wrong_size", f"{name} of {len(value)} bytes in a stream of {size} each (R-24)")
+    return bytes(value)
+
+
+def _write_elements(value: Any, name: str, size: int) -> bytes:
+    if not size or not value:
+        raise LocalProtocolError(
+            "not_packable", "only elements of a fixed size can be packed, one at least: use OnNext (R-21, R-22)"
+        )
+    return _varint.write(len(value)) + b"".join([_write_element(element, name, size) for element in value])
+
+
+_WRITERS: dict[Kind, Callable[[Any, str, int], bytes]] = {
+    Kind.NUMBER: _write_number,
+    Kind.LONG: _write_long,
+    Kind.NUMBERS: _write_numbers,
+    Kind.NAME: _write_text,
+    Kind.TEXT: _write_text,
+    Kind.STREAM: _write_number,
+    Kind.SIZE: _write_number,
+    Kind.ELEMENT: _write_element,
+    Kind.ELEMENTS: _write_elements,
+}
+
+
+def text_bytes(value: Any, name: str) -> bytes:
+    """The text as UTF-8."""
+    try:
+        return bytes(value.encode())
+    except (UnicodeEncodeError, AttributeError):
+        raise LocalProtocolError("bad_text", f"{name} {value!r:.100} is not text that UTF-8 can carry") from None
+
+
+def check_bytes(value: object, name: str) -> None:
+    if not isinstance(value, bytes):
+        raise LocalProtocolError("not_bytes", f"{name} must be bytes, not {type(value).__name__}: encode it first")
+
+
+def _check_number(value: object, name: str, least: int, most: int) -> None:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise LocalProtocolError("bad_number", f"{name} {value!r:.100} is not a whole number from {least} to {most}")
+
+
+# Reading.
+
+
+def decode(
+    data: bytes | bytearray | memoryview,
+    sizes: MutableMapping[int, int] | None = None,
+    limits: Limits = _FORMAT,
+    *,
+    layout: Layout = DRAFT,
+) -> list[Any]:
+    """All frames of a whole buffer, in order. `sizes` is read, and updated as `Subscribed` passes.
+
+    Raises MalformedFrame or LimitExceeded, and UnexpectedEOF for trailing bytes that are no whole frame.
+    """
+    decoder = Decoder(sizes, limits, layout=layout)
+    decoder.feed(data)
+    frames = []
+    while (frame := decoder.next_frame()) is not None:
+        frames.append(frame)
+    decoder.finish()
+    return frames
+
+
+class _List:
+    """Numbers of a list whose last ones are still coming: the only field whose content may be wrong before it is whole.
+
+    Places count from the beginning of the stream.
+    """
+
+    __slots__ = ("end", "numbers", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.numbers: list[int] = []
+
+
+class Decoder:
+    """Bytes in, frames out, one at a time: the next one is not looked at before it is asked for.
+
+    `known(subscriber_id)` says whether an id was ever subscribed: a signal for another one is UnexpectedFrame before
+    anything behind the id is waited for (R-08). After an error the decoder is finished: `next_frame` raises it again.
+    """
+
+    def __init__(
+        self,
+        sizes: MutableMapping[int, int] | None = None,
+        limits: Limits = _FORMAT,
+        *,
+        layout: Layout = DRAFT,
+        known: Callable[[int], bool] | None = None,
+    ) -> None:
+        self._sizes = {} if sizes is None else sizes
+        self._limits = limits
+        self._known = known
+        self._buffer = Buffer()
+        self._error: RemoteProtocolError | None = None
+        self._size = 0  # of the stream whose id was read last
+        self._frame: type | None = None
+        self._list: _List | None = None
+        self._readers: dict[Kind, Callable[[bytes, int], tuple[Any, int]]] = {
+            Kind.NUMBER: _varint.read,
+            Kind.LONG: _read_long,
+            Kind.NUMBERS: self._read_numbers,
+            Kind.NAME: self._read_name,
+            Kind.TEXT: self._read_text,
+            Kind.STREAM: self._read_stream,
+            Kind.SIZE: self._read_size,
+            Kind.ELEMENT: self._read_element,
+            Kind.ELEMENTS: self._read_elements,
+        }
+        self.use(layout)
+
+    def use(self, layout: Layout) -> None:
+        """Read by this table from the next frame on."""
+        self._plans = {
+            form.code: (form.frame, tuple(self._readers[kind] for kind in form.fields.values()))
+            for form in layout.forms
+        }
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Add what came in. Copies nothing if it is bytes."""
+        if self._error is None and data:
+            self._buffer.feed(bytes(data))
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that are held and not yet part of a frame that was handed out."""
+        return len(self._buffer)
+
+    @property
+    def offset(self) -> int:
+        """Where the next frame begins in the stream."""
+        return self._buffer.offset
+
+    def finish(self) -> None:
+        """The stream is over: raises UnexpectedEOF if it ended inside a frame (R-30)."""
+        if self._error is None and len(self._buffer):
+            self._error = UnexpectedEOF(
+                "eof_in_frame",
+                f"the stream ended inside a frame, {len(self._buffer)} bytes after its beginning",
+                frame=self._name(),
+                offset=self._buffer.offset,
+            )
+            raise self._error
+
+    def next_frame(self) -> Any | None:
+        """The next whole frame, or None if more bytes are needed. Raises MalformedFrame or LimitExceeded."""
+        if self._error is not None:
+            raise self._error
+        buffer = self._buffer
+        if buffer.starved or not len(buffer):
+            return None
+        try:
+            while True:
+                try:
+                    frame, pos = self._read_frame(buffer.data, buffer.pos)
+                except _varint.Short as short:
+                    if not buffer.gather(short.end - buffer.pos):
+                        return None
+                else:
+                    buffer.move_to(pos)
+                    return frame
+        except _varint.TooLong:
+            self._error = self._malformed("long_varint", "a number of more than 64 bits (R-03)")
+            raise self._error from None
+        except RemoteProtocolError as error:
+            self._error = error
+            raise
+
+    def _read_frame(self, data: bytes, pos: int) -> tuple[Any, int]:
+        self._frame, self._size = None, 0
+        code, pos = _varint.read(data, pos)
+        plan = self._plans.get(code)
+        if plan is None:
+            raise self._malformed("unknown_type", f"no frame has the type number {code} (R-07)")
+        self._frame, readers = plan
+        values = []
+        for reader in readers:
+            value, pos = reader(data, pos)
+            values.append(value)
+        frame = self._frame(*values)
+        if self._frame is Subscribed:
+            self._remember(frame)
+        return frame, pos
+
+    def _remember(self, frame: Subscribed) -> None:
+        if frame.element_size:
+            self._sizes[frame.subscriber_id] = frame.element_size
+        else:
+            self._sizes.pop(frame.subscriber_id, None)
+
+    def _name(self) -> str | None:
+        return self._frame.__name__ if self._frame else None
+
+    def _malformed(self, code: str, detail: str) -> MalformedFrame:
+        return MalformedFrame(code, detail, frame=self._name(), offset=self._buffer.offset)
+
+    def _limit(self, code: str, detail: str) -> NoReturn:
+        raise LimitExceeded(code, detail, frame=self._name(), offset=self._buffer.offset)
+
+    def _read_numbers(self, data: bytes, pos: int) -> tuple[tuple[int, ...], int]:
+        count, pos = _varint.read(data, pos)
+        if count > self._limits.max_extensions:
+            self._limit("too_many", f"{count} extensions: the limit is {self._limits.max_extensions} (R-27)")
+        base = self._buffer.base
+        begun = self._list
+        if begun is None or begun.start != base + pos:
+            begun = self._list = _List(base + pos)
+        pos = begun.end - base
+        while len(begun.numbers) < count:
+            number, pos = _varint.read(data, pos)
+            begun.numbers.append(number)
+            begun.end = base + pos
+        self._list = None
+        return tuple(begun.numbers), pos
+
+    def _read_name(self, data: bytes, pos: int) -> tuple[str, int]:
+        return self._read_utf8(data, pos, self._limits.max_name)
+
+    def _read_text(self, data: bytes, pos: int) -> tuple[str, int]:
+        return self._read_utf8(data, pos, self._limits.max_text)
+
+    def _read_utf8(self, data: bytes, pos: int, most: int) -> tuple[str, int]:
+        raw, pos = self._read_bytes(data, pos, most)
+        try:
+            return raw.decode(), pos
+        except UnicodeDecodeError:
+            raise self._malformed("bad_text", "text that is not UTF-8 (R-34)") from None
+
+    def _read_bytes(self, data: bytes, pos: int, most: int) -> tuple[bytes, int]:
+        length, pos = _varint.read(data, pos)
+        if length > most:
+            self._limit("too_long", f"{length} bytes in one field: the limit is {most} (R-33, R-34)")
+        return _cut(data, pos, length)
+
+    def _read_stream(self, data: bytes, pos: int) -> tuple[int, int]:
+        subscriber_id, pos = _varint.read(data, pos)
+        if self._known is not None and not self._known(subscriber_id):
+            raise UnexpectedFrame(
+                "unknown_id",
+                f"a signal for the subscriber id {subscriber_id}, which was never subscribed (R-08)",
+                frame=self._name(),
+                offset=self._buffer.offset,
+            )
+        self._size = self._sizes.get(subscriber_id, 0)
+        return subscriber_id, pos
+
+    def _read_size(self, data: bytes, pos: int) -> tuple[int, int]:
+        size, pos = _varint.read(data, pos)
+        if size > self._limits.max_element:
+            self._limit("too_long", f"an element size of {size}: the limit is {self._limits.max_element} (R-20)")
+        return size, pos
+
+    def _read_element(self, data: bytes, pos: int) -> tuple[bytes, int]:
+        if self._size:
+            return _cut(data, pos, self._size)
+        return self._read_bytes(data, pos, self._limits.max_element)
+
+    def _read_elements(self, data: bytes, pos: int) -> tuple[tuple[bytes, ...], int]:
+        size = self._size
+        if not size:
+            raise self._malformed("not_packable", "packed elements in a stream without an element size (R-21)")
+        count, pos = _varint.read(data, pos)
+        if count * size > self._limits.max_packed:
+            self._limit("too_long", f"{count} x {size} bytes packed: the limit is {self._limits.max_packed} (R-23)")
+        raw, end = _cut(data, pos, count * size)
+        return tuple([raw[at : at + size] for at in range(0, len(raw), size)]), end
+
+
+def _read_long(data: bytes, pos: int) -> tuple[int, int]:
+    number, pos = _varint.read(data, pos)
+    return _varint.to_long(number), pos
+
+
+def _cut(data: bytes, pos: int, length: int) -> tuple[bytes, int]:
+    end = pos + length
+    if end > len(data):
+        raise _varint.Short(end)
+    return data[pos:end], end

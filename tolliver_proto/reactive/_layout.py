@@ -1,0 +1,99 @@
+"""The frames' bytes, as data: what the draft's fields are on the wire, and the numbers that the rulings gave the types.
+
+The idea: a frame is its type number and its fields, one after the other, without tags (R-02). `DRAFT` is the table of
+R-01; another table, or an extension's own frames, are further entries and no new branch anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import auto
+
+from .._errors import LocalProtocolError
+from . import _varint
+from ._events import (
+    Cancel,
+    ClientHello,
+    Goodbye,
+    OnComplete,
+    OnError,
+    OnNext,
+    OnNextPacked,
+    Request,
+    ServerHello,
+    Subscribe,
+    Subscribed,
+)
+from ._state import Member
+
+
+class Kind(Member):
+    """How a field is written."""
+
+    NUMBER = auto()  # varint, 0 to 2^64-1
+    LONG = auto()  # int64 as a varint of its two's complement (R-04)
+    NUMBERS = auto()  # a count and that many numbers, at most `max_extensions`
+    NAME = auto()  # a length and UTF-8, at most `max_name`
+    TEXT = auto()  # a length and UTF-8, at most `max_text`
+    STREAM = auto()  # a number: an id of the receiver's own, which decides how elements behind it are read (R-08)
+    SIZE = auto()  # a number, at most `max_element` (R-20)
+    ELEMENT = auto()  # bytes: of the stream's element size, or with a length where that is 0
+    ELEMENTS = auto()  # a count and that many elements, only in a stream with an element size (R-21)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One frame type: its number, its class, and its fields in wire order, which are the class's first parameters."""
+
+    code: int
+    frame: type
+    fields: Mapping[str, Kind] = field(hash=False)
+
+
+class Layout:
+    """A table of frame types. Raises LocalProtocolError where a number or a class stands twice."""
+
+    def __init__(self, forms: Iterable[Form]) -> None:
+        self.forms = tuple(forms)
+        self.by_code = {form.code: form for form in self.forms}
+        self.by_frame = {form.frame: form for form in self.forms}
+        if len(self.by_code) < len(self.forms) or len(self.by_frame) < len(self.forms):
+            raise LocalProtocolError("type_taken", "two frame types share a number or a class: give each its own")
+        if not all(0 <= code <= _varint.MAX_NUMBER for code in self.by_code):
+            raise LocalProtocolError("bad_number", "a frame's type number must be from 0 to 2^64-1")
+
+    def extended(self, forms: Iterable[Form]) -> Layout:
+        """This table with more types."""
+        return Layout((*self.forms, *forms))
+
+
+_HELLO = {"version": Kind.NUMBER, "extensions": Kind.NUMBERS}
+
+DRAFT = Layout(
+    [
+        Form(1, ClientHello, _HELLO),
+        Form(2, ServerHello, _HELLO),
+        Form(3, Subscribe, {"name": Kind.NAME, "subscriber_id": Kind.NUMBER, "initial_demand": Kind.LONG}),
+        Form(4, Request, {"subscriber_id": Kind.NUMBER, "count": Kind.LONG}),
+        Form(5, Cancel, {"subscriber_id": Kind.NUMBER}),
+        Form(6, Subscribed, {"subscriber_id": Kind.STREAM, "element_size": Kind.SIZE}),
+        Form(7, OnNext, {"subscriber_id": Kind.STREAM, "element": Kind.ELEMENT}),
+        Form(8, OnComplete, {"subscriber_id": Kind.STREAM}),
+        Form(9, OnError, {"subscriber_id": Kind.STREAM, "message": Kind.TEXT}),
+        Form(10, OnNextPacked, {"subscriber_id": Kind.STREAM, "elements": Kind.ELEMENTS}),
+        Form(11, Goodbye, {"reason": Kind.TEXT}),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Extension:
+    """An optional behaviour that both hellos may announce, with the frames that it brings (R-27).
+
+    It is active when both sides announce `extension_id`; only then its frames may be sent or come in. Where it changes
+    what the draft's own messages mean, that is agreed on by its own frames: one declares it, one acknowledges.
+    """
+
+    extension_id: int
+    forms: tuple[Form, ...] = ()

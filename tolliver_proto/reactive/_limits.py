@@ -1,0 +1,45 @@
+"""Every bound of a Reactive Streams connection, in one place.
+
+The idea: as in the other protocol: a bound is data, checked where the length or count is read and before memory is
+taken. Sizes are in bytes, times in seconds. The ruling beside each is where its default comes from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+_KIB, _MIB = 2**10, 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of a connection. A value below one (below zero for a time) raises ValueError."""
+
+    # One frame.
+    max_element: int = 16 * _MIB  # R-20, R-33: an element, and a declared element size
+    max_packed: int = _MIB  # R-23: the elements of one packed frame together
+    max_name: int = 4096  # as T-07: a publisher's name, encoded
+    max_text: int = 64 * _KIB  # R-34: an error's text, a goodbye's reason, encoded
+    max_extensions: int = 1024  # R-27: ids in a hello
+
+    # One connection.
+    max_streams: int = 10_000  # open at once, in each direction
+    max_answers: int = _MIB  # what the peer can make us say on our own, while it does not read
+    handshake_timeout: float = 10.0  # as T-68
+    close_timeout: float = 5.0  # R-28: from our goodbye to the peer's
+    high_water: int = _MIB  # R-32: unsent bytes at which nothing more is pulled
+    low_water: int = 256 * _KIB  # R-32: and at which pulling goes on
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value < 0 or (isinstance(value, int) and value < 1):
+                raise ValueError(f"Limits.{field.name} is {value!r}: give a positive number")
+        if self.low_water > self.high_water:
+            raise ValueError("Limits.low_water is above high_water: lower it, or pulling would never resume")
+
+    @classmethod
+    def format(cls) -> Limits:
+        """Only the maxima of the format itself: for bytes that are already in memory."""
+        most = 2**64 - 1
+        return cls(max_element=most, max_packed=most, max_name=most, max_text=most, max_extensions=most)

@@ -1,0 +1,58 @@
+"""What is to be written, and how much of it a peer that does not read may cause.
+
+The idea: both halves of a connection write here. What the peer makes us say on our own (an answer to a subscription
+that it cancelled at once, a refusal) is counted apart: reading never waits for writing, so that is what bounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .._errors import LimitExceeded
+from ._frames import encode
+from ._layout import Layout
+from ._limits import Limits
+
+
+class Output:
+    """Frames in, one unit of bytes out."""
+
+    def __init__(self, limits: Limits, layout: Layout) -> None:
+        self.layout = layout
+        self.limits = limits
+        self.unsent = 0
+        self._parts: list[bytes] = []
+        self._answers = 0
+        self._congested = False
+
+    def write(self, frame: object, sizes: Mapping[int, int] | None = None) -> None:
+        self.write_bytes(encode(frame, sizes or {}, layout=self.layout))
+
+    def write_bytes(self, data: bytes) -> None:
+        self._parts.append(data)
+        self.unsent += len(data)
+
+    def answer(self, frame: object) -> None:
+        """Say what the peer caused. Raises LimitExceeded where it causes more and more and reads nothing."""
+        before = self.unsent
+        self.write(frame)
+        self._answers += self.unsent - before
+        if self._answers > self.limits.max_answers:
+            raise LimitExceeded(
+                "flood", f"over {self.limits.max_answers} bytes of answers that were caused and are not read"
+            )
+
+    def take(self) -> list[bytes]:
+        units = [b"".join(self._parts)] if self._parts else []
+        self._parts.clear()
+        self.unsent = self._answers = 0
+        return units
+
+    def congested(self, buffered: int) -> bool:
+        """Whether pulling has to wait (R-32): from high water on, until low water is reached."""
+        waiting = self.unsent + buffered
+        if waiting >= self.limits.high_water:
+            self._congested = True
+        elif waiting <= self.limits.low_water:
+            self._congested = False
+        return self._congested

@@ -1,0 +1,177 @@
+"""The streams that we give: our half as a publisher, on ids of the peer's.
+
+The idea: a stream is one small record from the peer's subscribe to its end, and nothing afterwards: what then comes
+for its id is ignored (R-15), what is then called for it does nothing and says so. Every subscribe is answered with
+exactly one `subscribed`, also where it was cancelled before or is refused (R-10, R-14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .._errors import LocalProtocolError, OwnLimitExceeded, UnexpectedFrame
+from ._events import Cancel, Demand, OnComplete, OnError, OnNext, OnNextPacked, Request, Subscribe, Subscribed
+from ._frames import check_bytes
+from ._output import Output
+from ._varint import MAX_LONG
+
+
+@dataclass(slots=True)
+class _Stream:
+    demand: int
+    size: int = 0
+    answered: bool = False
+
+
+class Publisher:
+    """The peer's ids, and what it asked for on each."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._streams: dict[int, _Stream] = {}
+
+    # Calls. Each returns whether the stream is still there: the peer may have ended it in the meantime.
+
+    def subscribed(self, subscriber_id: int, element_size: int) -> bool:
+        """Accept the subscription, and say how long its elements are."""
+        stream = self._streams.get(subscriber_id)
+        if stream is None:
+            return False
+        if stream.answered:
+            raise LocalProtocolError(
+                "answered_already", f"subscriber id {subscriber_id} was answered: one subscribed for each (rule 1.9)"
+            )
+        self._check_size(element_size)
+        self._output.write(Subscribed(subscriber_id, element_size))
+        stream.answered, stream.size = True, element_size
+        return True
+
+    def next_many(self, subscriber_id: int, elements: Sequence[bytes]) -> int:
+        """Send elements, packed where that is possible; returns how many went out."""
+        for element in elements:
+            check_bytes(element, "element")
+        stream = self._streams.get(subscriber_id)
+        if stream is None:
+            return 0
+        self._check_allowed(subscriber_id, stream, elements)
+        good = len(elements)
+        if stream.size:
+            good = next((at for at, element in enumerate(elements) if len(element) != stream.size), good)
+        for frame in self._framed(subscriber_id, stream.size, elements[:good]):
+            self._output.write(frame, {subscriber_id: stream.size})
+        if stream.demand != MAX_LONG:
+            stream.demand -= good
+        if good < len(elements):
+            wrong = len(elements[good])
+            self.error(subscriber_id, f"rule 1.4: an element of {wrong} bytes in a stream of {stream.size} each")
+        return good
+
+    def complete(self, subscriber_id: int) -> bool:
+        """End it well."""
+        return self._finish(OnComplete(subscriber_id))
+
+    def error(self, subscriber_id: int, text: str) -> bool:
+        """End it with an error, or refuse it where it is not accepted yet (R-14). A long text is cut (R-34)."""
+        return self._finish(OnError(subscriber_id, cut_text(text, self._output.limits.max_text)))
+
+    def demand(self, subscriber_id: int) -> int:
+        """How many elements may be sent now."""
+        stream = self._streams.get(subscriber_id)
+        return stream.demand if stream else 0
+
+    def end(self) -> list[Cancel]:
+        """The connection is over, and with it every stream (R-29, R-30)."""
+        ended = [Cancel(subscriber_id) for subscriber_id in self._streams]
+        self._streams.clear()
+        return ended
+
+    # Frames.
+
+    def take(self, frame: Demand) -> Demand | None:
+        """What the application has to know of the frame. Raises UnexpectedFrame or LimitExceeded."""
+        if isinstance(frame, Subscribe):
+            return self._take_subscribe(frame)
+        stream = self._streams.get(frame.subscriber_id)
+        if stream is None:
+            return None  # R-15
+        if isinstance(frame, Request) and frame.count > 0:
+            stream.demand = min(stream.demand + frame.count, MAX_LONG)
+            return frame
+        self._owe(frame.subscriber_id, stream)
+        del self._streams[frame.subscriber_id]
+        if isinstance(frame, Request):
+            self._output.answer(OnError(frame.subscriber_id, _not_positive(frame.count)))
+        return Cancel(frame.subscriber_id)
+
+    def _take_subscribe(self, frame: Subscribe) -> Subscribe | None:
+        subscriber_id, limits = frame.subscriber_id, self._output.limits
+        if subscriber_id in self._streams:
+            raise UnexpectedFrame(
+                "duplicate_id",
+                f"duplicate subscriber id {subscriber_id}: its stream is active (R-13)",
+                frame="Subscribe",
+            )
+        if frame.initial_demand < 0:
+            refusal = _not_positive(frame.initial_demand)
+        elif len(self._streams) >= limits.max_streams:
+            refusal = f"{limits.max_streams} streams are open, which is the limit: cancel one first"
+        else:
+            self._streams[subscriber_id] = _Stream(frame.initial_demand)
+            return frame
+        self._output.answer(Subscribed(subscriber_id))
+        self._output.answer(OnError(subscriber_id, refusal))
+        return None
+
+    def _owe(self, subscriber_id: int, stream: _Stream) -> None:
+        """Every subscribe has its `subscribed`."""
+        if not stream.answered:
+            self._output.answer(Subscribed(subscriber_id))
+
+    def _finish(self, frame: OnComplete | OnError) -> bool:
+        stream = self._streams.pop(frame.subscriber_id, None)
+        if stream is None:
+            return False
+        if not stream.answered:
+            self._output.write(Subscribed(frame.subscriber_id))
+        self._output.write(frame)
+        return True
+
+    def _check_size(self, element_size: int) -> None:
+        if not isinstance(element_size, int) or element_size < 0:
+            raise LocalProtocolError("bad_number", f"element size {element_size!r:.100}: give bytes, 0 if it varies")
+        most = self._output.limits.max_element
+        if element_size > most:
+            raise OwnLimitExceeded("too_long", f"an element size of {element_size}: the limit is {most} (R-20)")
+
+    def _check_allowed(self, subscriber_id: int, stream: _Stream, elements: Sequence[bytes]) -> None:
+        if not stream.answered:
+            raise LocalProtocolError(
+                "not_subscribed",
+                f"subscriber id {subscriber_id} waits for its answer: call subscribed() first (rule 1.9)",
+            )
+        if len(elements) > stream.demand:
+            raise LocalProtocolError(
+                "no_demand",
+                f"{len(elements)} elements where {stream.demand} are wanted: wait for Request (rule 1.1)",
+            )
+        longest, most = max(map(len, elements), default=0), self._output.limits.max_element
+        if longest > most:
+            raise OwnLimitExceeded("too_long", f"an element of {longest} bytes: the limit is {most} (R-33). Split it")
+
+    def _framed(self, subscriber_id: int, size: int, elements: Sequence[bytes]) -> Iterator[OnNext | OnNextPacked]:
+        run = max(1, self._output.limits.max_packed // size) if size else 1
+        for start in range(0, len(elements), run):
+            packed = tuple(elements[start : start + run])
+            yield OnNextPacked(subscriber_id, packed) if len(packed) > 1 else OnNext(subscriber_id, packed[0])
+
+
+def cut_text(text: str, most: int) -> str:
+    """At most `most` bytes of it, cut on a character border (R-34). What UTF-8 cannot carry becomes "?"."""
+    if not isinstance(text, str):
+        raise LocalProtocolError("bad_text", f"{text!r:.100} is not text")
+    return text.encode(errors="replace")[:most].decode(errors="ignore")
+
+
+def _not_positive(count: int) -> str:
+    return f"rule 3.9: {count} elements were requested: request one or more"

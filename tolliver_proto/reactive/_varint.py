@@ -1,0 +1,67 @@
+"""Protobuf's variable-length integers, without protobuf's tags (R-02 to R-04).
+
+The idea: seven bits a byte, the lowest first, the top bit says that more follow. Ten bytes carry 64 bits; an encoding
+that is longer than it needs to be is read and never written (R-03).
+"""
+
+from __future__ import annotations
+
+MOST_BYTES = 10
+MAX_NUMBER = 2**64 - 1
+MAX_LONG = 2**63 - 1
+_SHORT = [bytes([number]) for number in range(0x80)]
+
+
+class Short(Exception):
+    """The bytes end too early: at least `end` of them are needed. Never leaves the codec."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+
+class TooLong(Exception):
+    """More than 64 bits. Never leaves the codec."""
+
+
+def write(number: int) -> bytes:
+    """The shortest encoding of a number from 0 to 2^64-1."""
+    if number < 0x80:
+        return _SHORT[number]
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def read(data: bytes, pos: int) -> tuple[int, int]:
+    """The number at `pos`, and where it ends. Raises Short or TooLong."""
+    number = shift = 0
+    try:
+        if data[pos] < 0x80:
+            return data[pos], pos + 1
+        for at in range(pos, pos + MOST_BYTES):
+            byte = data[at]
+            if byte < 0x80:
+                number |= byte << shift
+                break
+            number |= (byte & 0x7F) << shift
+            shift += 7
+        else:
+            raise TooLong
+    except IndexError:
+        raise Short(len(data) + 1) from None
+    if number > MAX_NUMBER:
+        raise TooLong
+    return number, at + 1
+
+
+def to_long(number: int) -> int:
+    """An unsigned number read as int64 (R-04)."""
+    return number - 2**64 if number > MAX_LONG else number
+
+
+def from_long(number: int) -> int:
+    """An int64 as the unsigned number that is written (R-04)."""
+    return number & MAX_NUMBER

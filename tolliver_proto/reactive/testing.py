@@ -1,0 +1,120 @@
+"""Tools for tests of the Reactive Streams protocol and of whatever is built on it: in memory and repeatable.
+
+The idea: two connections are joined by two pipes, cut as a network may cut them, and a `WireMonitor` reads along: every
+test that runs over a pair is also a test of the rules on the wire. Chance comes from outside, as `cut`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from .._errors import TolliverError
+from .._events import Closed, Role
+from .._simulation._pair import Cut
+from ._connection import Connection
+from ._layout import DRAFT, Layout
+from ._monitor import RuleBroken, WireMonitor
+
+
+class Side:
+    """One end: its connection, the events that it handed out, the bytes that are on their way from it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.events: list[Any] = []
+        self.pipe = bytearray()
+        self.received = 0
+        self.shut = False
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.events) and isinstance(self.events[-1], Closed)
+
+    @property
+    def error(self) -> TolliverError | None:
+        """What the end of it was blamed on."""
+        last = self.events[-1] if self.events else None
+        return last.error if isinstance(last, Closed) else None
+
+
+class ConnectionPair:
+    """A client and a server, plain ones where none is given, under a monitor.
+
+    `react(side, event)` is the application of both: it is called for each event and may call the side's connection.
+    `checked` are the roles that the monitor judges: leave out one that breaks rules on purpose.
+    """
+
+    def __init__(
+        self,
+        client: Connection | None = None,
+        server: Connection | None = None,
+        *,
+        cut: Cut = "whole",
+        react: Callable[[Side, Any], None] | None = None,
+        layout: Layout = DRAFT,
+        checked: Collection[Role] = tuple(Role),
+    ) -> None:
+        self.client = Side(client or Connection(Role.CLIENT))
+        self.server = Side(server or Connection(Role.SERVER))
+        self.monitor = WireMonitor(layout, checked)
+        self._cut = cut
+        self._react = react
+
+    def run(self, max_rounds: int = 10_000) -> ConnectionPair:
+        """Move bytes until nothing moves. Raises RuntimeError if that does not end, RuleBroken from the monitor."""
+        for _ in range(max_rounds):
+            moved = [self.deliver(side) for side in (self.client, self.server)]
+            if not any(moved):
+                return self
+        raise RuntimeError(f"bytes still move after {max_rounds} rounds: are the two answering each other for ever?")
+
+    def other(self, side: Side) -> Side:
+        return self.server if side is self.client else self.client
+
+    def flush(self, side: Side) -> None:
+        """What the side has to say goes into its pipe."""
+        for unit in side.connection.data_to_send():
+            self.monitor.emitted(side.connection.role, unit)
+            side.pipe += unit
+
+    def deliver(self, side: Side, size: int | None = None) -> bool:
+        """The next `size` bytes (by default all) that this side sent reach the other. Whether anything happened."""
+        target = self.other(side)
+        before = len(side.events), len(target.events)
+        self.take(side)
+        self.flush(target)
+        data = bytes(side.pipe[:size])
+        del side.pipe[:size]
+        at = 0
+        while at < len(data):
+            piece = data[at : at + self._piece(len(data) - at)]
+            at += len(piece)
+            target.connection.receive_data(piece)
+            target.received += len(piece)
+            self.take(target)
+        if side.connection.wants_write_shutdown and not side.pipe and not side.shut:
+            side.shut = True
+            target.connection.receive_eof()
+        self.take(target)
+        return bool(data) or before != (len(side.events), len(target.events))
+
+    def take(self, side: Side) -> None:
+        """The events of a side, one by one, each with what it leads to."""
+        connection = side.connection
+        for event in connection.events():
+            self.monitor.processed(connection.role, side.received - connection.buffered_bytes)
+            side.events.append(event)
+            if self._react is not None:
+                self._react(side, event)
+            self.flush(side)
+        self.monitor.processed(connection.role, side.received - connection.buffered_bytes)
+        self.flush(side)
+
+    def _piece(self, most: int) -> int:
+        if not isinstance(self._cut, str):
+            return self._cut.randint(1, most)
+        return most if self._cut == "whole" else 1
+
+
+__all__ = ["ConnectionPair", "RuleBroken", "Side", "WireMonitor"]
