@@ -176,7 +176,7 @@ CANNOT: list[tuple[Any, dict[int, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("frame", "sizes"), CANNOT, ids=repr)
+@pytest.mark.parametrize(("frame", "sizes"), CANNOT, ids=map(str, range(len(CANNOT))))
 def test_what_cannot_be_expressed(frame: Any, sizes: dict[int, int]) -> None:
     with pytest.raises(LocalProtocolError):
         encode(frame, sizes)
