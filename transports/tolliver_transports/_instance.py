@@ -7,18 +7,14 @@ in its signatures what form its answers have and how one waits for them, and bri
 from __future__ import annotations
 
 import logging
-import os
-import threading
-from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Iterable
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 from tolliver_proto import (
     Acl,
-    ConnectionClosing,
     DeadLetter,
     Delivery,
     Dial,
@@ -31,62 +27,37 @@ from tolliver_proto import (
     TolliverError,
 )
 
-from ._driver import Driver
+from ._endpoint import BaseEndpoint
 from ._inbox import Callback, Mailbox
+from ._node_driver import NodeDriver
 from ._opening import open_instance
-from ._options import TLS, InstanceOptions, Remote
+from ._options import InstanceOptions, Remote
 from ._recorder import Recorder
 from ._sqlite import SQLiteStore
-from ._tls import Pumps
 from ._world import Done, Job
 
 log = logging.getLogger("tolliver")
 Item = tuple[str, str, bytes]
 
 
-class BaseInstance(ABC):
+class BaseInstance(BaseEndpoint):
     """A running instance, without the waiting."""
 
-    make_pumps: Callable[[TLS | None], Any] = Pumps
-    """Reads certificates, off the loop; what it makes is `_pumps`."""
-
+    made_by = "create_instance"
+    options: InstanceOptions
     node: Node
-    _driver: Driver
+    _driver: NodeDriver
     _store: SQLiteStore
-    _pumps: Any
     _recorder: Recorder | None
 
     def __init__(self, options: InstanceOptions) -> None:
-        self.options = options
-        self.addresses: list[tuple[str, int]] = []
-        self.wires: dict[int, Any] = {}
+        super().__init__(options)
         self.mailboxes: set[Mailbox] = set()
-        self.turn_follows = False  # what is asked for now is seen by a turn that comes without waiting
-        self._abandoned: deque[Mailbox] = deque()
-        self._open = False
-        self._process = 0
-        self._thread = 0
 
-    # What the adapter brings, beside `wires` (see World and Owner).
-
-    @abstractmethod
-    def promise(self) -> Any: ...
-
-    @abstractmethod
-    def bell(self) -> Any: ...
-
-    @abstractmethod
-    def wake(self) -> None: ...
+    # What the adapter brings beside an endpoint's (see StoringWorld and Owner).
 
     @abstractmethod
     def store(self, job: Job, done: Done) -> None: ...
-
-    @abstractmethod
-    def dial(self, cid: int, remote: Remote) -> None: ...
-
-    @abstractmethod
-    def idle(self) -> None:
-        """While closing: look whether the node is `idle`."""
 
     # The draft's calls.
 
@@ -234,18 +205,14 @@ class BaseInstance(ABC):
     def instance_id(self) -> UUID:
         return self.node.instance_id
 
-    @property
-    def port(self) -> int | None:
-        """The port that it listens on, or None."""
-        return self.addresses[0][1] if self.addresses else None
-
     # The life of an instance.
 
     def _prepare(self) -> None:
         """Reads certificates and database: off the loop. Raises CertificateError, StoreError, IdentityConflict."""
         self.node, self._store, self._pumps = open_instance(self.options, self.make_pumps)
+        self._machine = self.node
         self._recorder = self._open_recorder()
-        self._driver = Driver(self.node, self._store, self, self._recorder)
+        self._driver = NodeDriver(self.node, self._store, self, self._recorder)
 
     def _read_tls(self) -> Any:
         pumps = self.make_pumps(self.options.tls)
@@ -272,22 +239,13 @@ class BaseInstance(ABC):
     def _on_unrecorded(self, text: str) -> None:
         self._driver.on_notice(Notice(NoticeKind.NOT_RECORDED, None, text))
 
-    def _begin(self) -> None:
-        """On the loop, when it listens."""
-        self._thread = threading.get_ident()
-        self._process = os.getpid()
-        self._open = True
+    def _start_work(self) -> None:
         for remote in self.options.remotes:
             self.node.connect(remote, monotonic())
-        self.turn()
 
-    def _begin_close(self) -> None:
-        """What is left is to wait until the node is idle, and `_finish`."""
-        self._open = False
-        self.node.close(monotonic())
+    def _end_work(self) -> None:
         for mailbox in list(self.mailboxes):
             mailbox.close()  # a connection whose credit they hold could not end
-        self.turn()
 
     def _finish(self) -> None:
         """The last step, off the loop."""
@@ -307,66 +265,17 @@ class BaseInstance(ABC):
             detail = f"after a crash the database {self.options.database} is damaged: {line}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
-    def check_open(self) -> None:
-        """Raises ConnectionClosing before the instance is open, once it is being closed, and in a forked child."""
-        if self._open and self._process != os.getpid():
-            raise ConnectionClosing(
-                f"the instance belongs to process {self._process}, and this is a fork of it: open another one here, on "
-                "a database of its own and in an event loop of its own (T-79)"
-            )
-        if not self._open:
-            raise ConnectionClosing(
-                "the instance is not open: make one with create_instance(options), as the page of your adapter shows, "
-                "and use it until it is closed"
-            )
-
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str) -> None:
         detail = f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100} {text}: not acknowledged"
         self._driver.on_notice(Notice(kind, delivery.peer_id, detail))
 
-    def turn(self) -> None:
-        while self._abandoned:
-            self._abandoned.popleft().close()
-        self._driver.turn()
-        if not self._open:
-            self.idle()
-
-    def turn_soon(self) -> None:
-        if not self.turn_follows:
-            self.wake()
-
-    def keep_time(self) -> None:
-        """The adapter's timer has run down (see Driver.arm), or it was woken."""
-        self.node.handle_timeout(monotonic())
-        self.turn()
-
-    def abandon(self, mailbox: Mailbox) -> None:
-        """Close it at the next turn. The garbage collector calls this, wherever and on whatever thread it runs."""
-        self._abandoned.append(mailbox)
-        if threading.get_ident() == self._thread:
-            self.wake()
-
-    def __reduce__(self) -> NoReturn:
-        """A copy would be a second one of the same UUID on the same database (D-16, T-79)."""
-        raise TypeError(
-            f"the instance on {self.options.database} cannot be pickled or copied: it has a database, threads and "
-            "connections. Open one in each process, each with a database and a certificate of its own (D-16)"
-        )
-
-    # Connections.
-
-    def _accepted(self, host: str) -> int | None:
-        """The cid of a connection that came in from there, or None where there are too many (D-7): close it."""
-        cid = self.node.new_cid(monotonic(), host)
-        self.wake()  # its time for TLS runs
-        return cid
-
     def _lost(self, cid: int, error: TolliverError | None) -> None:
-        del self.wires[cid]
         if self._recorder is not None:
             self._recorder.ended(cid)
-        self.node.lost(cid, error, monotonic())
-        self.turn()
+        super()._lost(cid, error)
+
+    def __str__(self) -> str:
+        return f"the instance on {self.options.database}"
 
 
 def _nothing(_receipt: Receipt) -> None:

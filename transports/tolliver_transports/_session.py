@@ -126,7 +126,7 @@ class Session(ABC):
             self._pump.write(self._units.popleft())
         elif self._owes_sent:
             self._owes_sent = False
-            self._driver.node.sent(self.cid, time.monotonic())
+            self._driver.machine.sent(self.cid, time.monotonic())
             self._driver.turn()
         elif self._closing and not self._shut:
             self._shut = True
@@ -149,7 +149,7 @@ class Session(ABC):
         if done:
             self._opened = True
             identity = self._pump.identity(self._address)
-            self._driver.node.opened(self.cid, self._role, identity, time.monotonic())
+            self._driver.machine.opened(self.cid, self._role, identity, time.monotonic())
         self.write_soon()
         return done
 
@@ -159,7 +159,7 @@ class Session(ABC):
         while (plaintext := pump.read()) is not None:
             self._driver.received(self.cid, plaintext)
         if pump.peer_closed:
-            self._driver.node.receive_eof(self.cid, time.monotonic())
+            self._driver.machine.receive_eof(self.cid, time.monotonic())
             self._reading_over = True
         elif pump.truncated:
             self._end(ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off"))

@@ -168,7 +168,7 @@ class Wire(Protocol):
 
     def handshakeCompleted(self) -> None:
         identity = self.transport.identity(self._address)
-        self._driver.node.opened(self.cid, self._role, identity, monotonic())
+        self._driver.machine.opened(self.cid, self._role, identity, monotonic())
         self._driver.turn()
 
     def dataReceived(self, data: bytes) -> None:
@@ -177,7 +177,7 @@ class Wire(Protocol):
 
     def readConnectionLost(self) -> None:
         self._peer_closed = True
-        self._driver.node.receive_eof(self.cid, monotonic())
+        self._driver.machine.receive_eof(self.cid, monotonic())
         if self._shut:
             self.transport.loseConnection()
         self._driver.turn()
@@ -204,7 +204,7 @@ class Wire(Protocol):
     def _say_sent(self) -> None:
         if self._owes_sent and not self._full:
             self._owes_sent = False
-            self._driver.node.sent(self.cid, monotonic())
+            self._driver.machine.sent(self.cid, monotonic())
 
 
 class Wires(Factory):

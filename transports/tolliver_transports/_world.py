@@ -48,11 +48,15 @@ class World(Protocol):
 
     def dial(self, cid: int, remote: Any) -> None: ...
 
-    def store(self, job: Job, done: Done) -> None:
-        """Run the job off the loop, one at a time and in order, then `done(result, error)` and a turn on the loop."""
-
     def turn_soon(self) -> None:
         """Have `turn()` called soon."""
 
     def wake(self) -> None:
         """As `turn_soon`, and look at `next_timeout()` again."""
+
+
+class StoringWorld(World, Protocol):
+    """One with a database."""
+
+    def store(self, job: Job, done: Done) -> None:
+        """Run the job off the loop, one at a time and in order, then `done(result, error)` and a turn on the loop."""

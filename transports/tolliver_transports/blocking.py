@@ -23,7 +23,8 @@ from ._blocking_iterators import Bell, Messages, Registration, Runs
 from ._blocking_loop import Listeners, Loop
 from ._blocking_process import running, thread_of
 from ._blocking_wires import Jobs, Promise, Wire
-from ._inbox import Callback, Mailbox, Received, Run
+from ._endpoint import Closable
+from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._options import TLS, InstanceOptions, Remote
 from ._sockets import host_of
@@ -303,9 +304,9 @@ class Instance(BaseInstance):
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)
 
-    def abandon(self, mailbox: Mailbox) -> None:
+    def abandon(self, dropped: Closable) -> None:
         """Any thread may be interrupted by the garbage collector, whatever locks it holds: so this takes none."""
-        self._abandoned.append(mailbox)
+        self._abandoned.append(dropped)
         self._loop.wake()
 
     def dial(self, cid: int, remote: Remote) -> None:

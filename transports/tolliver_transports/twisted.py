@@ -25,7 +25,7 @@ from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._iterators import Count, Messages, Registration, Runs
 from ._options import TLS, InstanceOptions, Remote
-from ._twisted_endpoints import connect, in_pool, listen
+from ._twisted_dialling import connect, in_pool, listen
 from ._twisted_tls import Transports
 from ._twisted_wires import Bell, Promise, Wire, Wires
 from ._world import Done, Job
