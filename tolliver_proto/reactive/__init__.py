@@ -6,8 +6,9 @@ This file is the public surface; every other module of the package is private bu
 from __future__ import annotations
 
 from .._events import Closed, Role
+from ._actions import Action, Drained, Happened, PeerDown, PeerUp
 from ._connection import ALPN, DEFAULT_PORT, VERSION, Connection
-from ._errors import ConnectionClosed, VersionMismatch
+from ._errors import ConnectionClosed, StreamError, VersionMismatch
 from ._events import (
     Cancel,
     ClientHello,
@@ -25,6 +26,7 @@ from ._events import (
     Subscribed,
 )
 from ._frames import Decoder, decode, encode
+from ._hub import Hub
 from ._layout import DRAFT, Extension, Form, Kind, Layout
 from ._limits import Limits
 from ._state import State
@@ -36,18 +38,22 @@ __all__ = [
     "DRAFT",
     "UNBOUNDED",
     "VERSION",
+    "Action",
     "Cancel",
     "ClientHello",
     "Closed",
     "Connection",
     "ConnectionClosed",
     "Decoder",
+    "Drained",
     "Elements",
     "Event",
     "Extension",
     "Form",
     "Frame",
     "Goodbye",
+    "Happened",
+    "Hub",
     "Kind",
     "Layout",
     "Limits",
@@ -55,10 +61,13 @@ __all__ = [
     "OnError",
     "OnNext",
     "OnNextPacked",
+    "PeerDown",
+    "PeerUp",
     "Request",
     "Role",
     "ServerHello",
     "State",
+    "StreamError",
     "Subscribe",
     "Subscribed",
     "VersionMismatch",

@@ -1,4 +1,4 @@
-"""The two ends of a connection that only this protocol has; all other errors are those of the tree in `_errors`."""
+"""The ends that only connections and streams of this protocol have; all others are those of the tree in `_errors`."""
 
 from __future__ import annotations
 
@@ -28,3 +28,15 @@ class ConnectionClosed(TolliverError):
 
     def __str__(self) -> str:
         return f"the connection was closed in order, with the reason {self.reason!r:.200}"
+
+
+class StreamError(TolliverError):
+    """The publisher ended the stream with an error, or refused it; or a rule was broken. `text` says what happened."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(name, text)
+        self.name = name
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"the stream {self.name!r:.200} ended with an error: {self.text}"

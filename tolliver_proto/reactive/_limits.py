@@ -13,7 +13,7 @@ _KIB, _MIB = 2**10, 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of a connection. A value below one (below zero for a time) raises ValueError."""
+    """Bounds of a connection and of a hub. A value below one (below zero for a time) raises ValueError."""
 
     # One frame.
     max_element: int = 16 * _MIB  # R-20, R-33: an element, and a declared element size
@@ -29,6 +29,11 @@ class Limits:
     close_timeout: float = 5.0  # R-28: from our goodbye to the peer's
     high_water: int = _MIB  # R-32: unsent bytes at which nothing more is pulled
     low_water: int = 256 * _KIB  # R-32: and at which pulling goes on
+
+    # A hub.
+    max_handshakes: int = 256  # as D-7: connections that came in and whose peer has not said hello yet
+    max_handshakes_per_address: int = 16
+    max_unread: int = 64 * _MIB  # as D-9: elements handed out on a connection and not taken, before reading pauses
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -48,7 +48,7 @@ class Machine(Protocol):
 
 
 class Driver:
-    """A machine at work. A subclass adds what its protocol asks for, by `_learn`."""
+    """A machine at work. A subclass adds what its protocol asks for, by `learn`."""
 
     def __init__(self, machine: Machine, world: World) -> None:
         self.machine = machine
@@ -65,7 +65,7 @@ class Driver:
             Abort: self._on_wire(lambda wire, _: wire.abort()),
         }
 
-    def _learn(self, apply: Mapping[type, Apply]) -> None:
+    def learn(self, apply: Mapping[type, Apply]) -> None:
         self._apply.update(apply)
 
     def turn(self) -> None:

@@ -53,7 +53,7 @@ class NodeDriver(Driver):
         self._turn_soon = world.turn_soon
         self._recorder = recorder
         jobs = StoreJobs(node, store, world.store)
-        self._learn(
+        self.learn(
             {
                 Commit: jobs.commit,
                 Fetch: jobs.fetch,

@@ -12,7 +12,7 @@ import os
 import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from attrs import Attribute, converters, define, field, validators
@@ -78,23 +78,23 @@ class TLS:
     tls12: bool = field(default=False, kw_only=True, validator=_flag)
 
 
-def _split_address(text: str) -> tuple[str, int]:
+def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
     """host and port of "host:port", "host", "[v6]:port" or "[v6]"."""
     if not isinstance(text, str):
-        raise TypeError(f'the address {text!r} is no text: write "host:port", "host" or "[::1]:{DEFAULT_PORT}"')
+        raise TypeError(f'the address {text!r} is no text: write "host:port", "host" or "[::1]:{default_port}"')
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         colon, port = rest[:1], rest[1:]
         if not bracket or colon not in ("", ":"):
-            raise ValueError(f'the address {text!r} is not closed: write "[::1]:{DEFAULT_PORT}"')
+            raise ValueError(f'the address {text!r} is not closed: write "[::1]:{default_port}"')
     else:
         host, colon, port = text.partition(":")
         if ":" in port:
             raise ValueError(f'the address {text!r} has several colons: write IPv6 as "[{text}]" or "[...]:port"')
     if not colon:
-        return host, DEFAULT_PORT
+        return host, default_port
     if not (port.isascii() and port.isdigit()):
-        raise ValueError(f'the port of {text!r} is no number: write "host:{DEFAULT_PORT}" or leave ":port" out')
+        raise ValueError(f'the port of {text!r} is no number: write "host:{default_port}" or leave ":port" out')
     return host, int(port)
 
 
@@ -145,9 +145,9 @@ class Remote:
     )
 
     @classmethod
-    def parse(cls, address: str | Remote) -> Remote:
+    def parse(cls, address: str | Remote, default_port: int = DEFAULT_PORT) -> Remote:
         """From "host:port", "host" (port 7011, T-78), "[::1]:7011" or "[::1]"; a Remote is returned as it is."""
-        return address if isinstance(address, Remote) else cls(*_split_address(address))
+        return address if isinstance(address, Remote) else cls(*split_address(address, default_port))
 
     @property
     def pinned(self) -> bool:
@@ -159,11 +159,16 @@ class Remote:
 
 
 def _listen(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
-    return value if value is None or isinstance(value, tuple) else _split_address(value)
+    return value if value is None or isinstance(value, tuple) else split_address(value)
 
 
 def _is_listen(value: tuple[str, int]) -> bool:
     return len(value) == 2 and _is_host(value[0]) and 0 <= value[1] < 65536
+
+
+is_listen = validators.optional(
+    _check(_is_listen, 'write "host:port" with a port from 0 to 65535; "0.0.0.0:port" listens everywhere')
+)
 
 
 def _remotes(value: Iterable[str | Remote]) -> tuple[Remote, ...]:
@@ -185,7 +190,42 @@ def _is_loopback(host: str) -> bool:
 
 
 @define(frozen=True, kw_only=True)
-class InstanceOptions:
+class EndpointOptions:
+    """What whoever has connections is told, whichever protocol they speak: how they are secured (D-1, D-15)."""
+
+    default_port: ClassVar[int] = DEFAULT_PORT
+
+    tls: TLS | None = field(
+        default=None, validator=validators.optional(_is(TLS, "give TLS(cert, key, ca) or leave it out"))
+    )
+    plaintext: bool = field(default=False, validator=_flag)
+
+    def check_security(self, listen: tuple[str, int] | None) -> None:
+        """Raises ValueError where nothing secures it, or where plaintext would leave this machine."""
+        if (self.tls is None) is not self.plaintext:
+            raise ValueError(
+                f"{type(self).__name__} has {'neither' if self.tls is None else 'both'} of tls and plaintext=True: "
+                "give tls=TLS(cert, key, ca), or plaintext=True for a trial on one machine (D-15)"
+            )
+        if listen is not None:
+            self._require_loopback(*listen)
+
+    def remote(self, address: str | Remote) -> Remote:
+        """A Remote that may be dialled. Raises ValueError for plaintext beyond this machine (D-15)."""
+        remote = Remote.parse(address, self.default_port)
+        self._require_loopback(remote.host, remote.port)
+        return remote
+
+    def _require_loopback(self, host: str, port: int) -> None:
+        if self.plaintext and not _is_loopback(host):
+            raise ValueError(
+                f"plaintext with {_join_address(host, port)} would leave this machine: use tls=TLS(cert, key, ca), "
+                'or one of "localhost", "127.0.0.1", "[::1]" (D-15)'
+            )
+
+
+@define(frozen=True, kw_only=True)
+class InstanceOptions(EndpointOptions):
     """Everything that `create_instance` needs. Give `tls`, or for a trial on one machine `plaintext=True`.
 
     - `database`: path of the SQLite file; one process at a time (T-79).
@@ -208,17 +248,7 @@ class InstanceOptions:
     """
 
     database: Path = field(default=Path("node.db"), converter=_path)
-    listen: tuple[str, int] | None = field(
-        default=None,
-        converter=_listen,
-        validator=validators.optional(
-            _check(_is_listen, 'write "host:port" with a port from 0 to 65535; "0.0.0.0:7011" listens everywhere')
-        ),
-    )
-    tls: TLS | None = field(
-        default=None, validator=validators.optional(_is(TLS, "give TLS(cert, key, ca) or leave it out"))
-    )
-    plaintext: bool = field(default=False, validator=_flag)
+    listen: tuple[str, int] | None = field(default=None, converter=_listen, validator=is_listen)
     retry_interval: float = field(
         default=10.0,
         validator=[
@@ -275,11 +305,7 @@ class InstanceOptions:
 
     def __attrs_post_init__(self) -> None:
         _ = self.policy  # it refuses what cannot be meant
-        if (self.tls is None) is not self.plaintext:
-            raise ValueError(
-                f"InstanceOptions has {'neither' if self.tls is None else 'both'} of tls and plaintext=True: give "
-                "tls=TLS(cert, key, ca), or plaintext=True for a trial on one machine (D-15)"
-            )
+        self.check_security(self.listen)
         if self._limits.resend_first not in (Limits().resend_first, self.retry_interval):
             raise ValueError(
                 f"Limits.resend_first is {self._limits.resend_first:g} and retry_interval {self.retry_interval:g}: "
@@ -287,21 +313,6 @@ class InstanceOptions:
             )
         for remote in self.remotes:
             self.remote(remote)
-        if self.listen is not None:
-            self._require_loopback(*self.listen)
-
-    def remote(self, address: str | Remote) -> Remote:
-        """A Remote that this instance may dial. Raises ValueError for plaintext beyond this machine (D-15)."""
-        remote = Remote.parse(address)
-        self._require_loopback(remote.host, remote.port)
-        return remote
-
-    def _require_loopback(self, host: str, port: int) -> None:
-        if self.plaintext and not _is_loopback(host):
-            raise ValueError(
-                f"plaintext with {_join_address(host, port)} would leave this machine: use tls=TLS(cert, key, ca), "
-                'or one of "localhost", "127.0.0.1", "[::1]" (D-15)'
-            )
 
     @property
     def limits(self) -> Limits:

@@ -56,24 +56,24 @@ _SLICE = 4 * _RECORD  # a memory BIO never shrinks: this is what each may grow t
 # Policy.
 
 
-def client_context(tls: TLS, *, check_hostname: bool = True) -> ssl.SSLContext:
+def client_context(tls: TLS, *, check_hostname: bool = True, alpn: str = ALPN) -> ssl.SSLContext:
     """The context for dialling (D-1).
 
     `check_hostname=False` is for remotes that are pinned; `Pumps` chooses. Raises CertificateError, naming the file.
     """
-    context = _context(tls, ssl.PROTOCOL_TLS_CLIENT)
+    context = _context(tls, ssl.PROTOCOL_TLS_CLIENT, alpn)
     context.check_hostname = check_hostname and not tls.insecure_ca_only
     return context
 
 
-def server_context(tls: TLS) -> ssl.SSLContext:
+def server_context(tls: TLS, *, alpn: str = ALPN) -> ssl.SSLContext:
     """The context for listening (D-1). Raises CertificateError, naming the file."""
-    context = _context(tls, ssl.PROTOCOL_TLS_SERVER)
+    context = _context(tls, ssl.PROTOCOL_TLS_SERVER, alpn)
     context.num_tickets = 0
     return context
 
 
-def _context(tls: TLS, protocol: int) -> ssl.SSLContext:
+def _context(tls: TLS, protocol: int, alpn: str) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
@@ -81,7 +81,7 @@ def _context(tls: TLS, protocol: int) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2 if tls.tls12 else ssl.TLSVersion.TLSv1_3
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
     context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
-    context.set_alpn_protocols([ALPN])
+    context.set_alpn_protocols([alpn])
     _load(context, tls)
     return context
 
@@ -372,14 +372,14 @@ class Pumps:
     Reads the files, and raises CertificateError where one is missing, does not fit or would be refused by a peer.
     """
 
-    def __init__(self, tls: TLS | None) -> None:
+    def __init__(self, tls: TLS | None, *, alpn: str = ALPN) -> None:
         self.identity = PeerIdentity()
         self._server: ssl.SSLContext | None = None
         self._by_name: ssl.SSLContext | None = None
         self._by_pin: ssl.SSLContext | None = None
         if tls is not None:
-            self._server, self._by_name = server_context(tls), client_context(tls)
-            self._by_pin = client_context(tls, check_hostname=False)
+            self._server, self._by_name = server_context(tls, alpn=alpn), client_context(tls, alpn=alpn)
+            self._by_pin = client_context(tls, check_hostname=False, alpn=alpn)
             self.identity = _met_by_itself(tls, self._by_pin, self._server)
 
     def client(self, remote: Remote) -> AnyPump:

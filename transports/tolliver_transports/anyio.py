@@ -20,11 +20,16 @@ from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from ._acl_file import load_acl
 from ._anyio_endpoint import Endpoint
+from ._anyio_streams import Streams, create_streams
 from ._anyio_wires import Bell
+from ._async_streams import Subscription
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._iterators import Count, Messages, Registration, Runs
 from ._options import TLS, InstanceOptions, Remote
+from ._publishing import Publication
+from ._streams import Peer
+from ._streams_options import StreamsOptions
 from ._world import Done, Job
 
 __all__ = [
@@ -32,12 +37,18 @@ __all__ = [
     "Instance",
     "InstanceOptions",
     "Messages",
+    "Peer",
+    "Publication",
     "Received",
     "Registration",
     "Remote",
     "Run",
     "Runs",
+    "Streams",
+    "StreamsOptions",
+    "Subscription",
     "create_instance",
+    "create_streams",
     "load_acl",
     "run",
 ]

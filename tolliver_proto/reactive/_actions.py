@@ -1,0 +1,52 @@
+"""What a hub asks of the world around it, beside the actions that both protocols share.
+
+The idea: Transmit, Dial, PauseReading, ResumeReading, ShutdownWrite and Abort are those of the other protocol's
+node, so one driver carries out both. What is said here is for whoever publishes and subscribes.
+"""
+
+from __future__ import annotations
+
+from .._actions import Abort, Dial, PauseReading, PeerIdentity, Remote, ResumeReading, ShutdownWrite, Transmit
+from .._errors import TolliverError
+from .._events import record
+from ._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, Subscribed
+
+
+@record
+class PeerUp:
+    """The peer has said hello: streams may go both ways. `remote` is None where the peer dialled us."""
+
+    cid: int
+    identity: PeerIdentity
+    remote: Remote | None
+
+
+@record
+class PeerDown:
+    """The connection is over, and every stream of it has ended; once for each cid that was dialled or came up.
+
+    `error` is None after goodbyes of both sides; `reason` is then the one that ended it.
+    """
+
+    cid: int
+    remote: Remote | None
+    error: TolliverError | None
+    reason: str = ""
+
+
+@record
+class Happened:
+    """Something for one stream of this connection, in the order of the wire."""
+
+    cid: int
+    event: Subscribe | Request | Cancel | Subscribed | Elements | OnComplete | OnError
+
+
+@record
+class Drained:
+    """`wanted` was 0 here as too much was unsent, and is the demand again (R-32)."""
+
+    cid: int
+
+
+Action = Transmit | Dial | PauseReading | ResumeReading | ShutdownWrite | Abort | PeerUp | PeerDown | Happened | Drained
