@@ -1,34 +1,29 @@
 """tolliver on threads and blocking calls.
 
-The idea: one thread has all sockets (`_blocking_loop`), one has the database, and one lock has the machine. A call
-takes the lock for the moment in which it puts its question, lets it go, and waits for the answer on a promise.
-Callbacks have threads of their own, so they may wait for whatever they like, calls to their instance included.
+The idea: the thread with the sockets and the lock of the machine are the endpoint's (`_blocking_endpoint`); an instance
+has one thread beside it, for the database. A call takes the lock for the moment in which it puts its question, lets it
+go, and waits for the answer on a promise. Callbacks have threads of their own, so they may wait for whatever they like,
+calls to their instance included.
 """
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 from uuid import UUID
 
-from tolliver_proto import Acl, ConnectionClosing, DeadLetter, Notice, PeerInfo, Receipt, Role, TolliverError
+from tolliver_proto import Acl, DeadLetter, Notice, PeerInfo, Receipt, TolliverError
 
 from ._acl_file import load_acl
 from ._blocking_connection import BlockingConnection
-from ._blocking_iterators import Bell, Messages, Registration, Runs
-from ._blocking_loop import Listeners, Loop
-from ._blocking_process import running, thread_of
-from ._blocking_wires import Jobs, Promise, Wire
-from ._endpoint import Closable
+from ._blocking_endpoint import Endpoint, Worker
+from ._blocking_iterators import Messages, Registration, Runs
+from ._blocking_process import thread_of
+from ._blocking_wires import Jobs
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._options import TLS, InstanceOptions, Remote
-from ._sockets import host_of
-from ._tls import AnyPump, Pumps
+from ._tls import Pumps
 from ._world import Done, Job
 
 __all__ = [
@@ -50,25 +45,14 @@ __all__ = [
 GOES_ON = "it is not withdrawn, and may still be stored"
 
 
-class Instance(BaseInstance):
+class Instance(Endpoint, BaseInstance):
     """A running instance: use `with create_instance(options) as instance`. Every call may come from any thread.
 
     `timeout` is in seconds, None waits for as long as it takes. When it is over, TimeoutError is raised.
     """
 
-    wires: dict[int, Wire]
-
-    def __init__(self, options: InstanceOptions) -> None:
+    def __init__(self, options: InstanceOptions) -> None:  # for the type: an endpoint takes any options
         super().__init__(options)
-        self._lock = threading.RLock()
-        self._closing = threading.Lock()
-
-    @property
-    def lock(self) -> threading.RLock:
-        """The machine's: held while it is asked or told something, never while anybody waits."""
-        if self._process not in (0, os.getpid()):
-            self.check_open()
-        return self._lock
 
     # The calls, each explained where BaseInstance has it.
 
@@ -184,96 +168,19 @@ class Instance(BaseInstance):
         with self.lock:
             return super().stats()
 
-    # The life of an instance.
+    # The store.
 
-    def __enter__(self) -> Self:
-        self._prepare()
-        try:
-            self._listeners = Listeners(self.options.listen)
-        except BaseException:
-            self._finish()
-            raise
-        self.addresses = self._listeners.addresses
-        self._loop = Loop(self._tick)
+    def _prepare(self) -> None:
+        super()._prepare()
         self._jobs = Jobs(self._stored)
-        self._idle = threading.Event()
-        works = {"sockets": self._loop.run, "database": self._jobs.run}
-        self._threads = [thread_of(name, work, self._fail) for name, work in works.items()]
-        running.add(self)
-        try:
-            self._start()
-        except BaseException:  # no threads left, or Ctrl-C
-            self.close()
-            raise
-        return self
+
+    def _more_workers(self) -> dict[str, Worker]:
+        return {"database": self._jobs}
 
     def _start(self) -> None:
-        self._listeners.serve(self._loop, self._take_in)
-        with self._lock:
-            self._begin()
-        for thread in self._threads:
-            thread.start()
+        super()._start()
         if self._store.unclean:
             thread_of("check", self._look_for_damage, self._fail).start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End every connection in order, and close the database: what leaving the `with` block does.
-
-        Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
-        Callbacks that are running are not waited for.
-        """
-        if self not in running:
-            return
-        with self._closing:
-            if self not in running:  # another thread has closed it meanwhile
-                return
-            try:
-                with self._lock:
-                    if self._open:
-                        self._begin_close()
-                self._loop.soon(lambda: self._listeners.close(self._loop))
-                self._idle.wait(self.options.limits.close_timeout + 1)
-            finally:
-                self._stop()
-
-    def _stop(self) -> None:
-        with self._lock:
-            self._driver.promises.give_up()
-        self._loop.stop()
-        self._jobs.stop()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
-        self._listeners.close(self._loop)
-        for wire in list(self.wires.values()):
-            wire.end(ConnectionClosing("the instance was closed"))
-        self._loop.close()
-        self._finish()
-        running.discard(self)
-
-    def disown(self) -> None:
-        for wire in self.wires.values():
-            wire.disown()
-        self._loop.close()
-
-    def _fail(self) -> None:
-        """A thread has failed, and the instance with it: nobody is left waiting."""
-        with self._lock:
-            self._open = False
-            self._driver.promises.give_up()
-            for mailbox in list(self.mailboxes):
-                mailbox.close()
-        self._idle.set()
-
-    def _tick(self) -> float | None:
-        with self._lock:
-            self.keep_time()
-            return self._driver.arm()
 
     def _stored(self, result: Any, error: TolliverError | None, done: Done) -> None:
         with self._lock:
@@ -286,52 +193,8 @@ class Instance(BaseInstance):
             if self._open:  # nobody waits for it: a large database takes its time
                 self._on_damage(lines)
 
-    # What the driver and the mailboxes ask for, under the lock (see World and ThreadOwner).
-
-    def promise(self) -> Promise:
-        return Promise()
-
-    def bell(self) -> Bell:
-        return Bell(self._lock)
-
-    def wake(self) -> None:
-        self._loop.wake()
-
-    def idle(self) -> None:
-        if self.node.idle:
-            self._idle.set()
-
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)
-
-    def abandon(self, dropped: Closable) -> None:
-        """Any thread may be interrupted by the garbage collector, whatever locks it holds: so this takes none."""
-        self._abandoned.append(dropped)
-        self._loop.wake()
-
-    def dial(self, cid: int, remote: Remote) -> None:
-        wire = self._wire(cid, Role.CLIENT, self._pumps.client(remote))
-        self._loop.soon(lambda: wire.dial(remote))
-
-    # Connections.
-
-    def _wire(self, cid: int, role: Role, pump: AnyPump) -> Wire:
-        made = self.wires[cid] = Wire(self._driver, cid, role, pump, self._loop, self._lock, self._ended)
-        return made
-
-    def _ended(self, cid: int, error: TolliverError | None) -> None:
-        with self._lock:
-            self._lost(cid, error)
-
-    def _take_in(self, sock: socket.socket) -> None:
-        pump = self._pumps.server()
-        with self._lock:
-            cid = self._accepted(host_of(sock))
-            wire = None if cid is None else self._wire(cid, Role.SERVER, pump)
-        if wire is None:
-            sock.close()
-        else:
-            wire.begin(sock)
 
 
 def create_instance(options: InstanceOptions) -> Instance:
