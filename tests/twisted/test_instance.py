@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -225,6 +226,22 @@ def test_closing_twice_waits_for_the_same_end(loop: Loop, nodes: Nodes) -> None:
         await third
         async with await nodes.open("left"):
             pass
+
+    loop.wait(scenario)
+
+
+def test_the_database_is_closed_after_the_last_job_on_it(loop: Loop, nodes: Nodes) -> None:
+    async def scenario() -> None:
+        left = await nodes.open("left")
+        found: list[Any] = []
+
+        def slow() -> Any:
+            time.sleep(0.2)  # long enough for a close that does not wait
+            return left._store.dead_letters(0, 1)
+
+        left.store(slow, lambda result, error: found.append((result, error)))
+        await left.close()
+        assert found == [([], None)]
 
     loop.wait(scenario)
 
