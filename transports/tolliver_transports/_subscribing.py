@@ -108,8 +108,8 @@ class Intake:
     def request(self, count: int) -> None:
         """Grant `count` more, whatever the window says. Below 1 ends the stream with an error (R-16)."""
         if not self.closed:
-            self._granted = min(self._granted + count, UNBOUNDED)
             self._owner.hub.request(*self.key, count)
+            self._granted = min(self._granted + count, UNBOUNDED)
             self._owner.turn()
 
     def close(self) -> None:
