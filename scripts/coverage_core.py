@@ -36,6 +36,7 @@ REACTIVE = (
     "publisher",
     "roundtrip",
     "rules",
+    "runs",
     "subscriber",
     "transitions",
     "vectors",

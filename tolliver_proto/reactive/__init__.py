@@ -11,6 +11,7 @@ from ._errors import ConnectionClosed, VersionMismatch
 from ._events import (
     Cancel,
     ClientHello,
+    Elements,
     Event,
     Frame,
     Goodbye,
@@ -41,6 +42,7 @@ __all__ = [
     "Connection",
     "ConnectionClosed",
     "Decoder",
+    "Elements",
     "Event",
     "Extension",
     "Form",

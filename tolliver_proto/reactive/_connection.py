@@ -27,6 +27,7 @@ from ._errors import ConnectionClosed, VersionMismatch
 from ._events import (
     Cancel,
     ClientHello,
+    Elements,
     Event,
     Goodbye,
     OnComplete,
@@ -175,6 +176,18 @@ class Connection:
         """`next_event()` until None."""
         while (event := self.next_event()) is not None:
             yield event
+
+    def next_run(self) -> Elements | Event | Any | None:
+        """As `next_event`, but OnNext and OnNextPacked come as `Elements`: one or more, of one stream.
+
+        Only elements that were asked for are taken ahead: whatever else comes is judged in its own turn (R-08, R-18).
+        """
+        event = self.next_event()
+        if type(event) is OnNext:
+            return Elements(event.subscriber_id, [event.element])
+        if type(event) is OnNextPacked:
+            return Elements(event.subscriber_id, list(event.elements))
+        return event
 
     def _take(self, frame: Any) -> Any | None:
         """The event that a frame is, or None."""

@@ -100,6 +100,14 @@ class Goodbye:
     reason: str = ""
 
 
+@record
+class Elements:
+    """Elements of one stream that came one after the other, however they were framed: what `next_run` hands out."""
+
+    subscriber_id: int
+    elements: list[bytes]
+
+
 Signal = Subscribed | OnNext | OnNextPacked | OnComplete | OnError
 """From publisher to subscriber."""
 
