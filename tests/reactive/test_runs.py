@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from tolliver_proto import ConnectionClosing
 from tolliver_proto.reactive import (
     DRAFT,
     UNBOUNDED,
+    Cancel,
+    ClientHello,
     Connection,
     Elements,
     Form,
@@ -30,6 +33,7 @@ from tolliver_proto.reactive import (
     OnNextPacked,
     Role,
     ServerHello,
+    Subscribe,
     Subscribed,
     encode,
 )
@@ -101,20 +105,20 @@ element_frames = st.one_of(
     st.builds(OnNext, st.just(FIXED), fixed),
     st.builds(OnNextPacked, st.just(FIXED), st.lists(fixed, min_size=1, max_size=6).map(tuple)),
 )
-raw = st.sampled_from(
-    [
-        b"\x0a\x02\x00",  # packed, none
-        b"\x87\x80\x00\x81\x00\x82\x80\x00hi",  # numbers longer than they need to be
-        b"\x8a\x00\x82\x00\x81\x00four",
-        b"\x0a\x02\x0b" + bytes(44),  # above max_packed
-        b"\x0a\x01\x01four",  # packed, without an element size
-        b"\x07\x01\xad\x02" + bytes(301),  # above max_element
-        b"\x07\xff\x01\x00",  # an id that was never used
-        b"\x07" + b"\xff" * 10,  # a number of more than 64 bits
-        b"\x07\x01" + b"\xff" * 9 + b"\x02",
-        b"\x00",
-    ]
-)
+DOUBTFUL = [
+    b"\x0a\x02\x00",  # packed, none
+    b"\x87\x80\x00\x81\x00\x82\x80\x00hi",  # numbers longer than they need to be
+    b"\x8a\x00\x82\x00\x81\x00four",
+    b"\x0a\x02\x0b" + bytes(44),  # above max_packed
+    b"\x0a\x01\x01four",  # packed, without an element size
+    b"\x07\x01\xad\x02" + bytes(301),  # above max_element
+    b"\x07\xff\x01\x00",  # an id that was never used
+    b"\x07" + b"\xff" * 10,  # a number of more than 64 bits
+    b"\x07\x01" + b"\xff" * 9 + b"\x02",
+    b"\x0a\x02" + b"\xff" * 9 + b"\x02",
+    b"\x00",
+]
+raw = st.sampled_from(DOUBTFUL)
 others = st.one_of(
     st.builds(Subscribed, ids, st.sampled_from([0, 4])),
     st.builds(OnComplete, ids),
@@ -148,7 +152,17 @@ SWAPPED = Layout(
         Form(7, OnNextPacked, {"subscriber_id": Kind.STREAM, "elements": Kind.ELEMENTS}),
     ]
 )
-layouts = st.sampled_from([DRAFT, DRAFT, SWAPPED])
+"""Other type numbers, one of them longer."""
+
+ODD = Layout(
+    [
+        *(form for form in DRAFT.forms if form.frame is not OnNext),
+        Form(7, OnNext, {"subscriber_id": Kind.NUMBER, "element": Kind.ELEMENT}),
+    ]
+)
+"""A single element has its length in every stream."""
+
+layouts = pytest.mark.parametrize("layout", [DRAFT, SWAPPED, ODD], ids=["draft", "swapped", "odd"])
 
 
 def nothing(_conn: Connection) -> None: ...
@@ -171,11 +185,11 @@ calls = st.one_of(
 )
 
 
+@layouts
 @given(
     frames=spoken,
     demand=demands,
     pieces=sizes | st.just([10_000]),
-    layout=layouts,
     missing=st.integers(0, 6),
     steps=st.lists(calls, max_size=5),
 )
@@ -188,3 +202,77 @@ def test_the_same_as_by_events(
     made = Every(steps)
     seen = read(runs, runs.next_run, parts, made)
     assert seen == read(events, events.next_event, parts, dict(made))
+
+
+@pytest.mark.parametrize("doubtful", DOUBTFUL, ids=bytes.hex)
+@pytest.mark.parametrize("good", [OnNext(FREE, b"good"), OnNext(FIXED, b"good")], ids=repr)
+def test_elements_before_what_is_wrong(good: OnNext, doubtful: bytes) -> None:
+    """They are handed out, in one run; what is behind them is said as it is by events."""
+    data = encode(good, {FIXED: 4}) * 2 + doubtful
+    runs, events = began([9] * 4), began([9] * 4)
+    seen = read(runs, runs.next_run, [data], {})
+    assert seen == read(events, events.next_event, [data], {})
+    again = began([9] * 4)
+    again.receive_data(data)
+    assert again.next_run() == Elements(good.subscriber_id, [b"good"] * 2)
+
+
+FOUR = [b"four", b"five", b"six ", b"    "]
+
+
+def test_a_run_is_all_that_stands_there() -> None:
+    conn = began([UNBOUNDED, 100, 1, 1])
+    free = [bytes(length) for length in (0, 1, 127, 128, 300)]
+    frames = [OnNextPacked(FIXED, tuple(FOUR)), OnNext(FIXED, b"more"), *(OnNext(FREE, element) for element in free)]
+    data = b"".join(encode(frame, {FIXED: 4}) for frame in frames)
+    conn.receive_data(data + encode(OnNext(OTHER_FREE, b"one")) + encode(OnNext(LONG_ID, b"two")) + b"\x07")
+    assert conn.next_run() == Elements(FIXED, [*FOUR, b"more"])
+    assert conn.next_run() == Elements(FREE, free)
+    assert conn.next_run() == Elements(OTHER_FREE, [b"one"])
+    assert conn.next_run() == Elements(LONG_ID, [b"two"])
+    assert conn.next_run() is None
+    assert conn.buffered_bytes == 1
+
+
+@pytest.mark.parametrize(
+    "frame", [OnNext(FREE, b""), OnNext(FIXED, b"four"), OnNextPacked(FIXED, (b"four", b"five"))], ids=repr
+)
+def test_what_was_not_asked_for_is_judged_in_its_turn(frame: OnNext | OnNextPacked) -> None:
+    """R-18: a run ends in front of it, so that there is still time to ask."""
+    conn, stream = began([2, 2, 0, 0]), frame.subscriber_id
+    elements = [element for _, element in flat(frame)]
+    conn.receive_data(encode(frame, {FIXED: 4}) * 4)
+    assert conn.next_run() == Elements(stream, elements * (2 // len(elements)))
+    conn.request(stream, len(elements))
+    assert conn.next_run() == Elements(stream, elements)
+    conn.data_to_send()
+    refused = conn.next_run()
+    assert isinstance(refused, OnError)
+    assert "1.1" in refused.message
+    assert conn.data_to_send() == [encode(Cancel(stream))]
+    assert conn.next_run() is None
+
+
+@layouts
+@given(
+    elements=st.lists(lengths.map(bytes) | st.binary(max_size=5), max_size=20),
+    few=st.lists(fixed, max_size=25),
+)
+def test_written_at_once_as_one_by_one(elements: list[bytes], few: list[bytes], layout: Layout) -> None:
+    conn = Connection(Role.SERVER, limits=SMALL, layout=layout)
+    conn.receive_data(encode(ClientHello(), layout=layout))
+    conn.receive_data(b"".join(encode(Subscribe("p", stream, 100), layout=layout) for stream in (LONG_ID, FIXED)))
+    list(conn.events())
+    conn.subscribed(LONG_ID)
+    conn.subscribed(FIXED, 4)
+    conn.data_to_send()
+    packs = [few[at : at + 10] for at in range(0, len(few), 10)]  # as many as max_packed allows
+    for stream, some, frames in (
+        (LONG_ID, elements, [OnNext(LONG_ID, element) for element in elements]),
+        (FIXED, few, [OnNextPacked(FIXED, tuple(pack)) if pack[1:] else OnNext(FIXED, pack[0]) for pack in packs]),
+    ):
+        assert conn.next_many(stream, some) == len(some)
+        said = conn.data_to_send()
+        assert len(said) == bool(some)
+        assert b"".join(said) == b"".join(encode(frame, {FIXED: 4}, layout=layout) for frame in frames)
+        assert conn.demand(stream) == 100 - len(some)
