@@ -255,15 +255,15 @@ class Decoder:
 
         None says that `next_frame` has to look: at another frame, at an end, at an error.
         """
-        buffer = self._buffer
-        if self._heads is None or self._error is not None or buffer.starved:
-            return None
+        buffer, heads = self._buffer, self._heads
         data, pos = buffer.data, buffer.pos
+        if heads is None or pos == len(data) or self._error is not None or buffer.starved:
+            return None
         try:
             subscriber_id = _varint.read(data, _varint.read(data, pos)[1])[0]
         except (_varint.Short, _varint.TooLong):
             return None
-        heads, size = self._heads.of(subscriber_id), self._sizes.get(subscriber_id, 0)
+        heads, size = heads.of(subscriber_id), self._sizes.get(subscriber_id, 0)
         elements, end = _runs.read(heads, data, pos, size, room(subscriber_id), self._limits)
         if not elements:
             return None

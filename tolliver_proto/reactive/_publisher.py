@@ -14,7 +14,7 @@ from .._errors import LocalProtocolError, OwnLimitExceeded, UnexpectedFrame
 from ._events import Cancel, Demand, OnComplete, OnError, OnNext, OnNextPacked, Request, Subscribe, Subscribed
 from ._frames import check_bytes
 from ._output import Output
-from ._runs import write
+from ._runs import Heads, write
 from ._varint import MAX_LONG
 
 
@@ -23,6 +23,7 @@ class _Stream:
     demand: int
     size: int = 0
     answered: bool = False
+    heads: Heads | None = None  # how its frames with elements begin, where the table has the usual form
 
 
 class Publisher:
@@ -46,6 +47,8 @@ class Publisher:
         self._check_size(element_size)
         self._output.write(Subscribed(subscriber_id, element_size))
         stream.answered, stream.size = True, element_size
+        heads = self._output.layout.heads
+        stream.heads = heads and heads.of(subscriber_id)
         return True
 
     def next_many(self, subscriber_id: int, elements: Sequence[bytes]) -> int:
@@ -60,7 +63,7 @@ class Publisher:
         good = len(elements)
         if stream.size and lengths - {stream.size}:
             good = next(at for at, element in enumerate(elements) if len(element) != stream.size)
-        self._write(subscriber_id, stream.size, elements[:good])
+        self._write(subscriber_id, stream, elements[:good])
         if stream.demand != MAX_LONG:
             stream.demand -= good
         if good < len(elements):
@@ -160,14 +163,13 @@ class Publisher:
         if longest > most:
             raise OwnLimitExceeded("too_long", f"an element of {longest} bytes: the limit is {most} (R-33). Split it")
 
-    def _write(self, subscriber_id: int, size: int, elements: Sequence[bytes]) -> None:
-        output = self._output
-        heads = output.layout.heads
-        if heads is None:
+    def _write(self, subscriber_id: int, stream: _Stream, elements: Sequence[bytes]) -> None:
+        output, size = self._output, stream.size
+        if stream.heads is None:
             for frame in _framed(subscriber_id, size, elements, output.limits.max_packed):
                 output.write(frame, {subscriber_id: size})
         elif elements:
-            output.write_bytes(write(heads.of(subscriber_id), size, elements, output.limits))
+            output.write_bytes(write(stream.heads, size, elements, output.limits))
 
 
 def _framed(
