@@ -8,7 +8,8 @@ Elements of 4 bytes are packed (`element_size=4`); longer ones are each framed w
 Core: two `Connection`s in this process, bytes handed over in pieces of 64 KiB. `giving` and `taking` are microseconds
 for each element on either side; two processes with a core each can do no better than the slower of the two. The other
 columns are two processes over 127.0.0.1: the publisher in one, the subscriber in the other, and elements a second as
-the subscriber counts them from the first one on. rsocket-py does not pack, so it sends 4 bytes in a frame; its
+the subscriber counts them from the first one on. `sockets` is the same core on bare blocking sockets, with as little
+around it as can be: what an adapter may come near to. rsocket-py does not pack, so it sends 4 bytes in a frame; its
 publisher is the fastest that it allows: `request(n)` puts n elements straight into its queue. All take turns; the best
 of all turns is printed, since whatever else the machine does only makes one slower. `x` is how many times rsocket's.
 """
@@ -17,9 +18,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import platform
+import socket
 import subprocess
 import sys
 import time
@@ -35,6 +38,7 @@ SIZES = (4, 100, 10_000)
 PACKED = 4
 WINDOWS = (16, 256, 4096, 65536)
 RSOCKET = "rsocket"
+LIFE = 60  # seconds at most of a process that is measured
 
 
 def elements_of(size: int) -> list[bytes]:
@@ -121,6 +125,55 @@ def take(subscriber: Connection, stream: int, pieces: list[bytes], window: Windo
     return count
 
 
+# The core on bare sockets.
+
+
+def sockets_give(size: int) -> None:
+    with socket.create_server((HOST, 0)) as listener:
+        say(listener.getsockname()[1])
+        stream = prompt(listener.accept()[0])
+    publisher, elements = Connection(Role.SERVER), elements_of(size)
+    end = time.perf_counter() + LIFE
+    data = [stream.recv(CHUNK)]
+    with contextlib.suppress(ConnectionError):  # the subscriber just goes
+        while b"" not in data and time.perf_counter() < end:
+            for unit in give(publisher, data, elements, size):
+                stream.sendall(unit)
+            data = received(stream, wait=not publisher.wanted(1))
+
+
+def sockets_take(port: int, size: int, window: int, seconds: float) -> None:
+    stream = prompt(socket.create_connection((HOST, port)))
+    subscriber, owed = Connection(Role.CLIENT), Window(window)
+    number = subscriber.subscribe("elements", window)
+    count, began, now = 0, 0.0, 0.0
+    while not began or now - began < seconds:
+        for unit in subscriber.data_to_send():
+            stream.sendall(unit)
+        count += take(subscriber, number, received(stream, wait=True), owed)
+        now = time.perf_counter()
+        if count and not began:
+            count, began = 0, now
+    say(count / (now - began))
+
+
+def prompt(stream: socket.socket) -> socket.socket:
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream.settimeout(LIFE)
+    return stream
+
+
+def received(stream: socket.socket, wait: bool) -> list[bytes]:
+    """What has come in: nothing where nothing has and that is not waited for, b"" at the end."""
+    stream.settimeout(LIFE if wait else 0)
+    try:
+        return [stream.recv(CHUNK)]
+    except BlockingIOError:
+        return []
+    finally:
+        stream.settimeout(LIFE)
+
+
 # rsocket-py.
 
 
@@ -199,8 +252,11 @@ class Way(NamedTuple):
     """From a port, elements of a size, by a window, for so many seconds."""
 
 
-WAYS: dict[str, Way] = {RSOCKET: Way(rsocket_gives, rsocket_takes)}
-"""Each is a column. rsocket's is what the others are compared with."""
+WAYS: dict[str, Way] = {
+    RSOCKET: Way(rsocket_gives, rsocket_takes),
+    "sockets": Way(sockets_give, sockets_take),
+}
+"""Each is a column; a further adapter is a further entry. rsocket's is what the others are compared with."""
 
 
 def child(way: str, side: str, *arguments: object) -> subprocess.Popen[str]:
@@ -226,7 +282,7 @@ def be_child(way: str, side: str, *arguments: str) -> None:
     program: Callable[..., Any] = getattr(WAYS[way], side)
     running = program(*(float(argument) if "." in argument else int(argument) for argument in arguments))
     if asyncio.iscoroutine(running):
-        asyncio.run(running)
+        asyncio.run(asyncio.wait_for(running, LIFE))
 
 
 # The table.
@@ -261,14 +317,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--core", action="store_true", help="leave out what runs in two processes")
-    parser.add_argument("--quick", action="store_true", help="one short turn of the smallest and the largest window")
+    parser.add_argument("--quick", action="store_true", help="one short turn of one window")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         be_child(*arguments.child)
         return
     seconds, turns = (0.05, 1) if arguments.quick else (arguments.seconds, arguments.turns)
-    windows = (WINDOWS[0], WINDOWS[-1]) if arguments.quick else WINDOWS
+    windows = WINDOWS[1:2] if arguments.quick else WINDOWS
     ways = [] if arguments.core else [*WAYS]
     print(f"Python {platform.python_version()}; best of {turns} turns of {seconds:g} s each")
     print("giving, taking: microseconds an element; the rest: elements a second, and x times those of rsocket")
