@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tolliver_proto import ConnectionClosing
+from tolliver_proto import ConnectionClosing, UnexpectedFrame
 from tolliver_proto.reactive import (
     DRAFT,
     UNBOUNDED,
     Cancel,
     ClientHello,
+    Closed,
     Connection,
+    Decoder,
     Elements,
     Form,
     Goodbye,
@@ -125,7 +127,8 @@ others = st.one_of(
     st.builds(OnError, ids, st.just("gone")),
     st.builds(Goodbye, st.just("end")),
 )
-spoken = st.lists(st.one_of(element_frames, element_frames, element_frames, element_frames, others, raw), max_size=30)
+# Most go wrong late, so that runs are long.
+spoken = st.lists(st.one_of(*[element_frames] * 9, others, raw), max_size=40)
 demands = st.lists(st.sampled_from([0, 1, 3, 8, 1000, UNBOUNDED]), min_size=4, max_size=4)
 
 
@@ -209,10 +212,10 @@ def test_the_same_as_by_events(
 def test_elements_before_what_is_wrong(good: OnNext, doubtful: bytes) -> None:
     """They are handed out, in one run; what is behind them is said as it is by events."""
     data = encode(good, {FIXED: 4}) * 2 + doubtful
-    runs, events = began([9] * 4), began([9] * 4)
+    runs, events = began([99] * 4), began([99] * 4)
     seen = read(runs, runs.next_run, [data], {})
     assert seen == read(events, events.next_event, [data], {})
-    again = began([9] * 4)
+    again = began([99] * 4)
     again.receive_data(data)
     assert again.next_run() == Elements(good.subscriber_id, [b"good"] * 2)
 
@@ -251,6 +254,54 @@ def test_what_was_not_asked_for_is_judged_in_its_turn(frame: OnNext | OnNextPack
     assert "1.1" in refused.message
     assert conn.data_to_send() == [encode(Cancel(stream))]
     assert conn.next_run() is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 127, 128, 129, 200])
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_a_pack_is_cut_where_its_elements_are(size: int, count: int) -> None:
+    elements = [(number % 251).to_bytes(1, "big") * size for number in range(count)]
+    conn = reader(Limits())
+    conn.request(FREE, count)
+    pack = encode(OnNextPacked(FREE, tuple(elements)), {FREE: size})
+    conn.receive_data(encode(Subscribed(FREE, size)) + pack)
+    assert conn.next_run() == Subscribed(FREE, size)
+    assert conn.next_run() == Elements(FREE, elements)
+    assert conn.next_run() is None
+
+
+def test_late_elements_are_no_run() -> None:
+    """R-10: what comes before the answer belongs to the subscription before."""
+    conn = began([5, 5, 5, 5])
+    conn.cancel(FIXED)
+    assert conn.subscribe("p", 5) == FIXED
+    late = encode(OnNext(FIXED, b"late"), {FIXED: 4})
+    conn.receive_data(late * 2 + encode(Subscribed(FIXED, 2)) + encode(OnNext(FIXED, b"ok"), {FIXED: 2}))
+    assert [*iter(conn.next_run, None)] == [Subscribed(FIXED, 2), Elements(FIXED, [b"ok"])]
+
+
+def test_elements_before_the_answer_are_no_run() -> None:
+    """R-19."""
+    conn = reader()
+    conn.request(FREE, 5)
+    conn.receive_data(encode(OnNext(FREE, b"early")))
+    assert isinstance([*iter(conn.next_run, None)][-1], Closed)
+
+
+def test_an_event_of_our_own_comes_before_the_elements_behind_it() -> None:
+    conn = began([5, 5, 5, 5])
+    conn.receive_data(encode(OnNext(OTHER_FREE, b"one")))
+    conn.request(FREE, 0)
+    first, second = conn.next_run(), conn.next_run()
+    assert isinstance(first, OnError)
+    assert second == Elements(OTHER_FREE, [b"one"])
+
+
+def test_a_decoder_that_failed_gives_no_run() -> None:
+    decoder = Decoder(known=lambda subscriber_id: subscriber_id != FREE)
+    decoder.feed(encode(OnNext(FREE, b"one")))
+    with pytest.raises(UnexpectedFrame):
+        decoder.next_frame()
+    assert decoder.next_run(lambda _: 5) is None
 
 
 @layouts

@@ -182,7 +182,7 @@ class Connection:
 
         Only elements that were asked for are taken ahead: whatever else comes is judged in its own turn (R-08, R-18).
         """
-        if self.state is State.OPEN and not self._queue:
+        if not self._queue:
             run = self._decoder.next_run(self._subscriber.room)
             if run is not None:
                 subscriber_id, elements = run

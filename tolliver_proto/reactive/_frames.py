@@ -257,7 +257,7 @@ class Decoder:
         """
         buffer, heads = self._buffer, self._heads
         data, pos = buffer.data, buffer.pos
-        if heads is None or pos == len(data) or self._error is not None or buffer.starved:
+        if heads is None or pos == len(data) or self._error is not None:
             return None
         try:
             subscriber_id = _varint.read(data, _varint.read(data, pos)[1])[0]

@@ -126,11 +126,12 @@ class Subscriber:
         return frame if turn.passed_on else None
 
     def room(self, subscriber_id: int) -> int:
-        """How many elements are handed out if they come now: what was asked for and has not come (R-18)."""
+        """How many elements are handed out if they come now: what was asked for and has not come (R-18).
+
+        It is 0 wherever the connection is not open: no stream is active there.
+        """
         stream = self._streams.get(subscriber_id)
-        if stream is None or stream.state not in TAKING:
-            return 0
-        return MAX_LONG if stream.requested == MAX_LONG else stream.requested - stream.received
+        return stream.requested - stream.received if stream is not None and stream.state in TAKING else 0
 
     def took(self, subscriber_id: int, count: int) -> None:
         """So many came, for which there was room."""
