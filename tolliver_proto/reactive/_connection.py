@@ -182,6 +182,12 @@ class Connection:
 
         Only elements that were asked for are taken ahead: whatever else comes is judged in its own turn (R-08, R-18).
         """
+        if not self._queue:
+            run = self._decoder.next_run(self._subscriber.room)
+            if run is not None:
+                subscriber_id, elements = run
+                self._subscriber.took(subscriber_id, len(elements))
+                return Elements(subscriber_id, elements)
         event = self.next_event()
         if type(event) is OnNext:
             return Elements(event.subscriber_id, [event.element])

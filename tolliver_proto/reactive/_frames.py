@@ -21,7 +21,7 @@ from .._errors import (
     UnexpectedEOF,
     UnexpectedFrame,
 )
-from . import _varint
+from . import _runs, _varint
 from ._events import Subscribed
 from ._layout import DRAFT, Kind, Layout
 from ._limits import Limits
@@ -73,7 +73,7 @@ def _write_text(value: Any, name: str, _size: int) -> bytes:
 
 
 def _write_element(value: Any, name: str, size: int) -> bytes:
-    check_bytes(value, name)
+    check_bytes(type(value), name)
     if not size:
         return _varint.write(len(value)) + bytes(value)
     if len(value) != size:
@@ -110,9 +110,9 @@ def text_bytes(value: Any, name: str) -> bytes:
         raise LocalProtocolError("bad_text", f"{name} {value!r:.100} is not text that UTF-8 can carry") from None
 
 
-def check_bytes(value: object, name: str) -> None:
-    if not isinstance(value, bytes):
-        raise LocalProtocolError("not_bytes", f"{name} must be bytes, not {type(value).__name__}: encode it first")
+def check_bytes(kind: type, name: str) -> None:
+    if not issubclass(kind, bytes):
+        raise LocalProtocolError("not_bytes", f"{name} must be bytes, not {kind.__name__}: encode it first")
 
 
 def _check_number(value: object, name: str, least: int, most: int) -> None:
@@ -198,6 +198,7 @@ class Decoder:
             form.code: (form.frame, tuple(self._readers[kind] for kind in form.fields.values()))
             for form in layout.forms
         }
+        self._heads = layout.heads
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add what came in. Copies nothing if it is bytes."""
@@ -248,6 +249,26 @@ class Decoder:
         except RemoteProtocolError as error:
             self._error = error
             raise
+
+    def next_run(self, room: Callable[[int], int]) -> tuple[int, list[bytes]] | None:
+        """The elements of one stream that come next and stand whole, with its id; `room(id)` is how many may be taken.
+
+        None says that `next_frame` has to look: at another frame, at an end, at an error.
+        """
+        buffer, heads = self._buffer, self._heads
+        data, pos = buffer.data, buffer.pos
+        if heads is None or pos == len(data) or self._error is not None:
+            return None
+        try:
+            subscriber_id = _varint.read(data, _varint.read(data, pos)[1])[0]
+        except (_varint.Short, _varint.TooLong):
+            return None
+        heads, size = heads.of(subscriber_id), self._sizes.get(subscriber_id, 0)
+        elements, end = _runs.read(heads, data, pos, size, room(subscriber_id), self._limits)
+        if not elements:
+            return None
+        buffer.move_to(end)
+        return subscriber_id, elements
 
     def _read_frame(self, data: bytes, pos: int) -> tuple[Any, int]:
         self._frame, self._size = None, 0
@@ -345,8 +366,10 @@ class Decoder:
         count, pos = _varint.read(data, pos)
         if count * size > self._limits.max_packed:
             self._limit("too_long", f"{count} x {size} bytes packed: the limit is {self._limits.max_packed} (R-23)")
-        raw, end = _cut(data, pos, count * size)
-        return tuple([raw[at : at + size] for at in range(0, len(raw), size)]), end
+        end = pos + count * size
+        if end > len(data):
+            raise _varint.Short(end)
+        return tuple(_runs.cut(data, pos, end, size)), end
 
 
 def _read_long(data: bytes, pos: int) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from ._events import (
     Subscribe,
     Subscribed,
 )
+from ._runs import Heads
 from ._state import Member
 
 
@@ -62,12 +63,24 @@ class Layout:
             raise LocalProtocolError("type_taken", "two frame types share a number or a class: give each its own")
         if not all(0 <= code <= _varint.MAX_NUMBER for code in self.by_code):
             raise LocalProtocolError("bad_number", "a frame's type number must be from 0 to 2^64-1")
+        self.heads = self._element_heads()
+        """How frames with elements begin; None where the table has them in another form than the draft's."""
 
     def extended(self, forms: Iterable[Form]) -> Layout:
         """This table with more types."""
         return Layout((*self.forms, *forms))
 
+    def _element_heads(self) -> Heads | None:
+        codes = []
+        for frame, kinds in _ELEMENTS.items():
+            form = self.by_frame.get(frame)
+            if form is None or tuple(form.fields.values()) != kinds:
+                return None
+            codes.append(_varint.write(form.code))
+        return Heads(*codes)
 
+
+_ELEMENTS = {OnNext: (Kind.STREAM, Kind.ELEMENT), OnNextPacked: (Kind.STREAM, Kind.ELEMENTS)}
 _HELLO = {"version": Kind.NUMBER, "extensions": Kind.NUMBERS}
 
 DRAFT = Layout(

@@ -14,6 +14,7 @@ from .._errors import LocalProtocolError, OwnLimitExceeded, UnexpectedFrame
 from ._events import Cancel, Demand, OnComplete, OnError, OnNext, OnNextPacked, Request, Subscribe, Subscribed
 from ._frames import check_bytes
 from ._output import Output
+from ._runs import Heads, write
 from ._varint import MAX_LONG
 
 
@@ -22,6 +23,7 @@ class _Stream:
     demand: int
     size: int = 0
     answered: bool = False
+    heads: Heads | None = None  # how its frames with elements begin, where the table has the usual form
 
 
 class Publisher:
@@ -45,21 +47,23 @@ class Publisher:
         self._check_size(element_size)
         self._output.write(Subscribed(subscriber_id, element_size))
         stream.answered, stream.size = True, element_size
+        heads = self._output.layout.heads
+        stream.heads = heads and heads.of(subscriber_id)
         return True
 
     def next_many(self, subscriber_id: int, elements: Sequence[bytes]) -> int:
         """Send elements, packed where that is possible; returns how many went out."""
-        for element in elements:
-            check_bytes(element, "element")
+        for kind in set(map(type, elements)):
+            check_bytes(kind, "element")
         stream = self._streams.get(subscriber_id)
         if stream is None:
             return 0
-        self._check_allowed(subscriber_id, stream, elements)
+        lengths = set(map(len, elements))
+        self._check_allowed(subscriber_id, stream, len(elements), max(lengths, default=0))
         good = len(elements)
-        if stream.size:
-            good = next((at for at, element in enumerate(elements) if len(element) != stream.size), good)
-        for frame in self._framed(subscriber_id, stream.size, elements[:good]):
-            self._output.write(frame, {subscriber_id: stream.size})
+        if stream.size and lengths - {stream.size}:
+            good = next(at for at, element in enumerate(elements) if len(element) != stream.size)
+        self._write(subscriber_id, stream, elements[:good])
         if stream.demand != MAX_LONG:
             stream.demand -= good
         if good < len(elements):
@@ -144,26 +148,38 @@ class Publisher:
         if element_size > most:
             raise OwnLimitExceeded("too_long", f"an element size of {element_size}: the limit is {most} (R-20)")
 
-    def _check_allowed(self, subscriber_id: int, stream: _Stream, elements: Sequence[bytes]) -> None:
+    def _check_allowed(self, subscriber_id: int, stream: _Stream, count: int, longest: int) -> None:
         if not stream.answered:
             raise LocalProtocolError(
                 "not_subscribed",
                 f"subscriber id {subscriber_id} waits for its answer: call subscribed() first (rule 1.9)",
             )
-        if len(elements) > stream.demand:
+        if count > stream.demand:
             raise LocalProtocolError(
                 "no_demand",
-                f"{len(elements)} elements where {stream.demand} are wanted: wait for Request (rule 1.1)",
+                f"{count} elements where {stream.demand} are wanted: wait for Request (rule 1.1)",
             )
-        longest, most = max(map(len, elements), default=0), self._output.limits.max_element
+        most = self._output.limits.max_element
         if longest > most:
             raise OwnLimitExceeded("too_long", f"an element of {longest} bytes: the limit is {most} (R-33). Split it")
 
-    def _framed(self, subscriber_id: int, size: int, elements: Sequence[bytes]) -> Iterator[OnNext | OnNextPacked]:
-        run = max(1, self._output.limits.max_packed // size) if size else 1
-        for start in range(0, len(elements), run):
-            packed = tuple(elements[start : start + run])
-            yield OnNextPacked(subscriber_id, packed) if len(packed) > 1 else OnNext(subscriber_id, packed[0])
+    def _write(self, subscriber_id: int, stream: _Stream, elements: Sequence[bytes]) -> None:
+        output, size = self._output, stream.size
+        if stream.heads is None:
+            for frame in _framed(subscriber_id, size, elements, output.limits.max_packed):
+                output.write(frame, {subscriber_id: size})
+        elif elements:
+            output.write_bytes(write(stream.heads, size, elements, output.limits))
+
+
+def _framed(
+    subscriber_id: int, size: int, elements: Sequence[bytes], max_packed: int
+) -> Iterator[OnNext | OnNextPacked]:
+    """The frames that `write` has in one step, for a table that has them in a form of its own."""
+    run = max(1, max_packed // size) if size else 1
+    for start in range(0, len(elements), run):
+        packed = tuple(elements[start : start + run])
+        yield OnNextPacked(subscriber_id, packed) if len(packed) > 1 else OnNext(subscriber_id, packed[0])
 
 
 def cut_text(text: str, most: int) -> str:

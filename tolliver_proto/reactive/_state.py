@@ -178,3 +178,6 @@ SUBSCRIBING: dict[Id, dict[Step, Turn]] = {
 
 LIVE = frozenset({Id.ASKED, Id.ASKED_AGAIN, Id.ACTIVE})
 """States in which the application still expects something of the id."""
+
+TAKING = frozenset(state for state, steps in SUBSCRIBING.items() if steps.get(Step.ELEMENT) == Turn(state, True))
+"""States in which elements are handed out, and change nothing."""

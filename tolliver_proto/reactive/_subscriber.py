@@ -16,7 +16,7 @@ from ._events import Signal as Frame
 from ._frames import text_bytes
 from ._ids import Ids
 from ._output import Output
-from ._state import LIVE, SUBSCRIBING, Id, Step, Turn
+from ._state import LIVE, SUBSCRIBING, TAKING, Id, Step, Turn
 from ._varint import MAX_LONG
 
 
@@ -124,6 +124,18 @@ class Subscriber:
             self._ids.ended(frame.subscriber_id)
         self._turn(frame.subscriber_id, stream, turn)
         return frame if turn.passed_on else None
+
+    def room(self, subscriber_id: int) -> int:
+        """How many elements are handed out if they come now: what was asked for and has not come (R-18).
+
+        It is 0 wherever the connection is not open: no stream is active there.
+        """
+        stream = self._streams.get(subscriber_id)
+        return stream.requested - stream.received if stream is not None and stream.state in TAKING else 0
+
+    def took(self, subscriber_id: int, count: int) -> None:
+        """So many came, for which there was room."""
+        self._streams[subscriber_id].received += count
 
     def _step(self, frame: Frame, stream: _Stream | None) -> Step:
         if isinstance(frame, OnNext | OnNextPacked):

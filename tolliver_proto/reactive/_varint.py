@@ -6,7 +6,7 @@ that is longer than it needs to be is read and never written (R-03).
 
 from __future__ import annotations
 
-MOST_BYTES = 10
+_MOST_BITS = 7 * 10  # of ten bytes
 MAX_NUMBER = 2**64 - 1
 MAX_LONG = 2**63 - 1
 _SHORT = [bytes([number]) for number in range(0x80)]
@@ -39,22 +39,22 @@ def read(data: bytes, pos: int) -> tuple[int, int]:
     """The number at `pos`, and where it ends. Raises Short or TooLong."""
     number = shift = 0
     try:
-        if data[pos] < 0x80:
-            return data[pos], pos + 1
-        for at in range(pos, pos + MOST_BYTES):
-            byte = data[at]
-            if byte < 0x80:
-                number |= byte << shift
-                break
+        byte = data[pos]
+        if byte < 0x80:
+            return byte, pos + 1
+        while byte >= 0x80:
             number |= (byte & 0x7F) << shift
             shift += 7
-        else:
-            raise TooLong
+            if shift == _MOST_BITS:
+                raise TooLong
+            pos += 1
+            byte = data[pos]
     except IndexError:
         raise Short(len(data) + 1) from None
+    number |= byte << shift
     if number > MAX_NUMBER:
         raise TooLong
-    return number, at + 1
+    return number, pos + 1
 
 
 def to_long(number: int) -> int:

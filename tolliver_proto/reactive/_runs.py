@@ -1,0 +1,133 @@
+"""Elements of one stream, many at a time.
+
+The idea: nearly all that passes is elements, and the frames of one stream differ in nothing but those. So the head that
+they share is made once, and what is left for each is a step of one loop. Reading takes only what is beyond doubt: whole
+frames, within the limits and the demand. In front of anything else the run ends; that is read as a frame of its own, in
+its own turn, and only there errors are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import NamedTuple
+
+from . import _varint
+from ._limits import Limits
+
+_AT_ONCE = 64  # elements of a fixed size that are cut by one call
+_DOUBTFUL = (_varint.Short, _varint.TooLong, IndexError)
+
+
+class Heads(NamedTuple):
+    """How frames begin that carry one element, and several: by the type number, and in a stream by its id behind it."""
+
+    plain: bytes
+    packed: bytes
+
+    def of(self, subscriber_id: int) -> Heads:
+        """Those of one stream, from those of all."""
+        number = _varint.write(subscriber_id)
+        return Heads(self.plain + number, self.packed + number)
+
+
+# Writing.
+
+
+def write(heads: Heads, size: int, elements: Sequence[bytes], limits: Limits) -> bytes:
+    """The frames of elements, each as long as the stream's element size says, where that is not 0."""
+    if size:
+        return b"".join(_fixed_parts(heads, elements, max(1, limits.max_packed // size)))
+    return b"".join(_free_parts(heads.plain, elements))
+
+
+def _free_parts(head: bytes, elements: Sequence[bytes]) -> list[bytes]:
+    lengths = list(map(len, elements))
+    heads = {length: head + _varint.write(length) for length in set(lengths)}
+    parts = [head] * (2 * len(lengths))
+    parts[::2] = map(heads.__getitem__, lengths)
+    parts[1::2] = elements
+    return parts
+
+
+def _fixed_parts(heads: Heads, elements: Sequence[bytes], most: int) -> list[bytes]:
+    """Frames of at most so many elements; a single one is not packed."""
+    parts: list[bytes] = []
+    for start in range(0, len(elements), most):
+        some = elements[start : start + most]
+        parts.append(heads.packed + _varint.write(len(some)) if len(some) > 1 else heads.plain)
+        parts += some
+    return parts
+
+
+# Reading.
+
+
+def read(heads: Heads, data: bytes, pos: int, size: int, room: int, limits: Limits) -> tuple[list[bytes], int]:
+    """The elements of a stream that stand whole at `data[pos:]`, at most `room`, and where the last of them ends."""
+    if size:
+        return _read_fixed(heads, data, pos, size, room, limits.max_packed)
+    return _read_free(heads.plain, data, pos, room, limits.max_element)
+
+
+def _read_free(head: bytes, data: bytes, pos: int, room: int, most: int) -> tuple[list[bytes], int]:
+    found: list[bytes] = []
+    try:
+        size, width = len(data), len(head)
+        for _ in range(room):
+            at = pos + width
+            if data[pos:at] != head:
+                break
+            length = data[at]
+            if length < 0x80:
+                at += 1
+            else:
+                length, at = _varint.read(data, at)
+            end = at + length
+            if end > size or length > most:
+                break
+            found.append(data[at:end])
+            pos = end
+    except _DOUBTFUL:
+        pass
+    return found, pos
+
+
+def _read_fixed(heads: Heads, data: bytes, pos: int, size: int, room: int, most: int) -> tuple[list[bytes], int]:
+    found: list[bytes] = []
+    try:
+        plain, packed = heads
+        while room:
+            if data.startswith(packed, pos):
+                count, at = _varint.read(data, pos + len(packed))
+                if not 0 < count * size <= most:
+                    break
+            elif data.startswith(plain, pos):
+                count, at = 1, pos + len(plain)
+            else:
+                break
+            end = at + count * size
+            if end > len(data) or count > room:
+                break
+            found += cut(data, at, end, size)
+            pos = end
+            room -= count
+    except _DOUBTFUL:
+        pass
+    return found, pos
+
+
+def cut(data: bytes, start: int, end: int, size: int) -> list[bytes]:
+    """`data[start:end]` in elements of one size."""
+    found: list[bytes] = []
+    stride = size * _AT_ONCE
+    while end - start >= stride:
+        found += _cutter(size).unpack_from(data, start)
+        start += stride
+    return found + [data[at : at + size] for at in range(start, end, size)]
+
+
+@lru_cache(maxsize=16)
+def _cutter(size: int) -> Struct:
+    return Struct(f"{size}s" * _AT_ONCE)
