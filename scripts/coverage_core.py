@@ -32,6 +32,7 @@ NODE = (
 REACTIVE = (
     "connection",
     "decoding",
+    "hub",
     "monitor",
     "publisher",
     "roundtrip",

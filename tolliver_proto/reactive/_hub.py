@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from .._actions import Abort, Dial, PauseReading, PeerIdentity, Remote, ResumeReading, ShutdownWrite, Transmit
 from .._arrivals import Arrivals
-from .._errors import ConnectionClosing, ConnectionLost, TolliverError
+from .._errors import ConnectionClosing, ConnectionLost, TolliverError, UnexpectedEOF
 from .._events import Closed, Role
 from .._timers import Timers
 from ._actions import Action, Drained, Happened, PeerDown, PeerUp
@@ -22,6 +23,9 @@ from ._events import ClientHello, Elements, Goodbye, OnError, ServerHello
 from ._layout import Extension
 from ._limits import Limits
 from ._state import State
+
+ELEMENT_COST = 128
+"""What an element takes beside its own bytes: a flood of empty ones is bounded too."""
 
 
 class _Link:
@@ -52,7 +56,7 @@ class _Link:
         self.told = remote is not None  # somebody waits to hear of its end
         self.in_transit = 0  # bytes of the Transmit that is outstanding
         self.choked = False  # somebody was told that nothing is wanted, as too much is unsent
-        self.unread = 0  # bytes of elements that were handed out and not taken
+        self.unread = 0  # what elements take that were handed out and not taken
         self.paused = False
         self.closed = False  # the connection has said its last
         self.shut = False
@@ -189,15 +193,14 @@ class Hub:
         if (connection := self._use(cid)) is not None:
             connection.cancel(subscriber_id)
 
-    def took(self, cid: int, size: int) -> None:
-        """So many bytes of elements that were handed out are with the application, or dropped: reading may go on."""
+    def took(self, cid: int, size: int, count: int) -> None:
+        """`count` elements of `size` bytes together that were handed out are done with: reading may go on."""
         link = self._links.get(cid)
         if link is None:
             return
-        link.unread -= size
-        if link.paused and link.unread <= self.limits.max_unread // 2:
-            link.paused = False
-            self._actions.append(ResumeReading(cid))
+        link.unread -= size + ELEMENT_COST * count
+        if link.unread <= self.limits.max_unread // 2:
+            self._resume(link)
 
     # As a publisher.
 
@@ -242,13 +245,15 @@ class Hub:
         link = self._links.get(cid)
         if link is None:
             return
-        link.reason = link.reason or reason
         if link.connection is None:
             link.error = ConnectionClosing("it was closed before it was open")
+            link.reason = reason
             self._abort(link)
-        else:
-            link.connection.goodbye(reason, self._now)
-            self._go_on(link)
+            return
+        link.connection.goodbye(reason, self._now)
+        link.reason = link.reason or reason
+        self._resume(link)  # what comes is dropped, until the peer's goodbye
+        self._go_on(link)
 
     # Actions.
 
@@ -285,25 +290,30 @@ class Hub:
 
     def _count(self, link: _Link, run: Elements) -> None:
         """The peer may be granted more than we can hold: then nothing of it is read for a while."""
-        link.unread += sum(map(len, run.elements))
+        link.unread += sum(map(len, run.elements)) + ELEMENT_COST * len(run.elements)
         if link.unread > self.limits.max_unread and not link.paused:
             link.paused = True
             self._counts["paused"] += 1
             self._actions.append(PauseReading(link.cid))
 
+    def _resume(self, link: _Link) -> None:
+        if link.paused:
+            link.paused = False
+            self._actions.append(ResumeReading(link.cid))
+
     def _explained(self, link: _Link, event: Any) -> Any:
-        """Where the transport knows why it went away, streams end with that."""
-        if type(event) is OnError and isinstance(event.cause, ConnectionLost) and link.error is not None:
-            return OnError(event.subscriber_id, str(link.error), link.error)
-        return event
+        """Streams end with what the connection ends with."""
+        cause = _cause(event.cause, link.error) if type(event) is OnError else None
+        return event if cause is None else OnError(event.subscriber_id, str(cause), cause)
 
     def _on_closed(self, link: _Link, event: Closed) -> None:
         link.closed = True
-        link.error = link.error or event.error
+        link.error = _cause(event.error, link.error)
         self._tell(link)
         if link.gone:
             self._forget(link)
         else:
+            self._resume(link)  # there is nothing to read but the end
             self._go_on(link)
 
     def _tell(self, link: _Link) -> None:
@@ -333,8 +343,9 @@ class Hub:
     def handle_timeout(self, now: float | None = None) -> None:
         """Do what is due. At another time it does nothing."""
         self._tick(now)
-        while (cid := self._timers.pop_due(self._now)) is not None:
-            self._on_timeout(self._links[cast(int, cid)])
+        due = [cast(int, cid) for cid in iter(partial(self._timers.pop_due, self._now), None)]
+        for cid in due:  # one step each: what it leads to is taken before another one may be due
+            self._on_timeout(self._links[cid])
 
     def _on_timeout(self, link: _Link) -> None:
         connection = link.connection
@@ -406,3 +417,8 @@ class Hub:
     def _tick(self, now: float | None) -> None:
         if now is not None and now > self._now:
             self._now = now
+
+
+def _cause(seen: TolliverError | None, known: TolliverError | None) -> TolliverError | None:
+    """Why a connection is over: it only sees that bytes end, the transport may know why."""
+    return known or seen if isinstance(seen, ConnectionLost | UnexpectedEOF) else seen

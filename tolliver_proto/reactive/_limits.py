@@ -33,7 +33,7 @@ class Limits:
     # A hub.
     max_handshakes: int = 256  # as D-7: connections that came in and whose peer has not said hello yet
     max_handshakes_per_address: int = 16
-    max_unread: int = 64 * _MIB  # as D-9: elements handed out on a connection and not taken, before reading pauses
+    max_unread: int = 64 * _MIB  # as D-9: elements handed out on a connection and not taken, 128 more for each
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -98,7 +98,7 @@ class Intake:
         self._grant()
         if self._runs:
             elements = self._next(most or self._piece)
-            self._owner.hub.took(self._cid, sum(map(len, elements)))
+            self._owner.hub.took(self._cid, sum(map(len, elements)), len(elements))
             self._taken += len(elements)
             return elements if self._decode is None else self._decoded(elements, self._decode)
         if self.closed and self._error is not None:
@@ -155,9 +155,7 @@ class Intake:
         return decoded
 
     def _drop(self) -> None:
-        left = sum(len(element) for run in self._runs for element in run)
-        if self._runs:
-            left -= sum(map(len, self._runs[0][: self._at]))
+        left = [element for run in self._runs for element in run][self._at :]
         self._runs.clear()
         self._at = 0
-        self._owner.hub.took(self._cid, left)
+        self._owner.hub.took(self._cid, sum(map(len, left)), len(left))
