@@ -1,4 +1,7 @@
-"""The page of the Reactive Streams protocol says what the code does: its tables are those of the code."""
+"""The page of the Reactive Streams protocol says what the code does: its tables are those of the code.
+
+Those of the states are drawn: `tests/wire/test_states_page.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from dataclasses import fields
 from pathlib import Path
 
 from tolliver_proto.reactive import DRAFT, Connection, Kind, Limits
-from tolliver_proto.reactive._state import SUBSCRIBING, TRANSITIONS
 
 from .vectors import VECTORS
 
@@ -35,22 +37,6 @@ def test_the_kinds_of_fields() -> None:
 
 def test_the_vectors() -> None:
     assert rows(r"([^|]+) \| `([0-9a-f]+)`") == [(vector.name, vector.data.hex()) for vector in VECTORS]
-
-
-def test_the_transitions() -> None:
-    assert sorted(rows(r"(\w+) \| (\w+) \| (\w+) \| ([A-Z_]+)")) == sorted(
-        (state.name, signal.name, step.to.name, step.effect.name)
-        for state, steps in TRANSITIONS.items()
-        for signal, step in steps.items()
-    )
-
-
-def test_the_life_of_an_id() -> None:
-    assert sorted(rows(r"(\w+) \| (\w+) \| (\w+) \| (yes|no)")) == sorted(
-        (state.name, step.name, turn.to.name, "yes" if turn.passed_on else "no")
-        for state, steps in SUBSCRIBING.items()
-        for step, turn in steps.items()
-    )
 
 
 def test_the_limits() -> None:

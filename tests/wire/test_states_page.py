@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from scripts import draw_states
 from tolliver_proto import State
 from tolliver_proto._state import TRANSITIONS, Effect, Signal, Transition
+from tolliver_proto.reactive import _state as reactive
+from tolliver_proto.reactive._state import SUBSCRIBING, Id, Step
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -25,10 +28,23 @@ def test_the_check_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert draw_states.main(["--check", "--page", page]) == 1
 
 
-def test_every_state_and_every_signal_is_on_the_page() -> None:
+@pytest.mark.parametrize(
+    ("table", "signals"),
+    [(draw_states.CONNECTION, Signal), (draw_states.STREAMS, reactive.Signal), (draw_states.IDS, Step)],
+    ids=["connection", "streams", "ids"],
+)
+def test_every_state_and_every_signal_is_on_the_page(table: draw_states.Table, signals: type[Enum]) -> None:
     drawn = draw_states.page()
-    for state in State:
-        assert f"**{state.name}**" in drawn
-    for words in draw_states.WORDS.values():
+    for state, steps in table.steps.items():
+        assert f"**{state.name}**: {table.meanings[state]}" in drawn
+        assert set(steps) <= set(table.words)
+    for words in table.words.values():
         assert words in drawn
-    assert set(draw_states.WORDS) == set(Signal)
+    assert set(table.words) == set(signals)
+
+
+def test_the_check_covers_the_other_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = draw_states.page()
+    monkeypatch.delitem(SUBSCRIBING[Id.OVER], Step.ELEMENT)
+    assert draw_states.page() != before
+    assert draw_states.main(["--check"]) == 1

@@ -147,11 +147,17 @@ class BaseEndpoint(ABC):
             )
 
     def turn(self) -> None:
-        while self._abandoned:
-            self._abandoned.popleft().close()
+        if self._abandoned:
+            self._close_abandoned()
         self._driver.turn()
         if not self._open:
             self.idle()
+
+    def _close_abandoned(self) -> None:
+        """Each makes a turn of its own: it finds none that is still to be closed, however many they are."""
+        dropped = [self._abandoned.popleft() for _ in range(len(self._abandoned))]
+        for one in dropped:
+            one.close()
 
     def turn_soon(self) -> None:
         if not self.turn_follows:

@@ -100,6 +100,7 @@ class Intake:
             elements = self._next(most or self._piece)
             self._owner.hub.took(self._cid, sum(map(len, elements)), len(elements))
             self._taken += len(elements)
+            self._owner.turn()  # reading may go on now, for this stream or another
             return elements if self._decode is None else self._decoded(elements, self._decode)
         if self.closed and self._error is not None:
             raise self._error.with_traceback(None)
@@ -119,8 +120,8 @@ class Intake:
             self.closed = True
             self._owner.hub.cancel(*self.key)
             self._owner.intake_over(self)
-            self._owner.turn()
             self.bell.ring()
+        self._owner.turn()
 
     @property
     def waiting(self) -> bool:
