@@ -96,10 +96,12 @@ async def test_the_sender_hears_when_the_subscriber_is_through(nodes: Nodes) -> 
 
 
 @pytest.mark.anyio
-async def test_a_slow_subscriber_holds_acknowledgements_back(nodes: Nodes) -> None:
+@pytest.mark.parametrize("demand", [None, 2])
+async def test_a_slow_subscriber_holds_acknowledgements_back(nodes: Nodes, demand: int | None) -> None:
+    """Also where its first grant is less than its window: what it asks for at once says nothing of what it took."""
     async with bridged(nodes) as all_of_it:
         await all_of_it.send(100)
-        async with all_of_it.taker.subscribe(NEWS, prefetch=8) as stream:
+        async with all_of_it.taker.subscribe(NEWS, demand=demand, prefetch=8) as stream:
             await anext(stream)
             (source,) = all_of_it.sources
             await until(lambda: len(source._held) == 8)
