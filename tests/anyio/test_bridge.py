@@ -226,9 +226,11 @@ async def test_a_name_that_cannot_be_had_is_refused_with_text(nodes: Nodes, name
 
 @pytest.mark.anyio
 async def test_a_stream_may_subscribe_the_instance(nodes: Nodes) -> None:
-    async with bridged(nodes, subscribe=True) as all_of_it:
-        async with all_of_it.taker.subscribe("tolliver://weather/berlin", prefetch=1) as stream:
-            await until(lambda: any(len(peer.subscriptions) == 2 for peer in all_of_it.left.peers()))
-            await all_of_it.left.send("weather", "potsdam", b"another key")
-            await all_of_it.left.send("weather", "berlin", b"21")
-            assert await anext(stream) == b"21"
+    async with (
+        bridged(nodes, subscribe=True) as all_of_it,
+        all_of_it.taker.subscribe("tolliver://weather/berlin", prefetch=1) as stream,
+    ):
+        await until(lambda: any(len(peer.subscriptions) == 2 for peer in all_of_it.left.peers()))
+        await all_of_it.left.send("weather", "potsdam", b"another key")
+        await all_of_it.left.send("weather", "berlin", b"21")
+        assert await anext(stream) == b"21"

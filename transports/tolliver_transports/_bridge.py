@@ -103,7 +103,6 @@ class _Held:
     def _close(self) -> None:
         """What the subscriber is not through with, and what it did not get, is failed."""
         self._came = iter(())
-        self._held.clear()
         self._runs.close()
 
 
