@@ -138,9 +138,12 @@ class Feed:
     # What the peer says.
 
     def requested(self, count: int) -> None:
-        """The peer wants more: so it is through with as many of those that it had wanted before."""
-        self._window = self._window or count
+        """The peer wants more: so it is through with as many of those that it had wanted before.
+
+        But not where it never had as many under way as now: then its window is larger than its first grant.
+        """
         self._granted = min(self._granted + count, UNBOUNDED)
+        self._window = max(self._window, self._granted - self._sent)
         self._tell_taken()
         self.bell.ring()
 

@@ -23,6 +23,7 @@ from ._anyio_endpoint import Endpoint
 from ._anyio_streams import Streams, create_streams
 from ._anyio_wires import Bell
 from ._async_streams import Subscription
+from ._bridge import bridge
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._iterators import Count, Messages, Registration, Runs
@@ -47,6 +48,7 @@ __all__ = [
     "Streams",
     "StreamsOptions",
     "Subscription",
+    "bridge",
     "create_instance",
     "create_streams",
     "load_acl",

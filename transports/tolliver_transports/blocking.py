@@ -20,6 +20,7 @@ from ._blocking_endpoint import Endpoint, Worker
 from ._blocking_iterators import Messages, Registration, Runs
 from ._blocking_process import thread_of
 from ._blocking_wires import Jobs
+from ._bridge import bridge
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._options import TLS, InstanceOptions, Remote
@@ -38,6 +39,7 @@ __all__ = [
     "Remote",
     "Run",
     "Runs",
+    "bridge",
     "create_instance",
     "load_acl",
 ]

@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from ._acl_file import load_acl
+from ._bridge import bridge
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._iterators import Count, Messages, Registration, Runs
@@ -38,6 +39,7 @@ __all__ = [
     "Run",
     "Runs",
     "TolliverService",
+    "bridge",
     "create_instance",
     "load_acl",
 ]
