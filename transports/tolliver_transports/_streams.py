@@ -56,9 +56,11 @@ class Peer:
         self.connected = True
         self._streams = streams
 
-    def subscribe(self, name: str, *, demand: int | None = None, prefetch: int | None = None, codec: Any = None) -> Any:
-        """As `Streams.subscribe`, at this peer."""
-        return self._streams.subscribe(name, demand=demand, prefetch=prefetch, codec=codec, peer=self)
+    def subscribe(
+        self, name: str, *, demand: int | None = None, prefetch: int | None = None, codec: Any = None, **more: Any
+    ) -> Any:
+        """As `Streams.subscribe`, at this peer; `more` is what the adapter's own takes beside, such as a timeout."""
+        return self._streams.subscribe(name, demand=demand, prefetch=prefetch, codec=codec, peer=self, **more)
 
     def goodbye(self, reason: str = "") -> None:
         """End the connection in order, and every stream on it; the peer sees the reason (R-28, R-29)."""

@@ -123,6 +123,11 @@ class Intake:
             self.bell.ring()
         self._owner.turn()
 
+    def fail(self, error: Exception) -> None:
+        """The application can do nothing with an element: cancel; whoever takes the next one gets the error."""
+        self.close()
+        self._error = error
+
     @property
     def waiting(self) -> bool:
         """Whether there is something to take."""
@@ -149,8 +154,7 @@ class Intake:
         try:
             decoded.extend(map(decode, elements))
         except Exception as error:
-            self.close()
-            self._error = error
+            self.fail(error)
             if not decoded:
                 raise
         return decoded
