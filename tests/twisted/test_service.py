@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tolliver_transports.twisted import TolliverService
+from tolliver_transports.twisted import StreamsOptions, StreamsService, TolliverService
 from twisted.application.service import MultiService
 
 from tests.certificates import Certificates
-from tolliver_proto import StoreError
+from tolliver_proto import ConnectionClosing, ConnectionLost, StoreError
 
 from .nodes import Nodes
 from .reactors import TIMEOUT, Loop
@@ -76,6 +76,30 @@ def test_a_service_that_cannot_open_says_so(loop: Loop, nodes: Nodes) -> None:
     loop.wait(scenario)
     [logged] = loop.errors
     assert "in use by another instance" in logged
+    loop.errors.clear()
+
+
+def test_streams_are_a_service_too(loop: Loop) -> None:
+    async def scenario() -> None:
+        options = StreamsOptions(listen="127.0.0.1:0", plaintext=True)
+        service = StreamsService(options, loop.reactor)
+        assert [service.streams] == [None]
+        service.startService()
+        streams = await service.when_open()
+        assert service.streams is streams
+        again = StreamsService(StreamsOptions(listen=("127.0.0.1", streams.port or 0), plaintext=True), loop.reactor)
+        again.startService()
+        with pytest.raises(ConnectionLost, match="cannot listen"):
+            await again.when_open()
+        await again.stopService()
+        await service.stopService()
+        assert [service.streams] == [None]
+        with pytest.raises(ConnectionClosing):
+            streams.publish("numbers", [])
+
+    loop.wait(scenario)
+    [logged] = loop.errors
+    assert "cannot listen" in logged
     loop.errors.clear()
 
 

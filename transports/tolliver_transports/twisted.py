@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred, succeed
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from tolliver_proto import DeadLetter, Receipt, TolliverError
@@ -28,8 +26,8 @@ from ._publishing import Publication
 from ._streams import Peer
 from ._streams_options import StreamsOptions
 from ._twisted_endpoint import Endpoint, answer
+from ._twisted_service import EndpointService
 from ._twisted_streams import EndOfStream, Streams, Subscription, create_streams
-from ._twisted_wires import Promise
 from ._world import Done, Job
 
 __all__ = [
@@ -47,6 +45,7 @@ __all__ = [
     "Runs",
     "Streams",
     "StreamsOptions",
+    "StreamsService",
     "Subscription",
     "TolliverService",
     "bridge",
@@ -162,41 +161,27 @@ def create_instance(options: InstanceOptions, reactor: Any = None) -> Deferred[I
     return Instance(options, reactor)._start()
 
 
-class TolliverService(Service):
-    """An instance as a service, for `twistd` and other services' parents. `instance` is None unless it is open."""
-
-    instance: Instance | None = None
-    _log = Logger()
+class TolliverService(EndpointService[Instance]):
+    """An instance as a service, for `twistd` and other services' parents."""
 
     def __init__(self, options: InstanceOptions, reactor: Any = None) -> None:
-        self._options = options
-        self._reactor = reactor
-        self._promise = Promise(reactor)
-        self._opening: Deferred[None] = succeed(None)
+        title = f"The tolliver instance {options.database}"
+        super().__init__(lambda: create_instance(options, reactor), title, reactor)
 
-    def when_open(self) -> Deferred[Instance]:
-        """The instance, as soon as it is open. Fails with what opening it failed with, which is logged, too."""
-        return self._promise.wait()
+    @property
+    def instance(self) -> Instance | None:
+        """None unless it is open."""
+        return self._endpoint
 
-    def startService(self) -> None:
-        super().startService()
-        self._opening = create_instance(self._options, self._reactor).addCallbacks(self._opened, self._failed)
 
-    def stopService(self) -> Deferred[None]:
-        """Fires when the instance is closed."""
-        super().stopService()
-        closing = self._opening.addCallback(lambda _: self._close())
-        return Promise(self._reactor).follow(closing).wait()
+class StreamsService(EndpointService[Streams]):
+    """Streams as a service, for `twistd` and other services' parents."""
 
-    def _opened(self, instance: Instance) -> None:
-        self.instance = instance
-        self._promise.resolve(instance)
+    def __init__(self, options: StreamsOptions, reactor: Any = None) -> None:
+        title = f"What listens for streams on {options.listen}"
+        super().__init__(lambda: create_streams(options, reactor), title, reactor)
 
-    def _failed(self, failure: Failure) -> None:
-        self._log.failure("The tolliver instance {database} was not opened", failure, database=self._options.database)
-        self._promise.fail(failure.value)
-
-    def _close(self) -> Deferred[None]:
-        self._promise = Promise(self._reactor)
-        instance, self.instance = self.instance, None
-        return succeed(None) if instance is None else instance.close()
+    @property
+    def streams(self) -> Streams | None:
+        """None unless they are open."""
+        return self._endpoint
