@@ -10,6 +10,7 @@ import anyio
 import pytest
 from tolliver_transports.anyio import Streams, StreamsOptions, create_streams
 
+from tests.anyio.nodes import until
 from tolliver_proto.reactive import UNBOUNDED, Limits
 
 pytestmark = pytest.mark.anyio
@@ -31,8 +32,7 @@ async def connected(limits: Limits) -> AsyncIterator[tuple[Streams, Streams]]:
 
 
 async def paused(streams: Streams) -> None:
-    while not streams.stats().get("paused"):
-        await anyio.sleep(0.01)
+    await until(lambda: streams.stats().get("paused"))
 
 
 FEW_UNREAD = Limits(max_unread=65536, handshake_timeout=60)  # no timer that would set things going again
@@ -60,8 +60,7 @@ async def test_reading_goes_on_when_a_stream_that_is_over_is_dropped() -> None:
         first = subscriber.subscribe("few", demand=UNBOUNDED)
         await paused(subscriber)
         with anyio.move_on_after(1):  # its end came with its elements, or it was not read
-            while not first.closed:
-                await anyio.sleep(0.01)
+            await until(lambda: first.closed)
         first.cancel()
         cancelled.set()
         assert [element async for element in second] == [ELEMENT]
@@ -73,7 +72,18 @@ async def test_any_number_of_subscriptions_may_be_dropped_at_once() -> None:
         subscriptions = [subscriber.subscribe("endless", demand=0) for _ in range(MANY)]
         assert subscriber.stats()["streams_taken"] == MANY
         del subscriptions
-        while subscriber.stats()["streams_taken"]:
-            await anyio.sleep(0.01)
+        await until(lambda: not subscriber.stats()["streams_taken"])
         async with subscriber.subscribe("endless") as another:
             assert await anext(another) == ELEMENT
+
+
+async def test_an_id_that_is_used_again_before_its_feed_has_begun() -> None:
+    async with connected(Limits()) as (publisher, subscriber):
+        publisher.publish("endless", lambda _name: repeat(ELEMENT))
+        for _ in range(200):  # ids up to 127 are all used once before one of them is used again
+            subscriber.subscribe("endless", demand=0).cancel()
+        assert subscriber.stats()["streams_taken"] == 0
+        for _ in range(100):
+            async with subscriber.subscribe("endless") as another:
+                subscriber.subscribe("endless").cancel()
+                assert await anext(another) == ELEMENT
