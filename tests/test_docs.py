@@ -225,7 +225,7 @@ def test_a_dead_link_is_found(tmp_path: Path, link: str, dead: bool) -> None:
 
 # Tables.
 
-SOURCES = [path.read_text("utf-8") for path in Path(tolliver_proto.__file__).parent.glob("*.py")]
+CORE = Path(tolliver_proto.__file__).parent
 
 
 def in_tables(first_column: str, page: str = "messaging.md") -> set[str]:
@@ -236,11 +236,16 @@ def in_tables(first_column: str, page: str = "messaging.md") -> set[str]:
     return {name for cell in cells for name in re.findall(r"`(\w+)", cell)}
 
 
+def counted(modules: str) -> set[str]:
+    """What modules of the core count by name."""
+    sources = [path.read_text("utf-8") for path in CORE.glob(modules)]
+    return {name for source in sources for name in re.findall(r'self\._counts\["(\w+)"', source)}
+
+
 def counters() -> set[str]:
     """What the node counts by name, and the sizes that `stats` adds."""
-    counted = {name for source in SOURCES for name in re.findall(r'self\._counts\["(\w+)"', source)}
     chosen = {"withheld", "unwanted"}  # one line counts either
-    return counted | chosen | set(Node(instance_id=UUID(int=1), rng=random.Random(1)).stats())
+    return counted("*.py") | chosen | set(Node(instance_id=UUID(int=1), rng=random.Random(1)).stats())
 
 
 def test_every_notice_has_a_row() -> None:
@@ -265,6 +270,15 @@ def test_every_call_of_streams_has_a_row_and_is_there() -> None:
     assert in_tables("call", "streams.md") == explained - {"feed"}  # which is not called but brought by an adapter
     public = {name for name in vars(Subscription) if not name.startswith("_")}
     assert in_tables("of a subscription", "streams.md") - {"async"} == public
+
+
+async def stats_of_streams() -> set[str]:
+    async with anyio.create_streams(StreamsOptions(plaintext=True)) as streams:
+        return set(streams.stats())
+
+
+def test_every_counter_of_streams_has_a_row() -> None:
+    assert in_tables("count", "streams.md") == counted("reactive/*.py") | anyio.run(stats_of_streams)
 
 
 def test_every_limit_and_policy_has_a_row() -> None:
