@@ -2,26 +2,32 @@
 
 The idea: a block with `anyio.run(` or `if __name__` is a program and runs alone. The other blocks of a page are one
 program in the order of the page, in which `alice` and `bob` are two connected instances. A block that cannot run says
-why in the line before it: `<!-- not run: reason -->`. Certificates lie in `certs/`, as the pages say; the default port
-is replaced by a free one.
+why in the line before it: `<!-- not run: reason -->`; one that serves the next program says so, too. Certificates lie
+in `certs/`, as the pages say; the default ports are replaced by a free one.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import random
 import re
 import socket
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 import attrs
 import pytest
 from tolliver_transports import anyio, blocking, twisted
-from tolliver_transports.anyio import InstanceOptions
+from tolliver_transports._streams import BaseStreams
+from tolliver_transports.anyio import InstanceOptions, StreamsOptions, Subscription
 
 import tolliver_proto
 from tests.certificates import Certificates
@@ -32,6 +38,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PATIENCE = 60  # seconds, far above what any of them takes
 _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
+_BESIDE = "<!-- runs beside the next program -->"
 _AROUND = """
 import anyio
 from tolliver_transports.anyio import TLS, InstanceOptions, create_instance
@@ -64,32 +71,85 @@ def main():
 
 main()
 """
-_AROUND_ON = {"blocking.md": _AROUND_BLOCKING}
+_AROUND_STREAMS = """
+import anyio
+from tolliver_transports.anyio import TLS, StreamsOptions, create_streams
+
+def options(name, **more):
+    return StreamsOptions(tls=TLS(f"certs/{{name}}.pem", f"certs/{{name}}.key", "certs/ca.pem"), **more)
+
+async def main():
+    async with create_streams(options("alice", listen="127.0.0.1:0")) as alice:
+        async with create_streams(options("bob")) as bob:
+            peer = await bob.connect(f"127.0.0.1:{{alice.port}}")
+{fragments}
+
+anyio.run(main)
+"""
+_AROUND_ON = {"blocking.md": _AROUND_BLOCKING, "streams.md": _AROUND_STREAMS}
 
 
-def programs(page: Path) -> list[tuple[str, str]]:
-    """(name, code) of all that a page can run."""
-    found, fragments = [], []
+class Example(NamedTuple):
+    name: str
+    code: str
+    beside: str = ""
+    """A program that serves this one."""
+
+
+def programs(page: Path) -> list[Example]:
+    """All that a page can run."""
+    found, fragments, beside = [], [], ""
     text = "\n" + page.read_text()
     for block in _BLOCK.finditer(text):
         code, line = block["code"], text[: block.start("code")].count("\n")
         if _NOT_RUN.fullmatch(block["before"].strip()):
             continue
-        if "anyio.run(" in code or "if __name__" in code:
-            found.append((f"{page.name}:{line}", code))
+        if block["before"].strip() == _BESIDE:
+            beside = code
+        elif "anyio.run(" in code or "if __name__" in code:
+            found.append(Example(f"{page.name}:{line}", code, beside))
+            beside = ""
         else:
             fragments.append(code)
     if fragments:
         body = textwrap.indent("\n".join(fragments), " " * 12)
-        found.append((f"{page.name}:fragments", _AROUND_ON.get(page.name, _AROUND).format(fragments=body)))
+        found.append(Example(f"{page.name}:fragments", _AROUND_ON.get(page.name, _AROUND).format(fragments=body)))
+    assert not beside, "no program comes after it"
     return found
 
 
 EXAMPLES = [example for page in PAGES for example in programs(page)]
 
 
-@pytest.mark.parametrize(("name", "code"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
-def test_the_example_runs(name: str, code: str, certs: Certificates, tmp_path: Path) -> None:
+def wait_until_it_listens(server: subprocess.Popen[str], port: int) -> None:
+    for _ in range(PATIENCE * 20):
+        assert server.poll() is None, "it has ended"
+        with socket.socket() as trial:
+            if not trial.connect_ex(("127.0.0.1", port)):
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing listens on port {port}")
+
+
+@contextmanager
+def serving(directory: Path, code: str, port: int) -> Iterator[None]:
+    """A program that runs until this is left; none, if there is no code."""
+    if not code:
+        yield
+        return
+    program = directory / "beside.py"
+    program.write_text(code)
+    with subprocess.Popen([sys.executable, "-W", "error", str(program)], cwd=directory, text=True) as server:
+        try:
+            wait_until_it_listens(server, port)
+            yield
+            assert server.poll() is None, "it has ended"
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
+def test_the_example_runs(example: Example, certs: Certificates, tmp_path: Path) -> None:
     for member in ("alice", "bob"):
         certs.tls(member)
     (tmp_path / "certs").symlink_to(certs.directory)
@@ -97,14 +157,16 @@ def test_the_example_runs(name: str, code: str, certs: Certificates, tmp_path: P
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     program = tmp_path / "example.py"
-    program.write_text(code.replace("7011", str(port)))
+    code, beside = (re.sub(r"\b701[12]\b", str(port), text) for text in (example.code, example.beside))
+    program.write_text(code)
     command = [sys.executable, "-W", "error", str(program)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 0, f"{name}:\n{done.stdout}{done.stderr}"
+    with serving(tmp_path, beside, port):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, f"{example.name}:\n{done.stdout}{done.stderr}"
 
 
 def test_the_pages_have_examples() -> None:
-    pages = {name.partition(":")[0] for name, _ in EXAMPLES}
+    pages = {example.name.partition(":")[0] for example in EXAMPLES}
     assert {
         "README.md",
         "anyio.md",
@@ -112,6 +174,7 @@ def test_the_pages_have_examples() -> None:
         "embedding.md",
         "messaging.md",
         "security.md",
+        "streams.md",
         "twisted.md",
     } <= pages
 
@@ -162,7 +225,7 @@ def test_a_dead_link_is_found(tmp_path: Path, link: str, dead: bool) -> None:
 
 # Tables.
 
-SOURCES = [path.read_text("utf-8") for path in Path(tolliver_proto.__file__).parent.glob("*.py")]
+CORE = Path(tolliver_proto.__file__).parent
 
 
 def in_tables(first_column: str, page: str = "messaging.md") -> set[str]:
@@ -173,11 +236,16 @@ def in_tables(first_column: str, page: str = "messaging.md") -> set[str]:
     return {name for cell in cells for name in re.findall(r"`(\w+)", cell)}
 
 
+def counted(modules: str) -> set[str]:
+    """What modules of the core count by name."""
+    sources = [path.read_text("utf-8") for path in CORE.glob(modules)]
+    return {name for source in sources for name in re.findall(r'self\._counts\["(\w+)"', source)}
+
+
 def counters() -> set[str]:
     """What the node counts by name, and the sizes that `stats` adds."""
-    counted = {name for source in SOURCES for name in re.findall(r'self\._counts\["(\w+)"', source)}
     chosen = {"withheld", "unwanted"}  # one line counts either
-    return counted | chosen | set(Node(instance_id=UUID(int=1), rng=random.Random(1)).stats())
+    return counted("*.py") | chosen | set(Node(instance_id=UUID(int=1), rng=random.Random(1)).stats())
 
 
 def test_every_notice_has_a_row() -> None:
@@ -190,6 +258,27 @@ def test_every_counter_has_a_row() -> None:
 
 def test_every_option_has_a_row() -> None:
     assert in_tables("option") == {field.alias for field in attrs.fields(InstanceOptions)}
+
+
+def test_every_option_of_streams_has_a_row() -> None:
+    assert in_tables("option", "streams.md") == {field.alias for field in attrs.fields(StreamsOptions)}
+
+
+def test_every_call_of_streams_has_a_row_and_is_there() -> None:
+    functions = {name: call for name, call in vars(BaseStreams).items() if inspect.isfunction(call)}
+    explained = {name for name, call in functions.items() if call.__doc__ and not name.startswith("_")}
+    assert in_tables("call", "streams.md") == explained - {"feed"}  # which is not called but brought by an adapter
+    public = {name for name in vars(Subscription) if not name.startswith("_")}
+    assert in_tables("of a subscription", "streams.md") - {"async"} == public
+
+
+async def stats_of_streams() -> set[str]:
+    async with anyio.create_streams(StreamsOptions(plaintext=True)) as streams:
+        return set(streams.stats())
+
+
+def test_every_counter_of_streams_has_a_row() -> None:
+    assert in_tables("count", "streams.md") == counted("reactive/*.py") | anyio.run(stats_of_streams)
 
 
 def test_every_limit_and_policy_has_a_row() -> None:

@@ -75,3 +75,15 @@ async def test_any_number_of_subscriptions_may_be_dropped_at_once() -> None:
         await until(lambda: not subscriber.stats()["streams_taken"])
         async with subscriber.subscribe("endless") as another:
             assert await anext(another) == ELEMENT
+
+
+async def test_an_id_that_is_used_again_before_its_feed_has_begun() -> None:
+    async with connected(Limits()) as (publisher, subscriber):
+        publisher.publish("endless", lambda _name: repeat(ELEMENT))
+        for _ in range(200):  # ids up to 127 are all used once before one of them is used again
+            subscriber.subscribe("endless", demand=0).cancel()
+        assert subscriber.stats()["streams_taken"] == 0
+        for _ in range(100):
+            async with subscriber.subscribe("endless") as another:
+                subscriber.subscribe("endless").cancel()
+                assert await anext(another) == ELEMENT

@@ -158,7 +158,8 @@ class Feed:
     def begin(self, source: Any) -> None:
         """The source is open. `taken(count)`, where it has that, is told how many elements the peer is through with."""
         self._on_taken = getattr(source, "taken", None)
-        self._owner.hub.subscribed(*self.key, self._publication.element_size)
+        if not self.over:  # else the id may be another stream's by now
+            self._owner.hub.subscribed(*self.key, self._publication.element_size)
 
     def look(self) -> int:
         """Passes on what was pulled; then how many elements may be pulled now (R-32), 0 also where it is over."""
