@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import platform
 import socket
@@ -185,6 +186,7 @@ async def rsocket_gives(size: int) -> None:
     from rsocket.rsocket_server import RSocketServer
     from rsocket.transports.tcp import TransportTCP
 
+    logging.disable()  # it would tell at length that the subscriber just goes
     payload = Payload(os.urandom(size))
 
     class Source(Publisher, Subscription):  # type: ignore[misc]  # rsocket-py has no annotations

@@ -1,8 +1,8 @@
 """What the fuzzers of the Reactive Streams protocol check, apart from who makes up the bytes.
 
 The idea: as in `bodies`: any bytes are a case. `decoder` reads them as what a peer sent, `connection` as a little
-program of calls and input. Each case runs twice, fed whole and in pieces, and both runs must say the same. A
-`WireMonitor` judges what the connection says, whatever its peer does.
+program of calls and input. Each case runs several times, fed whole and in pieces, a connection read by events and by
+runs, and all must say the same. A `WireMonitor` judges what the connection says, whatever its peer does.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tolliver_proto.reactive import (
     Closed,
     Connection,
     Decoder,
+    Elements,
     Goodbye,
     Limits,
     OnComplete,
@@ -147,8 +148,9 @@ Step = Callable[["Run"], object]
 class Run:
     """A connection under a monitor, what it did, and what must hold after each step."""
 
-    def __init__(self, role: Role, limits: Limits, eager: bool, piece: int | None) -> None:
+    def __init__(self, role: Role, limits: Limits, eager: bool, piece: int | None, by_runs: bool = False) -> None:
         self.conn = Connection(role, limits=limits, eager=eager, now=0.0)
+        self.next_item = self.conn.next_run if by_runs else self.conn.next_event
         self.monitor = WireMonitor(checked=[role])
         self.peer = OTHER[role]
         self.piece = piece
@@ -156,6 +158,7 @@ class Run:
         self.now = 0.0
         self.received = 0
         self.events: list[str] = []
+        self.seen: list[str] = []  # what is the same however it is read
         self.written = b""
         self.closed = False
 
@@ -175,10 +178,11 @@ class Run:
         self.feed(data)
 
     def take(self) -> None:
-        for event in self.conn.events():
+        while (item := self.next_item()) is not None:
             assert not self.closed, "nothing may follow Closed"
-            self.closed = isinstance(event, Closed)
-            self.events.append(repr(event))
+            self.closed = isinstance(item, Closed)
+            self.events.append(repr(item))
+            self.seen += map(repr, _one_by_one(item))
             self.flush()
         self.flush()
 
@@ -197,24 +201,31 @@ class Run:
         assert due is None or due >= 0
 
 
+def _one_by_one(item: Any) -> list[Any]:
+    """The item, or each element of a run or a pack."""
+    if isinstance(item, Elements | OnNextPacked):
+        return [OnNext(item.subscriber_id, element) for element in item.elements]
+    return [item]
+
+
 def connection(data: bytes, *, watch_memory: bool = False) -> None:
-    """Any bytes as a program: documented errors only, invariants after each step, whole == in pieces."""
+    """Any bytes as a program: documented errors only, invariants after each step, however it is fed and read."""
     first, second, *_ = (*data[:2], 0, 0)
     role, eager, limits = ROLES[first % 2], bool(first & 2), LIMITS[1 + second % 2]
     steps = _steps(data[2:])
     runs = []
-    for piece in (None, 1, len(data) % 7 + 1):
-        run = Run(role, limits, eager, piece)
+    for piece, by_runs in ((None, False), (1, False), (len(data) % 32 + 1, True)):
+        run = Run(role, limits, eager, piece, by_runs)
         with bounded(4 * len(data), watch_memory and piece is None):
             for step in steps:
                 try:
                     step(run)
                 except (LocalProtocolError, ConnectionClosing) as error:
-                    run.events.append(type(error).__name__)
+                    run.seen.append(type(error).__name__)
                 run.take()
                 run.check()
-        runs.append((run.events, run.written))
-    assert runs[0] == runs[1] == runs[2]
+        runs.append((run.seen, run.written))
+    assert all(run == runs[0] for run in runs)
 
 
 def _steps(data: bytes) -> list[Step]:
