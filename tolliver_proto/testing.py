@@ -12,10 +12,11 @@ from typing import Any
 
 from ._simulation import _shrink
 from ._simulation._checks import SimFailure
+from ._simulation._clockwork import Report
 from ._simulation._memory import MemoryStore
 from ._simulation._pair import ConnectionPair, Side
 from ._simulation._shrink import Shrunk
-from ._simulation._simnet import Report, Simulation
+from ._simulation._simnet import Simulation
 from ._simulation._world import Weather
 
 

@@ -7,8 +7,9 @@ bounded, not their time: this package has no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ._checks import SimFailure
@@ -48,7 +49,14 @@ def kind(failure: SimFailure) -> Kind:
     return type(error).__name__, *where
 
 
-def shrink(live: Life, failure: SimFailure, seed: int, scenario: dict[str, Any], lives: int) -> Shrunk:
+def shrink(
+    live: Life,
+    failure: SimFailure,
+    seed: int,
+    scenario: dict[str, Any],
+    lives: int,
+    faults: Collection[str] = tuple(FAULTS),
+) -> Shrunk:
     """The shortest failing life that so many tries find; `live` runs one and returns its failure."""
     wanted = kind(failure)
     best = Shrunk(seed, scenario, failure, 0)
@@ -67,7 +75,7 @@ def shrink(live: Life, failure: SimFailure, seed: int, scenario: dict[str, Any],
                     return True
         return False
 
-    ways = (_fewer_nodes, _fewer_faults, _fewer_operations, _less_time)
+    ways = (_fewer_nodes, partial(_fewer_faults, faults), _fewer_operations, _less_time)
     while sum(improve(way) for way in ways):  # each has its turn
         pass
     return Shrunk(best.seed, best.scenario, best.failure, tried)
@@ -78,9 +86,9 @@ def _fewer_nodes(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**scenario, "nodes": nodes}
 
 
-def _fewer_faults(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _fewer_faults(faults: Collection[str], scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
     never = scenario["never"]
-    left = [name for name in FAULTS if name not in never]
+    left = [name for name in faults if name not in never]
     half = len(left) // 2
     halves = [left[half:], left[:half]] if half else []
     for unwanted in (*halves, *([name] for name in left)):

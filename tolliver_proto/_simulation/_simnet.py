@@ -9,8 +9,7 @@ seed is one trace: the same seed fails the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from heapq import heappop
+from dataclasses import replace
 
 from .._access import Acl, Rights
 from .._actions import (
@@ -33,23 +32,13 @@ from .._limits import Limits
 from .._node import Node
 from .._policy import Policy
 from ._checks import Sent, SimFailure, audit, check
+from ._clockwork import Report
 from ._dice import Dice
 from ._network import Network
-from ._world import CALM, TAIL, Host, Weather
+from ._world import CALM, Host, Weather
 
 _RULED = 8  # in every eighth world there are access rules
 _RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a run came to. `trace_hash` is the same for the same seed."""
-
-    seed: int
-    trace_hash: int
-    steps: int
-    virtual_seconds: float
-    counts: dict[str, int]
 
 
 class Simulation(Network):
@@ -76,7 +65,6 @@ class Simulation(Network):
         trace: bool = False,
     ) -> None:
         super().__init__(seed, dice, nodes, limits, weather, policy, never, trace)
-        self._steps = 0
         self._seconds = seconds
         self._operations = operations
         self._by_uuid = {host.ledger.uuid: host for host in self._hosts}
@@ -135,25 +123,12 @@ class Simulation(Network):
             self._drain()
             self._reckon()
         except Exception as error:
-            tail = "\n".join(list(self.lines)[-TAIL:])
-            raise SimFailure(
-                f"seed {self.seed} at {self.now:.4f} s: {type(error).__name__}: {error}\n{tail}"
-            ) from error
+            raise self._failure(error) from error
         self.counts["messages"] = sum(len(host.log) for host in self._hosts)
         self.counts["owed"] = sum(len(sent.due_to) for host in self._hosts for sent in host.log if sent.stored)
         self.counts["handled"] = sum(host.ledger.handled.total() for host in self._hosts)
         self.counts["duplicates"] = self.counts["handled"] - sum(len(host.ledger.handled) for host in self._hosts)
-        return Report(self.seed, self._hash, self._steps, self.now, dict(self.counts))
-
-    def _run_until(self, end: float, done: Callable[[], bool] = lambda: False) -> None:
-        while self._events and self._events[0][0] <= end:
-            self.now, _, function, arguments = heappop(self._events)
-            self._steps += 1
-            check(self._steps < 200_000, "the simulation does not end: somebody is busy for ever")
-            function(*arguments)
-            if self._steps % 32 == 0 and done():
-                return
-        self.now = max(self.now, end) if not done() else self.now
+        return self._told()
 
     # Lives.
 

@@ -6,13 +6,11 @@ out what the node asks for, as an adapter does: at once, or late, with more inpu
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from heapq import heappush
 from typing import Any
 from uuid import UUID
-from zlib import crc32
 
 from .._access import Acl
 from .._actions import Action, Commit, Deliver, Delivery, Fetch, Find, Stored, Transmit
@@ -22,10 +20,9 @@ from .._node import Node
 from .._policy import Policy
 from .._store import AddOwnSubscription
 from ._checks import Ledger, Sent, WireWitness, audit, check_memory
+from ._clockwork import Clockwork
 from ._dice import Dice
 from ._memory import MemoryStore
-
-TAIL = 60  # lines of the trace in a failure's text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +139,7 @@ class Host:
         return now + self.clock if self.stopped is None else self.stopped
 
 
-class World:
+class World(Clockwork):
     """Instances, and what drives them. `_do` says what becomes of each kind of action."""
 
     _do: dict[type, Callable[[Host, Any], None]]
@@ -158,19 +155,13 @@ class World:
         never: Collection[str],
         trace: bool,
     ) -> None:
-        self.seed = seed
-        self.now = 0.0
-        self.lines: deque[str] = deque(maxlen=None if trace else TAIL)
-        self.counts: Counter[str] = Counter()
-        self._rng = rng = dice
+        super().__init__(seed, dice, trace)
+        rng = dice
         drawn = Weather(
             **{name: getattr(Weather(), name) * rng.choice((0.0, 0.3, 1.0, 2.0)) for name in Weather.__slots__}
         )
         self._weather = replace(weather or drawn, **{name: 0.0 for name in Weather.__slots__ if name in never})
         self._split_until = 0.0
-        self._hash = 0
-        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._order = 0
         self._calm = False
         self._policy = policy or rng.choice(POLICIES)
         bounds = limits or rng.choice((TIGHT, TIGHT, ROOMY))
@@ -189,18 +180,6 @@ class World:
         if rng.random() < self._weather.late_handlers:
             host.ledger.ordered = False
         return host
-
-    def _at(self, delay: float, function: Callable[..., None], *arguments: Any) -> None:
-        self._order += 1
-        heappush(self._events, (self.now + delay, self._order, function, arguments))
-
-    def _trace(self, line: str) -> None:
-        line = f"{self.now:9.4f} {line}"
-        self._hash = crc32(line.encode(), self._hash)
-        self.lines.append(line)
-
-    def _chance(self, probability: float) -> bool:
-        return probability > 0 and self._rng.random() < probability
 
     def _delay(self) -> float:
         stretch = 100.0 if self._chance(self._weather.slow) else 1.0
