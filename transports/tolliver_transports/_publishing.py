@@ -209,8 +209,8 @@ class Feed:
         self._end()
 
     def _end(self) -> None:
-        self.over = True
         self._owner.feed_over(self)
+        self.cancelled()
         self._owner.turn()
 
     # What goes out.
@@ -218,9 +218,9 @@ class Feed:
     def _pass_on(self, elements: list[bytes]) -> None:
         sent = self._owner.hub.next_many(*self.key, elements)
         self._sent += sent
-        if sent < len(elements):
-            self.over = True  # it was cancelled, or an element of the wrong size has ended it
+        if sent < len(elements):  # it was cancelled, or an element of the wrong size has ended it
             self._owner.feed_over(self)
+            self.cancelled()
         self._step = max(1, min(MOST, BYTES * sent // max(1, sum(map(len, elements)))))
         if self._granted == UNBOUNDED:
             self._tell_taken()
