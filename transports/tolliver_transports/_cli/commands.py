@@ -25,7 +25,7 @@ from . import words
 from .groups import grouped
 
 if TYPE_CHECKING:
-    from .connecting import Place
+    from .connecting import Meeting, Place
     from .recordings import Filter
 
 app = typer.Typer(
@@ -68,36 +68,37 @@ Record = Annotated[
 ]
 
 
-def _place(
+def _meeting(
     at: Listen = None,
     connect: Connect = None,
-    database: Database = None,
     certs: Certs = None,
     name: Name = None,
     cert: Cert = None,
     key_file: KeyFile = None,
     ca: Ca = None,
     plaintext: Plaintext = False,
-    revision: Draft = 2,
     acl: AccessRules = None,
-    record: Record = None,
-) -> Place:
-    from .connecting import Place
+) -> Meeting:
+    from .connecting import Meeting
 
-    return Place(
+    return Meeting(
         listen=at,
         connect=connect or [],
-        database=database,
         certs=certs,
         name=name,
         cert=cert,
         key_file=key_file,
         ca=ca,
         plaintext=plaintext,
-        revision=Revision(revision),
         acl=acl,
-        record=record,
     )
+
+
+@grouped(meeting=_meeting)
+def _place(*, meeting: Meeting, database: Database = None, revision: Draft = 2, record: Record = None) -> Place:
+    from .connecting import Place
+
+    return Place(meeting=meeting, database=database, revision=Revision(revision), record=record)
 
 
 class Way(StrEnum):
@@ -204,7 +205,9 @@ def listen(
         show = listening.as_json if json else listening.as_text
         wanted = Subscription(channel, key)
         run(
-            partial(listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show, place.acl),
+            partial(
+                listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show, place.meeting.acl
+            ),
             trio,
         )
 
