@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
+import select
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -235,3 +240,44 @@ def test_an_interrupted_stream_is_not_a_complete_one(tmp_path: Path) -> None:
     with running(tmp_path / "out", "stream", "x", "--listen", "127.0.0.1:0", *PLAIN) as waiting:
         assert waiting.interrupt() == 130
         assert waiting.until_said("interrupted")
+
+
+# Terminals.
+
+
+def until_seen(terminal: int, text: bytes) -> bytes:
+    """What a program writes on a terminal, as soon as the text is in it."""
+    seen = b""
+    deadline = time.monotonic() + SECONDS
+    while text not in seen:
+        assert time.monotonic() < deadline, seen
+        if select.select([terminal], [], [], 0.1)[0]:
+            seen += os.read(terminal, 4096)
+    return seen
+
+
+def test_on_a_terminal_elements_are_escaped(tmp_path: Path, publish: Publish) -> None:
+    (tmp_path / "f").write_bytes(b"one \x1b[2J\n\xff two\n")
+    ours, theirs = pty.openpty()
+    with publish(PLAIN, tmp_path / "f", "--as", "f") as publisher, os.fdopen(ours), os.fdopen(theirs) as terminal:
+        command = [*COMMAND, "stream", "f", "--connect", publisher.address, *PLAIN]
+        with subprocess.Popen(command, stdout=terminal, stderr=subprocess.DEVNULL) as taking:
+            assert taking.wait(SECONDS) == 0
+        assert until_seen(ours, b"two").startswith(b"one \\x1b[2J\r\nb'\\xff two")
+
+
+def test_the_rate_is_shown_on_a_terminal_where_the_elements_go_elsewhere(tmp_path: Path, publish: Publish) -> None:
+    (tmp_path / "f").write_bytes(b"12345678\n" * 1000)
+    ours, theirs = pty.openpty()
+    with (
+        publish(PLAIN, tmp_path / "f", "--as", "f", "--follow") as publisher,
+        os.fdopen(ours),
+        os.fdopen(theirs) as terminal,
+    ):
+        command = [*COMMAND, "stream", "f", "--connect", publisher.address, *PLAIN]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=terminal) as taking:
+            shown = until_seen(ours, b"1,000 elements of 8,000 bytes")
+            assert re.search(rb"[\d,]+/s, [\d,]+ B/s, 1,000 elements", shown)
+            taking.send_signal(signal.SIGINT)
+            assert taking.wait(SECONDS) == 130
+            assert b"interrupted" in until_seen(ours, b"interrupted")
