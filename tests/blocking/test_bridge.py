@@ -45,11 +45,11 @@ def test_what_was_not_taken_comes_again(nodes: Nodes) -> None:
         left.wait_acked(receipt, timeout=PATIENCE)
 
 
-def test_closing_wakes_the_thread_that_waits(nodes: Nodes) -> None:
+def test_the_end_of_the_stream_wakes_the_thread_that_waits(nodes: Nodes) -> None:
     with nodes.pair() as (_left, right), ThreadPoolExecutor() as pool:
         source = open_source(right)
         waiting = pool.submit(list, source)
-        source.close()
+        source.over()
         assert waiting.result(PATIENCE) == []
 
 

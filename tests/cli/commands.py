@@ -47,23 +47,32 @@ def run_process(*arguments: object, stdin: bytes = b"") -> Result:
 
 
 class Listener:
-    """A running `tolliver listen`."""
+    """A running `tolliver listen`, or another command that runs until Ctrl-C."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: Path, errors: Path) -> None:
         self.process = process
         self._output = output
+        self._errors = errors
         deadline = time.monotonic() + SECONDS
-        while "subscribed to" not in errors.read_text():  # its last word before it is ready
+        while "Ctrl-C ends" not in errors.read_text():  # its last word before it is ready
             assert process.poll() is None, errors.read_text()
             assert time.monotonic() < deadline, errors.read_text()
             time.sleep(0.01)
         self.words = errors.read_text()
-        found = re.search(r"listening on (\S+)", self.words)
+        found = re.search(r"listening on ([^\s;]+)", self.words)
         self.address = found.group(1) if found else ""
 
     def lines(self) -> list[str]:
         """What it has printed so far."""
         return self._output.read_text().splitlines()
+
+    def until_said(self, text: str) -> list[str]:
+        """What it has said on standard error, as soon as the text is in it."""
+        deadline = time.monotonic() + SECONDS
+        while text not in (said := self._errors.read_text()):
+            assert time.monotonic() < deadline, said
+            time.sleep(0.01)
+        return said.splitlines()
 
     def interrupt(self) -> int:
         """Ctrl-C; returns the exit status."""
@@ -74,12 +83,18 @@ class Listener:
 @contextmanager
 def listener(output: Path, who: Sequence[object], *arguments: object) -> Iterator[Listener]:
     """`tolliver listen` with its standard output in a file, and its standard error in one beside it."""
-    command = [*COMMAND, "listen", *map(str, (*who, *arguments))]
+    with running(output, "listen", *who, *arguments) as listening:
+        yield listening
+
+
+@contextmanager
+def running(output: Path, *arguments: object, stdin: int = subprocess.DEVNULL) -> Iterator[Listener]:
+    """A command that says when it is ready; see `listener`."""
     errors = output.with_suffix(".err")
     with (
         output.open("wb") as file,
         errors.open("wb") as error_file,
-        subprocess.Popen(command, stdout=file, stderr=error_file) as process,
+        subprocess.Popen([*COMMAND, *map(str, arguments)], stdin=stdin, stdout=file, stderr=error_file) as process,
     ):
         try:
             yield Listener(process, output, errors)

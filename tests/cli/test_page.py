@@ -1,13 +1,14 @@
 """The examples of docs/cli.md: what is typed there says what is written there, but for times and identities.
 
 The idea: the page is read from the top. A `listen` is started and looked at when the page is through, as it ends by
-itself after what the later examples send; everything else runs at once.
+itself after what the later examples send, and so is a `publish`, which is interrupted; everything else runs at once.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import signal
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import pytest
 from tolliver_transports._recorder import Recorder
 
-from tests.cli.commands import SECONDS, Listener, free_address, listener, tolliver
+from tests.cli.commands import SECONDS, Listener, free_address, running, tolliver
 from tests.wire.vectors import D2, ONE, TWO
 from tolliver_proto import Ack, HandshakeFinal, HandshakeResponse, HandshakeStatus, Message, Subscription, encode
 
@@ -27,7 +28,8 @@ VARYING = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}[+-]\d\d:\d\d", "WHEN"),
     (r"^\d\d:\d\d:\d\d\.\d\d\d ", "TIME "),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "DATE"),
-    (r"in [\d.]+ s \([\d,]+/s\)", "in SECONDS (RATE)"),
+    (r"in [\d.]+ s \([\d,]+/s(, [\d,]+ B/s)?\)", "in SECONDS (RATE)"),
+    (r": 127\.0\.0\.1:\d+ \(", ": PEER ("),
     (r"\b[0-9a-f]{64}\b", "KEY"),
     (r" +$", ""),
 )
@@ -61,7 +63,7 @@ def alice_in(lines: list[str]) -> str:
 
 def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    address = free_address()
+    address, streams = free_address(), free_address()
     Path("lines.txt").write_text("line 1\nline 2\n")
     final, message = encode(HandshakeFinal(True), D2), encode(Message("test", "key", b"hi", 1), D2)
     Path("recorded.bin").write_bytes(final + message + encode(Ack(1), D2))
@@ -76,10 +78,11 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("torn.rec").write_bytes(recording.read_bytes()[:150])
 
     def here(text: str) -> str:
-        return text.replace("127.0.0.1:7011", address).replace(alice_there, alice_here)
+        text = text.replace("127.0.0.1:7011", address).replace("127.0.0.1:7012", streams)
+        return text.replace(alice_there, alice_here)
 
     shown = examples()
-    assert len(shown) == 19
+    assert len(shown) == 21
     (certs, again), rest = shown[:2], shown[2:]
     made, refused = tolliver(*certs.arguments), tolliver(*again.arguments)
     for result, example in ((made, certs), (refused, again)):
@@ -89,15 +92,18 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with ExitStack() as stack:
         for example in rest:
             arguments = [here(argument) for argument in example.arguments]
-            if arguments[0] == "listen":
+            if arguments[0] in ("listen", "publish"):
                 output = Path(f"out{len(listening)}")
-                listening.append((stack.enter_context(listener(output, arguments[1:])), example))
+                listening.append((stack.enter_context(running(output, *arguments)), example))
                 continue
             if "--timeout" in arguments:
                 assert listening[-1][0].process.wait(SECONDS) == 0
             result = tolliver(*arguments)
             assert steady((result.stdout + result.stderr).splitlines()) == steady(example.output)
         for alice, example in listening:
+            words = alice.until_said("is gone" if example.arguments[0] == "publish" else "Ctrl-C ends")
+            if example.arguments[0] == "publish":
+                alice.process.send_signal(signal.SIGINT)
             assert alice.process.wait(SECONDS) == 0
-            said = [*alice.words.splitlines(), *alice.lines()]
+            said = [*words, *alice.lines()]
             assert steady(said) == steady([here(line) for line in example.output])

@@ -14,6 +14,15 @@ def test_a_name_is_short_and_printable(text: str) -> None:
     assert len(shown) <= 100
 
 
+@given(st.text(st.characters(exclude_categories=[]), max_size=3000))
+def test_a_line_is_one_and_printable(text: str) -> None:
+    shown = words.line(text)
+    assert shown.isprintable()
+    assert len(shown) <= 1003
+    if text.isprintable() and len(text) <= 1000:
+        assert shown == text
+
+
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")), st.integers(1, 50))
 def test_a_body_is_short_and_printable(data: bytes, most: int) -> None:
     shown = words.body(data, most)

@@ -125,9 +125,9 @@ class AwaitedSource(_Held):
 
 
 class ThreadSource(_Held):
-    """The bodies, on a thread that waits; `taken` and `close` may come from another one."""
+    """The bodies, on a thread that waits; `taken`, `over` and `close` may come from another one."""
 
-    _over = False
+    _ended = False
 
     def __iter__(self) -> Self:
         return self
@@ -136,12 +136,16 @@ class ThreadSource(_Held):
         while (body := self._next()) is None:
             run = next(self._runs, None)
             if run is None:
-                raise StopIteration if self._over else _closed()
+                raise StopIteration if self._ended else _closed()
             self._take_in(run)
         return body
 
+    def over(self) -> None:
+        """The stream is over: whoever waits for the next message need not."""
+        self.close()
+
     def close(self) -> None:
-        self._over = True
+        self._ended = True
         self._close()
 
 

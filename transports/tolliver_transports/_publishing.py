@@ -134,6 +134,7 @@ class Feed:
         self._granted = grant
         self._told = 0
         self._on_taken: Callable[[int], object] | None = None
+        self._on_over: Callable[[], object] | None = None
 
     # What the peer says.
 
@@ -152,12 +153,18 @@ class Feed:
         self.over = True
         self.pending.clear()
         self.bell.ring()
+        if self._on_over is not None:
+            self._on_over()
 
     # What the loop that pulls says.
 
     def begin(self, source: Any) -> None:
-        """The source is open. `taken(count)`, where it has that, is told how many elements the peer is through with."""
+        """The source is open. `taken(count)`, where it has that, is told how many elements the peer is through with.
+
+        `over()`, where it has that, is told that the stream is over: so it need not wait on its thread any longer.
+        """
         self._on_taken = getattr(source, "taken", None)
+        self._on_over = getattr(source, "over", None)
         if not self.over:  # else the id may be another stream's by now
             self._owner.hub.subscribed(*self.key, self._publication.element_size)
 
@@ -210,8 +217,8 @@ class Feed:
         self._end()
 
     def _end(self) -> None:
-        self.over = True
         self._owner.feed_over(self)
+        self.cancelled()
         self._owner.turn()
 
     # What goes out.

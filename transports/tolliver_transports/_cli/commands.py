@@ -25,7 +25,7 @@ from . import words
 from .groups import grouped
 
 if TYPE_CHECKING:
-    from .connecting import Place
+    from .connecting import Meeting, Place
     from .recordings import Filter
 
 app = typer.Typer(
@@ -68,36 +68,37 @@ Record = Annotated[
 ]
 
 
-def _place(
+def _meeting(
     at: Listen = None,
     connect: Connect = None,
-    database: Database = None,
     certs: Certs = None,
     name: Name = None,
     cert: Cert = None,
     key_file: KeyFile = None,
     ca: Ca = None,
     plaintext: Plaintext = False,
-    revision: Draft = 2,
     acl: AccessRules = None,
-    record: Record = None,
-) -> Place:
-    from .connecting import Place
+) -> Meeting:
+    from .connecting import Meeting
 
-    return Place(
+    return Meeting(
         listen=at,
         connect=connect or [],
-        database=database,
         certs=certs,
         name=name,
         cert=cert,
         key_file=key_file,
         ca=ca,
         plaintext=plaintext,
-        revision=Revision(revision),
         acl=acl,
-        record=record,
     )
+
+
+@grouped(meeting=_meeting)
+def _place(*, meeting: Meeting, database: Database = None, revision: Draft = 2, record: Record = None) -> Place:
+    from .connecting import Place
+
+    return Place(meeting=meeting, database=database, revision=Revision(revision), record=record)
 
 
 class Way(StrEnum):
@@ -204,7 +205,9 @@ def listen(
         show = listening.as_json if json else listening.as_text
         wanted = Subscription(channel, key)
         run(
-            partial(listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show, place.acl),
+            partial(
+                listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show, place.meeting.acl
+            ),
             trio,
         )
 
@@ -237,6 +240,63 @@ def send(
         job = sending.job_of_lines(channel, key, source, reliable=not unreliable, waits=wait, timeout=timeout)
         if not sending.send_and_report(job, partial(run, trio=trio), place.options(dial=True)):
             raise typer.Exit(1)
+
+
+@app.command()
+@grouped(meeting=_meeting)
+def publish(
+    file: Annotated[
+        str, typer.Argument(help='The file; "-" is standard input, for one subscriber.', show_default=False)
+    ],
+    *,
+    stream_name: Annotated[str, typer.Option("--as", metavar="NAME", help="The name that subscribers ask for.")],
+    record_size: Annotated[
+        int | None, typer.Option(min=1, metavar="BYTES", help="Elements of so many bytes each (default: lines).")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="At the end of the file, wait for what is added.")] = False,
+    meeting: Meeting,
+    trio: Trio = False,
+) -> None:
+    """Publish the lines of a file as a stream: each subscriber reads it from its beginning, as fast as it wants.
+    Listens on 127.0.0.1, port 7012, if nothing else is said. Ctrl-C ends in order."""
+    from . import publish as publishing
+    from .connecting import run
+    from .watching import options_of, remotes_of
+
+    with words.clear_errors(), _interruptible(0):
+        content = publishing.Content(file=None if file == "-" else Path(file), record_size=record_size, follow=follow)
+        content.check()
+        options = options_of(meeting, publishing.LISTEN)
+        run(partial(publishing.publish, options, remotes_of(meeting), stream_name, content), trio)
+
+
+@app.command()
+@grouped(meeting=_meeting)
+def stream(
+    stream_name: Annotated[str, typer.Argument(metavar="NAME", help="The stream's name.", show_default=False)],
+    *,
+    demand: Annotated[int, typer.Option(min=1, metavar="N", help="So many elements may be on their way.")] = 256,
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many elements.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Write elements as they are, with nothing between them.")] = False,
+    as_hex: Annotated[bool, typer.Option("--hex", help="Write each as a line of hexadecimal digits.")] = False,
+    meeting: Meeting,
+    trio: Trio = False,
+) -> None:
+    """Subscribe to a stream of a peer and write its elements as lines. With --listen in place of --connect it is the
+    peer that connects. Exit status 1 if the stream ends with an error."""
+    from . import stream as streaming
+    from .connecting import run
+    from .watching import options_of, remotes_of
+
+    with words.clear_errors(), _interruptible(_INTERRUPTED):
+        if raw and as_hex:
+            raise ValueError("--raw and --hex: give one of them, or none for lines")
+        if (meeting.listen is not None) + len(meeting.connect) != 1:
+            raise ValueError("which peer has it? Give one --connect HOST:PORT, or --listen HOST:PORT for it to come")
+        written = streaming.written_as(raw=raw, as_hex=as_hex)
+        options, remotes = options_of(meeting), remotes_of(meeting)
+        job = streaming.Job(name=stream_name, demand=demand, count=count, written=written)
+        streaming.stream_and_report(job, options, remotes, partial(run, trio=trio))
 
 
 @contextmanager

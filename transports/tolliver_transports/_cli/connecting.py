@@ -1,4 +1,4 @@
-"""What `listen` and `send` share: the options of an instance, and a run of it that a signal ends in order."""
+"""What commands with connections share: the options of an instance, and a run of it that a signal ends in order."""
 
 from __future__ import annotations
 
@@ -15,60 +15,35 @@ from attrs import define
 from tolliver_proto import Acl, NoticeKind, Revision
 
 from .._acl_file import load_acl
-from .._options import TLS, InstanceOptions, Remote
+from .._options import DEFAULT_PORT, TLS, InstanceOptions, Remote
 from ..anyio import run as run_loop
 
 T = TypeVar("T")
 
 
 @define(frozen=True, kw_only=True)
-class Place:
-    """Where an instance lives and whom it meets, as given on the command line."""
+class Meeting:
+    """Who this is and whom it meets, as given on the command line."""
 
     listen: str | None
     connect: Sequence[str]
-    database: Path | None
     certs: Path | None
     name: str | None
     cert: Path | None
     key_file: Path | None
     ca: Path | None
     plaintext: bool
-    revision: Revision
-    acl: Path | None = None
-    record: Path | None = None
+    acl: Path | None
 
-    @property
-    def remotes(self) -> list[Remote]:
-        return [Remote.parse(address) for address in self.connect]
+    def remotes(self, default_port: int = DEFAULT_PORT) -> list[Remote]:
+        return [Remote.parse(address, default_port) for address in self.connect]
 
-    def options(self, *, dial: bool) -> InstanceOptions:
-        """Raises ValueError where something is missing or said twice. `dial` says whether to dial from the start."""
-        if self.listen is None and not self.connect:
-            raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
-        tls = self._tls()
-        options = InstanceOptions(
-            database=self._database(),
-            listen=self.listen,
-            tls=tls,
-            plaintext=self.plaintext,
-            revision=self.revision,
-            remotes=self.remotes if dial else (),
-            acl=load_acl(self.acl) if self.acl is not None else Acl(),
-            record=self.record,
-        )
-        for remote in self.remotes:
-            options.remote(remote)
-        return options
+    def rules(self) -> Acl:
+        """Raises OSError or ValueError."""
+        return load_acl(self.acl) if self.acl is not None else Acl()
 
-    def _database(self) -> Path:
-        if self.database is not None:
-            return self.database
-        if self.certs is None or self.name is None:
-            raise ValueError("no database: give --database FILE (with --certs and --name there is a default)")
-        return self.certs / f"{self.name}.db"
-
-    def _tls(self) -> TLS | None:
+    def tls(self) -> TLS | None:
+        """Raises ValueError where something is missing or said twice."""
         short, long = (self.certs, self.name), (self.cert, self.key_file, self.ca)
         ways = [any(part is not None for part in short), any(part is not None for part in long), self.plaintext]
         if sum(ways) != 1:
@@ -83,6 +58,46 @@ class Place:
         if self.plaintext:
             return None
         raise ValueError("half of the certificates: --certs goes with --name, and --cert with --key-file and --ca")
+
+
+@define(frozen=True, kw_only=True)
+class Place:
+    """Where an instance lives and whom it meets, as given on the command line."""
+
+    meeting: Meeting
+    database: Path | None
+    revision: Revision
+    record: Path | None
+
+    @property
+    def remotes(self) -> list[Remote]:
+        return self.meeting.remotes()
+
+    def options(self, *, dial: bool) -> InstanceOptions:
+        """Raises ValueError where something is missing or said twice. `dial` says whether to dial from the start."""
+        if self.meeting.listen is None and not self.meeting.connect:
+            raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
+        tls = self.meeting.tls()
+        options = InstanceOptions(
+            database=self._database(),
+            listen=self.meeting.listen,
+            tls=tls,
+            plaintext=self.meeting.plaintext,
+            revision=self.revision,
+            remotes=self.remotes if dial else (),
+            acl=self.meeting.rules(),
+            record=self.record,
+        )
+        for remote in self.remotes:
+            options.remote(remote)
+        return options
+
+    def _database(self) -> Path:
+        if self.database is not None:
+            return self.database
+        if self.meeting.certs is None or self.meeting.name is None:
+            raise ValueError("no database: give --database FILE (with --certs and --name there is a default)")
+        return self.meeting.certs / f"{self.meeting.name}.db"
 
 
 class Interrupted(Exception):

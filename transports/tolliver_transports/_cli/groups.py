@@ -9,19 +9,24 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def grouped(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Each parameter that is named here is replaced by those of its function, and gets what that returns."""
+def grouped(**groups: Callable[..., Any]) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Each parameter that is named here is replaced by those of its function, and gets what that returns.
+
+    The function of a group may itself have groups.
+    """
     options = {name: [_evaluated(option, group) for option in _parameters(group)] for name, group in groups.items()}
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(command)
-        def wrapper(**values: Any) -> None:
+        def wrapper(**values: Any) -> T:
             for name, group in groups.items():
                 values[name] = group(**{option.name: values.pop(option.name) for option in options[name]})
-            command(**values)
+            return command(**values)
 
         parameters: list[inspect.Parameter] = []
         for parameter in _parameters(command):
@@ -38,6 +43,8 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _evaluated(parameter: inspect.Parameter, owner: Callable[..., Any]) -> inspect.Parameter:
-    # Not typing.get_type_hints: it wants all of a function's types, also those that are there for mypy alone.
-    annotation = eval(parameter.annotation, owner.__globals__)
+    annotation = parameter.annotation
+    if isinstance(annotation, str):  # else it was evaluated for a group within the group
+        # Not typing.get_type_hints: it wants all of a function's types, also those that are there for mypy alone.
+        annotation = eval(annotation, owner.__globals__)
     return parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY)

@@ -34,10 +34,20 @@ def body(data: bytes, most: int = _BODY) -> str:
     except UnicodeDecodeError:
         shown = repr(part)
     else:
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        shown = _escaped(text)
     if len(shown) <= most and len(part) == len(data):
         return shown
     return f"{shown[:most]}... ({len(data):,} bytes)"
+
+
+def line(text: str) -> str:
+    """What somebody else may have had a part in, such as an error's text: printable, and not long."""
+    shown = _escaped(text[: _BODY + 1])
+    return shown if len(shown) <= _BODY else f"{shown[:_BODY]}..."
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def peer(uuid: UUID) -> str:
@@ -72,5 +82,5 @@ def clear_errors() -> Iterator[None]:
 
 def _in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
+        return line(f"{error.filename}: {error.strerror}")
+    return line(str(error)) or type(error).__name__

@@ -1,0 +1,75 @@
+"""How a source hears that its stream is over."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import anyio
+import pytest
+from tolliver_transports.anyio import StreamsOptions, create_streams
+
+from tests.anyio.nodes import until
+from tolliver_proto.reactive import StreamError
+
+
+class Source:
+    """One that is told."""
+
+    def __init__(self) -> None:
+        self.times_over = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter([b"1", b"2"])
+
+    def over(self) -> None:
+        self.times_over += 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["cancel", "loss", "completion"])
+async def test_a_source_is_told_once_however_its_stream_ends(how: str) -> None:
+    sources: list[Source] = []
+
+    def source(_name: str) -> Source:
+        sources.append(Source())
+        return sources[-1]
+
+    async with create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True)) as giver:
+        giver.publish("numbers", source)
+        async with create_streams(StreamsOptions(plaintext=True)) as taker:
+            await taker.connect(f"127.0.0.1:{giver.port}")
+            async with taker.subscribe("numbers", demand=1, prefetch=0) as stream:
+                await anext(stream)
+                assert [one.times_over for one in sources] == [0]
+                if how == "loss":
+                    taker.goodbye(taker.peers()[0])
+                elif how == "completion":
+                    stream.request(2)
+            await until(lambda: not giver.stats()["streams_given"])
+        assert [one.times_over for one in sources] == [1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("element", "text"), [("text", "must be bytes"), (b"five.", "4")], ids=["no-bytes", "wrong-size"]
+)
+async def test_what_a_source_yields_may_end_it_while_it_waits(element: object, text: str) -> None:
+    closed = anyio.Event()
+
+    async def source(_name: str) -> AsyncIterator[object]:
+        try:
+            yield element
+            await anyio.sleep_forever()
+        finally:
+            closed.set()
+
+    async with (
+        create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True)) as giver,
+        create_streams(StreamsOptions(plaintext=True)) as taker,
+    ):
+        giver.publish("numbers", source, element_size=4)
+        await taker.connect(f"127.0.0.1:{giver.port}")
+        with pytest.raises(StreamError, match=text):
+            await anext(taker.subscribe("numbers"))
+        await closed.wait()
+        await until(lambda: not giver.stats()["streams_given"])

@@ -1,0 +1,202 @@
+"""`tolliver publish`: the lines of a file, or its records, as the elements of a stream.
+
+The idea: each subscriber has a reading of its own, from the beginning of the file. It reads a piece when its subscriber
+wants more than was cut from the last one; standard input is waited for and never read ahead.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Protocol, Self
+
+import anyio
+from attrs import define
+
+from tolliver_proto.reactive import ConnectionClosed, Limits
+
+from .._options import Remote
+from .._streams_options import StreamsOptions
+from . import words
+from .connecting import alongside
+from .watching import PATIENCE, Watched
+
+LISTEN = "127.0.0.1"
+_PIECE = 65536  # bytes
+_POLL = 0.1  # seconds between two looks at a file that is followed
+_MOST = Limits().max_element
+
+
+@define(frozen=True, kw_only=True)
+class Content:
+    """What is published: a file (None is standard input), in lines or in records of so many bytes."""
+
+    file: Path | None
+    record_size: int | None
+    follow: bool
+
+    def check(self) -> None:
+        """Raises ValueError where it cannot be published, and OSError where it cannot be read."""
+        if self.record_size is not None and self.record_size > _MOST:
+            raise ValueError(f"--record-size {self.record_size}: an element has at most {_MOST:,} bytes")
+        if self.file is None:
+            if self.follow:
+                raise ValueError("standard input is read until it ends: --follow needs a FILE")
+            return
+        with self.open() as file:
+            status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{self.file} is no regular file, which each subscriber could read: feed it to -")
+        if self.record_size is not None and status.st_size % self.record_size and not self.follow:
+            raise ValueError(
+                f"{self.file} has {status.st_size:,} bytes, which is no multiple of {self.record_size}: "
+                f"{status.st_size % self.record_size} would be left over"
+            )
+
+    def open(self) -> io.FileIO:
+        if self.file is None:
+            return io.FileIO(sys.stdin.fileno(), closefd=False)
+        return io.FileIO(self.file)
+
+    def cutter(self) -> Cutter:
+        return Lines() if self.record_size is None else Records(self.record_size)
+
+    def __str__(self) -> str:
+        return "standard input" if self.file is None else str(self.file)
+
+
+class Cutter(Protocol):
+    """Makes elements of pieces, wherever these were cut."""
+
+    def cut(self, piece: bytes) -> list[bytes]: ...
+
+    def end(self) -> list[bytes]:
+        """What is left at the end of the file. Raises ValueError where that is no element."""
+
+
+class Lines:
+    """Lines without their newlines; the last one need not have one."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def cut(self, piece: bytes) -> list[bytes]:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) > _MOST:
+            raise ValueError(f"a line is longer than {_MOST:,} bytes, which is the most that an element has")
+        return lines
+
+    def end(self) -> list[bytes]:
+        return [self._rest] if self._rest else []
+
+
+class Records:
+    """All of the same size."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._rest = b""
+
+    def cut(self, piece: bytes) -> list[bytes]:
+        data, size = self._rest + piece, self._size
+        whole = len(data) - len(data) % size
+        self._rest = data[whole:]
+        return [data[at : at + size] for at in range(0, whole, size)]
+
+    def end(self) -> list[bytes]:
+        if self._rest:
+            raise ValueError(f"the last record has {len(self._rest)} of {self._size} bytes")
+        return []
+
+
+class Reading:
+    """One stream of it: an async iterator of elements, which says how it goes."""
+
+    def __init__(self, content: Content, title: str) -> None:
+        self._title = title
+        self._runs = _runs(content)
+        self._current: Iterator[bytes] = iter(())
+        self._count = 0
+        self._end = "its subscriber has left"
+
+    def __aiter__(self) -> Self:
+        words.say(f"{self._title} begins")
+        return self
+
+    async def __anext__(self) -> bytes:
+        while True:
+            for element in self._current:
+                self._count += 1
+                return element
+            try:
+                self._current = iter(await anext(self._runs))
+            except StopAsyncIteration:
+                self._end = "complete"
+                raise
+            except ValueError as error:
+                self._end = words.line(str(error))
+                raise
+            except OSError as error:
+                self._end = words.line(str(error))
+                raise OSError(f"it cannot be read: {error.strerror}") from error  # where it lies is for us to know
+
+    def over(self) -> None:
+        words.say(f"{self._title} ends after {words.count(self._count, 'element')}: {self._end}")
+
+    async def aclose(self) -> None:
+        await self._runs.aclose()
+
+
+async def _runs(content: Content) -> AsyncGenerator[list[bytes], None]:
+    cutter = content.cutter()
+    with content.open() as file:
+        waits = _has_to_be_waited_for(file)
+        while True:
+            if waits:
+                await anyio.wait_readable(file)
+            piece = file.read(_PIECE)
+            if piece:
+                yield cutter.cut(piece)
+            elif not content.follow:
+                break
+            elif os.fstat(file.fileno()).st_size < file.tell():
+                raise ValueError("the file has become shorter: subscribe again to read it from its beginning")
+            else:
+                await anyio.sleep(_POLL)
+    yield cutter.end()
+
+
+def _has_to_be_waited_for(file: io.FileIO) -> bool:
+    mode = os.fstat(file.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or file.isatty()
+
+
+async def publish(options: StreamsOptions, remotes: list[Remote], name: str, content: Content) -> None:
+    """For ever; or, where nobody can come because it does not listen, until the peers that were dialled are gone."""
+    numbers = count(1)
+
+    def reading(wanted: str) -> Reading:
+        return Reading(content, f"stream {next(numbers)} of {words.name(wanted)}")
+
+    async with Watched(options, words.say) as streams:
+        # Standard input can be read but once: that is the publication itself, not a function that makes another one.
+        streams.publish(name, reading(name) if content.file is None else reading, element_size=content.record_size or 0)
+        where = "".join(f", listening on {host}:{port}" for host, port in streams.addresses)
+        words.say(f"publishing {content} as {words.name(name)}{where}; Ctrl-C ends")
+        await alongside(partial(_stay, streams, remotes), [])
+
+
+async def _stay(streams: Watched, remotes: list[Remote]) -> None:
+    for remote in remotes:
+        await streams.connect(remote, timeout=PATIENCE)
+    if streams.options.listen is not None:
+        await anyio.sleep_forever()
+    ended = await streams.last_words()
+    if not isinstance(ended, ConnectionClosed):
+        raise ended

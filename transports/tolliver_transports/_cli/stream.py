@@ -1,0 +1,154 @@
+"""`tolliver stream`: the elements of a stream, on standard output.
+
+The idea: what is written is done with, and only then is more asked for: so whoever reads our output slowly slows the
+publisher down. How fast it goes is shown on standard error, where that is a terminal and the elements go elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
+
+import anyio
+from attrs import define, field
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from tolliver_proto import ConnectionClosing
+
+from .._options import Remote
+from .._streams_options import StreamsOptions
+from . import words
+from .connecting import alongside
+from .watching import PATIENCE, Watched
+
+_TICK = 0.5  # seconds between two looks at the rate
+
+Written = Callable[[Iterable[bytes]], bytes]
+
+
+def written_as(*, raw: bool, as_hex: bool) -> Written:
+    """How elements are written. Lines are escaped on a terminal, and nowhere else (D-14)."""
+    if raw:
+        return b"".join
+    if as_hex:
+        return _as_hex
+    return _for_a_terminal if sys.stdout.isatty() else _as_lines
+
+
+def _as_hex(elements: Iterable[bytes]) -> bytes:
+    return _as_lines(element.hex().encode() for element in elements)
+
+
+def _as_lines(elements: Iterable[bytes]) -> bytes:
+    return b"".join(element + b"\n" for element in elements)
+
+
+def _for_a_terminal(elements: Iterable[bytes]) -> bytes:
+    encoding = sys.stdout.encoding
+    return _as_lines(words.body(element).encode(encoding, "backslashreplace") for element in elements)
+
+
+@define(frozen=True, kw_only=True)
+class Job:
+    """What is subscribed to, with which window, and how its elements are written, until `count` of them (or all)."""
+
+    name: str
+    demand: int
+    count: int | None
+    written: Written
+
+
+@define
+class Meter:
+    """How many elements and bytes there were, since it was made and since the last look."""
+
+    elements: int = 0
+    size: int = 0
+    begun: float = field(factory=time.monotonic)
+    _before: tuple[float, int, int] | None = None
+
+    def add(self, run: list[bytes]) -> None:
+        self.elements += len(run)
+        self.size += sum(map(len, run))
+
+    def look(self) -> str:
+        """The rates since the last look, and the total."""
+        now = time.monotonic()
+        then, elements, size = self._before or (self.begun, 0, 0)
+        self._before = now, self.elements, self.size
+        return f"{self._rates(now - then, self.elements - elements, self.size - size)}, {self._total()}"
+
+    def summary(self) -> str:
+        seconds = time.monotonic() - self.begun
+        return f"{self._total()} in {seconds:.2f} s ({self._rates(seconds, self.elements, self.size)})"
+
+    def _total(self) -> str:
+        return f"{words.count(self.elements, 'element')} of {words.count(self.size, 'byte')}"
+
+    def _rates(self, seconds: float, elements: int, size: int) -> str:
+        seconds = max(seconds, 1e-6)
+        return f"{elements / seconds:,.0f}/s, {size / seconds:,.0f} B/s"
+
+
+def stream_and_report(
+    job: Job,
+    options: StreamsOptions,
+    remotes: list[Remote],
+    run: Callable[[Callable[[], Awaitable[None]]], None],
+) -> None:
+    """Take it, and say how much it was however it ends. Raises StreamError and what else ends it early."""
+    meter = Meter()
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal or sys.stdout.isatty(),
+    )
+    task = bar.add_task("connecting", total=None)
+    try:
+        with bar:
+            run(partial(_stream, job, options, remotes, meter, lambda said: bar.update(task, description=said)))
+    finally:
+        if meter.elements:
+            words.say(meter.summary())
+
+
+async def _stream(
+    job: Job, options: StreamsOptions, remotes: list[Remote], meter: Meter, show: Callable[[str], None]
+) -> None:
+    async def keep_showing() -> None:
+        while True:
+            await anyio.sleep(_TICK)
+            show(meter.look())
+
+    async with Watched(options, _say_nothing) as streams:
+        for host, port in streams.addresses:
+            words.say(f"listening on {host}:{port}; Ctrl-C ends")
+        peers = [await streams.connect(remote, timeout=PATIENCE) for remote in remotes]
+        peer = peers[0] if peers else await streams.somebody()
+        meter.begun = time.monotonic()
+        try:
+            subscription = peer.subscribe(job.name, prefetch=job.demand)
+        except ConnectionClosing as closing:  # it has said goodbye already, and why
+            raise await streams.last_words() from closing
+        async with subscription:
+            await alongside(partial(_take, subscription.runs(), job, meter), [keep_showing])
+
+
+def _say_nothing(_line: str) -> None:
+    """How the stream ends says it all."""
+
+
+async def _take(runs: AsyncIterator[list[bytes]], job: Job, meter: Meter) -> None:
+    async for run in runs:
+        wanted = run if job.count is None else run[: job.count - meter.elements]
+        sys.stdout.buffer.write(job.written(wanted))
+        sys.stdout.buffer.flush()
+        meter.add(wanted)
+        if meter.elements == job.count:
+            return
