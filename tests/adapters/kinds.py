@@ -24,6 +24,7 @@ _ALL: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
 _ADAPTERS = "tolliver_transports"
 
 KINDS = list(_ALL)
+STREAM_KINDS = KINDS[:3]
 ONE_KIND = pytest.mark.parametrize("kind", KINDS[:1])
 """For what the node decides by itself: the actions that carry it out are tested over every kind elsewhere."""
 EACH_ADAPTER = pytest.mark.parametrize("kind", ["asyncio", "twisted", "blocking"])
@@ -33,6 +34,5 @@ PAIRS = list(permutations(KINDS, 2))
 
 def make_world(kind: str) -> World:
     adapter, living, choose = _ALL[kind]
-    create_instance = import_module(f"{_ADAPTERS}.{adapter}").create_instance
-    made: World = choose(import_module(f"{__package__}.{living}"))(kind, create_instance)
+    made: World = choose(import_module(f"{__package__}.{living}"))(kind, import_module(f"{_ADAPTERS}.{adapter}"))
     return made
