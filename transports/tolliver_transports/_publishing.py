@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
 from fnmatch import translate
 from typing import Any, Protocol
 
@@ -133,6 +133,8 @@ class Feed:
         self._window = grant
         self._granted = grant
         self._told = 0
+        self._pulled = 0
+        self._whole: Sized | None = None  # the source, where that knows how long it is
         self._on_taken: Callable[[int], object] | None = None
 
     # What the peer says.
@@ -155,11 +157,14 @@ class Feed:
     def begin(self, source: Any) -> None:
         """The source is open. `taken(count)`, where it has that, is told how many elements the peer is through with."""
         self._on_taken = getattr(source, "taken", None)
+        self._whole = source if isinstance(source, Sequence) else None
         self._owner.hub.subscribed(*self.key, self._publication.element_size)
 
     def look(self) -> int:
         """Passes on what was pulled; then how many elements may be pulled now (R-32), 0 also where it is over."""
         self.flush()
+        if self._whole is not None and self._pulled >= len(self._whole):
+            self.complete()  # the end needs no demand (rule 1.5)
         self.credit = 0 if self.over else min(self._owner.hub.wanted(*self.key), self._step)
         return self.credit
 
@@ -176,6 +181,7 @@ class Feed:
         encode, before = self._publication.encode, len(self.pending)
         self.pending.extend(elements if encode is None else map(encode, elements))
         pulled = len(self.pending) - before
+        self._pulled += pulled
         self.credit -= pulled
         return self.credit == 0
 
@@ -206,7 +212,7 @@ class Feed:
         self._end()
 
     def _end(self) -> None:
-        self.over = True
+        self.cancelled()
         self._owner.feed_over(self)
         self._owner.turn()
 
@@ -216,8 +222,7 @@ class Feed:
         sent = self._owner.hub.next_many(*self.key, elements)
         self._sent += sent
         if sent < len(elements):
-            self.over = True  # it was cancelled, or an element of the wrong size has ended it (R-24)
-            self._owner.feed_over(self)
+            self._end()  # it was cancelled, or an element of the wrong size has ended it (R-24)
         self._step = max(1, min(MOST, BYTES * sent // max(1, sum(map(len, elements)))))
         if self._granted == UNBOUNDED:
             self._tell_taken()
