@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
 from time import monotonic
 from typing import Any, cast
 
@@ -39,7 +38,6 @@ from ._options import Remote
 from ._publishing import Catalogue, Feed, Publication
 from ._streams_options import StreamsOptions
 from ._subscribing import Intake
-from ._tls import Pumps
 
 log = logging.getLogger("tolliver")
 Key = tuple[int, int]
@@ -58,9 +56,11 @@ class Peer:
         self.connected = True
         self._streams = streams
 
-    def subscribe(self, name: str, *, demand: int | None = None, prefetch: int | None = None, codec: Any = None) -> Any:
-        """As `Streams.subscribe`, at this peer."""
-        return self._streams.subscribe(name, demand=demand, prefetch=prefetch, codec=codec, peer=self)
+    def subscribe(
+        self, name: str, *, demand: int | None = None, prefetch: int | None = None, codec: Any = None, **more: Any
+    ) -> Any:
+        """As `Streams.subscribe`, at this peer; `more` is what the adapter's own takes beside, such as a timeout."""
+        return self._streams.subscribe(name, demand=demand, prefetch=prefetch, codec=codec, peer=self, **more)
 
     def goodbye(self, reason: str = "") -> None:
         """End the connection in order, and every stream on it; the peer sees the reason (R-28, R-29)."""
@@ -73,7 +73,6 @@ class Peer:
 class BaseStreams(BaseEndpoint):
     """Publications and subscriptions of one program, over any number of connections."""
 
-    make_pumps = partial(Pumps, alpn=ALPN)
     made_by = "create_streams"
     options: StreamsOptions
     hub: Hub
@@ -286,7 +285,7 @@ class BaseStreams(BaseEndpoint):
         super().turn()
 
     def _prepare(self) -> None:
-        self._pumps = type(self).make_pumps(self.options.tls)
+        self._pumps = self.make_pumps(self.options.tls, alpn=ALPN)
         self.hub = Hub(limits=self.options.limits, now=monotonic())
         self._machine = self.hub
         self._driver = Driver(self.hub, self)

@@ -122,6 +122,11 @@ class Intake:
             self._owner.turn()
             self.bell.ring()
 
+    def fail(self, error: Exception) -> None:
+        """The application can do nothing with an element: cancel; whoever takes the next one gets the error."""
+        self.close()
+        self._error = error
+
     @property
     def waiting(self) -> bool:
         """Whether there is something to take."""
@@ -148,8 +153,7 @@ class Intake:
         try:
             decoded.extend(map(decode, elements))
         except Exception as error:
-            self.close()
-            self._error = error
+            self.fail(error)
             if not decoded:
                 raise
         return decoded

@@ -15,6 +15,7 @@ The theory, for pyOpenSSL 23 to 26:
 from __future__ import annotations
 
 import re
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
@@ -49,7 +50,7 @@ _VERDICTS = {  # OpenSSL's words for its X509_V_ERR_ numbers, which pyOpenSSL do
 _NEWER_ALERT = re.compile("^(SSL/)?TLS_ALERT_")  # what 3.2 to 3.6, and 4, say for SSLV3_ALERT_
 
 
-def make_context(tls: TLS, *, server: bool) -> SSL.Context:
+def make_context(tls: TLS, *, server: bool, alpn: str = ALPN) -> SSL.Context:
     """The context for dialling or listening (D-1). Call `own_identity` first: it names the file that does not fit, and
     refuses a locked key, for whose passphrase OpenSSL would ask at the terminal.
 
@@ -59,12 +60,12 @@ def make_context(tls: TLS, *, server: bool) -> SSL.Context:
     context.set_min_proto_version(SSL.TLS1_2_VERSION if tls.tls12 else SSL.TLS1_3_VERSION)
     context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_TICKET)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
-    context.set_session_id(ALPN.encode())  # without one, a client that tries to resume would be an error
+    context.set_session_id(alpn.encode())  # without one, a client that tries to resume would be an error
     context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, _verify)
     if server:
-        context.set_alpn_select_callback(_select)
+        context.set_alpn_select_callback(partial(_select, alpn.encode()))
     else:
-        context.set_alpn_protos([ALPN.encode()])
+        context.set_alpn_protos([alpn.encode()])
     try:
         context.load_verify_locations(str(tls.ca))
         context.use_certificate_chain_file(str(tls.cert))
@@ -75,8 +76,7 @@ def make_context(tls: TLS, *, server: bool) -> SSL.Context:
     return context
 
 
-def _select(_connection: SSL.Connection, offers: list[bytes]) -> Any:
-    ours = ALPN.encode()
+def _select(ours: bytes, _connection: SSL.Connection, offers: list[bytes]) -> Any:
     return ours if ours in offers else SSL.NO_OVERLAPPING_PROTOCOLS
 
 

@@ -47,7 +47,7 @@ from zope.interface import directlyProvides, implementer, providedBy
 from tolliver_proto import ConnectionLost, PeerIdentity, TolliverError
 
 from ._options import TLS, Remote
-from ._tls import own_identity
+from ._tls import ALPN, own_identity
 from ._twisted_policy import (
     UNREADABLE,
     is_abrupt_end,
@@ -377,11 +377,11 @@ class Transports:
     Reads the files, and raises CertificateError where one is missing, does not fit or would be refused by a peer.
     """
 
-    def __init__(self, tls: TLS | None) -> None:
+    def __init__(self, tls: TLS | None, *, alpn: str = ALPN) -> None:
         self.identity = PeerIdentity() if tls is None else own_identity(tls)
         self._check_name = tls is not None and not tls.insecure_ca_only
-        self._dialling = None if tls is None else Creator(make_context(tls, server=False))
-        self._listening = None if tls is None else Creator(make_context(tls, server=True))
+        self._dialling = None if tls is None else Creator(make_context(tls, server=False, alpn=alpn))
+        self._listening = None if tls is None else Creator(make_context(tls, server=True, alpn=alpn))
 
     def client(self, remote: Remote, wrapped: Any, clock: Any) -> WrappingFactory[Any]:
         """For dialling: checks the host name, or what the remote pins instead (D-2). `clock` is the reactor."""

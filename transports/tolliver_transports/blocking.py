@@ -19,10 +19,15 @@ from ._blocking_connection import BlockingConnection
 from ._blocking_endpoint import Endpoint, Worker
 from ._blocking_iterators import Messages, Registration, Runs
 from ._blocking_process import thread_of
+from ._blocking_streams import Streams, create_streams
+from ._blocking_subscriptions import Subscription
 from ._blocking_wires import Jobs
 from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._options import TLS, InstanceOptions, Remote
+from ._publishing import Publication
+from ._streams import Peer
+from ._streams_options import StreamsOptions
 from ._tls import Pumps
 from ._world import Done, Job
 
@@ -32,13 +37,19 @@ __all__ = [
     "Instance",
     "InstanceOptions",
     "Messages",
+    "Peer",
+    "Publication",
     "Pumps",
     "Received",
     "Registration",
     "Remote",
     "Run",
     "Runs",
+    "Streams",
+    "StreamsOptions",
+    "Subscription",
     "create_instance",
+    "create_streams",
     "load_acl",
 ]
 

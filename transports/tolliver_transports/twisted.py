@@ -23,22 +23,33 @@ from ._inbox import Callback, Received, Run
 from ._instance import BaseInstance, Item
 from ._iterators import Count, Messages, Registration, Runs
 from ._options import TLS, InstanceOptions, Remote
+from ._publishing import Publication
+from ._streams import Peer
+from ._streams_options import StreamsOptions
 from ._twisted_endpoint import Endpoint, answer
+from ._twisted_streams import EndOfStream, Streams, Subscription, create_streams
 from ._twisted_wires import Promise
 from ._world import Done, Job
 
 __all__ = [
     "TLS",
+    "EndOfStream",
     "Instance",
     "InstanceOptions",
     "Messages",
+    "Peer",
+    "Publication",
     "Received",
     "Registration",
     "Remote",
     "Run",
     "Runs",
+    "Streams",
+    "StreamsOptions",
+    "Subscription",
     "TolliverService",
     "create_instance",
+    "create_streams",
     "load_acl",
 ]
 
