@@ -24,7 +24,6 @@ _ALL: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
 _ADAPTERS = "tolliver_transports"
 
 KINDS = list(_ALL)
-STREAM_KINDS = KINDS[:3]
 ONE_KIND = pytest.mark.parametrize("kind", KINDS[:1])
 """For what the node decides by itself: the actions that carry it out are tested over every kind elsewhere."""
 EACH_ADAPTER = pytest.mark.parametrize("kind", ["asyncio", "twisted", "blocking"])

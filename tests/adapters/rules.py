@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from .kinds import STREAM_KINDS
+from .kinds import KINDS
 from .streams import FORMS, Form, Stage
 
 Scenario = Callable[[Stage], None]
@@ -32,7 +32,7 @@ class Case(NamedTuple):
 class Rules(dict[Scenario, Case]):
     """Scenarios, in the order in which they stand in their file."""
 
-    def __call__(self, number: str, *kit: str, kinds: Iterable[str] = STREAM_KINDS) -> Callable[[Scenario], Scenario]:
+    def __call__(self, number: str, *kit: str, kinds: Iterable[str] = KINDS) -> Callable[[Scenario], Scenario]:
         """The scenario shows this rule, under these names of the kit. Several may stand above one scenario."""
 
         def add(scenario: Scenario) -> Scenario:

@@ -133,7 +133,6 @@ class Feed:
         self._window = grant
         self._granted = grant
         self._told = 0
-        self._pulled = 0
         self._whole: Sized | None = None  # the source, where that knows how long it is
         self._on_taken: Callable[[int], object] | None = None
 
@@ -163,7 +162,7 @@ class Feed:
     def look(self) -> int:
         """Passes on what was pulled; then how many elements may be pulled now (R-32), 0 also where it is over."""
         self.flush()
-        if self._whole is not None and self._pulled >= len(self._whole):
+        if self._whole is not None and self._sent >= len(self._whole):
             self.complete()  # the end needs no demand (rule 1.5)
         self.credit = 0 if self.over else min(self._owner.hub.wanted(*self.key), self._step)
         return self.credit
@@ -181,7 +180,6 @@ class Feed:
         encode, before = self._publication.encode, len(self.pending)
         self.pending.extend(elements if encode is None else map(encode, elements))
         pulled = len(self.pending) - before
-        self._pulled += pulled
         self.credit -= pulled
         return self.credit == 0
 
