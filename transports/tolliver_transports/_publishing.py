@@ -31,8 +31,7 @@ class Publication:
     def __init__(
         self, name: str, source: Any, codec: Any, element_size: int, withdraw: Callable[[Publication], None]
     ) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"the name of a publisher is {name!r:.100}: give a str")
+        check_name(name)
         if not (callable(source) or _is_elements(source)):
             raise TypeError(
                 f"the source of {name!r:.100} is {source!r:.100}: give an iterable or an async iterable of elements, "
@@ -242,6 +241,12 @@ class Feed:
         if through > self._told:
             self._told, fresh = through, through - self._told
             self._on_taken(fresh)
+
+
+def check_name(name: object) -> None:
+    """Raises TypeError."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a publisher is {name!r:.100}: give a str")
 
 
 def text_of(error: BaseException) -> str:
