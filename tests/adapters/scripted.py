@@ -8,7 +8,7 @@ has answered something later: `sync()` asks for a name that nobody publishes, an
 from __future__ import annotations
 
 import socket
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
@@ -52,6 +52,9 @@ class Scripted(Script):
         self._written = 0
         self._uncertain = False  # an end was written, and the adapter may not have seen it yet
         self._asks: dict[int, int] = {}  # where in what was written each id was subscribed
+        self._ends: dict[int, int] = {}  # and ended
+        self._requested: Counter[int] = Counter()
+        self._cancelled: set[int] = set()
         super().__init__(role)
         self.hear(lambda: any(isinstance(frame, ClientHello | ServerHello) for frame in self.frames))
 
@@ -76,6 +79,8 @@ class Scripted(Script):
             self._written += len(piece)
             if isinstance(frame, Subscribe):
                 self._asks[frame.subscriber_id] = self._written
+            elif isinstance(frame, OnComplete | OnError):
+                self._ends[frame.subscriber_id] = self._written
             self._uncertain |= _ends(frame)
             if not self._uncertain:
                 self._judge.processed(OTHER[self.role], self._written)
@@ -125,16 +130,27 @@ class Scripted(Script):
         while (frame := self._heard.next_frame()) is not None:
             size = self._heard.offset - before
             before += size
-            if isinstance(frame, Subscribed) and frame.subscriber_id in self._asks:
-                self._judge.processed(OTHER[self.role], self._asks[frame.subscriber_id])
+            self._judge.processed(OTHER[self.role], self._proved(frame))
             self._judge.emitted(OTHER[self.role], bytes(self._unread[:size]))
             self._judge.processed(self.role, before)
             del self._unread[:size]
             self.frames.append(frame)
             self._sort(frame)
 
+    def _proved(self, frame: Any) -> int:
+        """How much the adapter has processed at least, as it says this: it answers, or uses an id again."""
+        before = {Subscribed: self._asks, Subscribe: self._ends}.get(type(frame), {})
+        return before.get(getattr(frame, "subscriber_id", 0), 0)
+
     def _sort(self, frame: Any) -> None:
         number = getattr(frame, "subscriber_id", 0)
+        if isinstance(frame, Request):
+            self._requested[number] += frame.count
+        elif isinstance(frame, Cancel):
+            self._cancelled.add(number)
+        elif isinstance(frame, Subscribe):
+            self._requested[number] = 0
+            self._cancelled.discard(number)
         packed = frame.elements if isinstance(frame, OnNextPacked) else None
         single = (frame.element,) if isinstance(frame, OnNext) else ()
         self._by_id[number] += [frame] if packed is None else [OnNext(number, one) for one in packed]
@@ -170,11 +186,17 @@ class Scripted(Script):
         return int(self.all(Subscribe)[count - 1].subscriber_id)
 
     def hear_cancel(self, subscriber_id: int) -> None:
-        self.hear(lambda: Cancel(subscriber_id) in self.frames)
+        self.hear(lambda: self.cancelled(subscriber_id))
+
+    def cancelled(self, subscriber_id: int) -> bool:
+        return subscriber_id in self._cancelled
 
     def requested(self, subscriber_id: int) -> int:
         """How many elements the adapter has asked for, beside its initial demand."""
-        return sum(frame.count for frame in self.all(Request) if frame.subscriber_id == subscriber_id)
+        return self._requested[subscriber_id]
+
+    def has_requested(self, subscriber_id: int, count: int) -> bool:
+        return self._requested[subscriber_id] >= count
 
 
 def _ends(frame: Any) -> bool:

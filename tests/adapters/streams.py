@@ -8,7 +8,6 @@ them with the test.
 
 from __future__ import annotations
 
-import gc
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -160,12 +159,11 @@ class Taken:
         self._world.start("an element", lambda: self._world.next(mapped)).wait()
         self._world.start("leave", lambda: self._world.left(mapped)).wait()
 
-    def drop(self) -> Any:
+    def drop(self) -> None:
         """Forget it, in its world as an application would."""
 
         def drop() -> None:
             self._subscription = None
-            gc.collect()
 
         self._world.start("drop", drop).wait()
 
