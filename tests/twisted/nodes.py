@@ -40,8 +40,12 @@ class Nodes:
             yield left, right
 
     async def until(self, true: Callable[[], object]) -> None:
-        for _ in range(LOOKS):
-            if true():
-                return
-            await deferLater(self.reactor, STEP)
-        raise AssertionError("it did not come true")
+        await until(self.reactor, true)
+
+
+async def until(reactor: Any, true: Callable[[], object]) -> None:
+    for _ in range(LOOKS):
+        if true():
+            return
+        await deferLater(reactor, STEP)
+    raise AssertionError("it did not come true")

@@ -68,7 +68,7 @@ class AsyncFeed(Feed):
 
     async def _pull_async(self, iterator: AsyncIterator[Any]) -> None:
         try:
-            while self.credit or await self._wanted():
+            while not self.over and (self.credit or await self._wanted()):
                 try:
                     element = await self._from_source(anext(iterator))
                 except StopAsyncIteration:

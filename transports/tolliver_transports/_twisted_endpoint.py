@@ -148,7 +148,11 @@ class Endpoint(BaseEndpoint):
             self._idle.resolve(None)
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
-        task = Deferred.fromCoroutine(work())
+        async def begin() -> None:
+            await self.breathe()  # not in the middle of what asks for it
+            await work()
+
+        task = Deferred.fromCoroutine(begin())
         self._tasks.add(task)
 
         def ended(result: object) -> object:
