@@ -189,6 +189,7 @@ class Stage:
         self.world = world
         self.certs = certs
         self.form = form
+        self.opened: list[StreamsFacade] = []
         self._streams = ExitStack()
         self._scripts = ExitStack()
         self._gates: list[Gate] = []
@@ -207,7 +208,8 @@ class Stage:
         """Streams that listen, with the certificate of that name, or in plaintext."""
         security = {"tls": self.certs.tls(tls)} if tls else {"plaintext": True}
         made = StreamsOptions(**{"listen": "127.0.0.1:0", **security, **options})
-        return self._streams.enter_context(StreamsFacade(world or self.world, made))
+        self.opened.append(self._streams.enter_context(StreamsFacade(world or self.world, made)))
+        return self.opened[-1]
 
     def dial(self, streams: StreamsFacade) -> Scripted:
         """A peer by hand that dials them."""
