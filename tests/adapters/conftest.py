@@ -12,6 +12,7 @@ from tests.certificates import Certificates
 from .facade import World, deadline
 from .kinds import KINDS, make_world
 from .nodes import Nodes
+from .streams import Form, Stage
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +46,14 @@ def nodes(tmp_path: Path, certs: Certificates, worlds: Callable[[str], World], k
     made = Nodes(tmp_path, certs, worlds(kind))
     yield made
     made.open_gates()
+
+
+@pytest.fixture
+def form() -> Form:
+    return "plain"
+
+
+@pytest.fixture
+def stage(certs: Certificates, worlds: Callable[[str], World], kind: str, form: Form) -> Iterator[Stage]:
+    with Stage(worlds(kind), certs, form) as made:
+        yield made

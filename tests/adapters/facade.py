@@ -15,12 +15,14 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 from uuid import UUID
 
 from tolliver_transports._options import InstanceOptions, Remote
+from tolliver_transports._streams_options import StreamsOptions
 
 from tolliver_proto import DeadLetter, Delivery, Notice, PeerInfo, Receipt
 
@@ -124,10 +126,24 @@ class Gate:
 
 
 Handler = Callable[[Delivery], Any]
+Options = InstanceOptions | StreamsOptions
+
+
+class Adapter(Protocol):
+    """The module of an adapter."""
+
+    create_instance: Callable[..., Any]
+    create_streams: Callable[..., Any]
+
+
+def create(adapter: Adapter, options: Options, **living: Any) -> Any:
+    """What the options are for."""
+    made_by = adapter.create_streams if isinstance(options, StreamsOptions) else adapter.create_instance
+    return made_by(options, **living)
 
 
 class World(Protocol):
-    """Where instances of one kind live."""
+    """Where instances, and streams, of one kind live."""
 
     kind: str
     can_cancel: bool
@@ -135,8 +151,8 @@ class World(Protocol):
     def start(self, name: str, call: Callable[[], Any]) -> Handle:
         """Call it in the world, and wait there for what it returns."""
 
-    def open(self, options: InstanceOptions) -> tuple[Any, Callable[[], Handle]]:
-        """An open instance, and how to close it. Raises what opening it raises."""
+    def open(self, options: Options) -> tuple[Any, Callable[[], Handle]]:
+        """An open instance, or open streams, and how to close it. Raises what opening it raises."""
 
     def later(self, gate: Gate) -> Any:
         """What a handler returns in this world when it has to wait for the gate. Called by the handler."""
@@ -147,14 +163,23 @@ class World(Protocol):
     def next(self, iterator: Any) -> Any:
         """What `start` is to call for an iterator's next item."""
 
+    def waiting(self, elements: Iterable[Any]) -> Any:
+        """A source of these elements, read once, that waits wherever one is a Gate: in this world's own form."""
+
+    def mapped(self, subscription: Any, function: Callable[[Any], Any]) -> Any:
+        """A source of what the function makes of each element, within the subscription's block."""
+
+    def left(self, source: Any) -> Any:
+        """What `start` is to call to close one of these two."""
+
     def close(self) -> None:
         """End it. All its instances are closed."""
 
 
-class Facade:
-    """An instance in its world. Use it as a context manager."""
+class Opened:
+    """What is open in its world. Use it as a context manager."""
 
-    def __init__(self, world: World, options: InstanceOptions) -> None:
+    def __init__(self, world: World, options: Options) -> None:
         self.world = world
         self.options = options
         self._instance: Any = None
@@ -199,6 +224,16 @@ class Facade:
     def _look(self, look: Callable[[Any], Any]) -> Any:
         instance = self._instance
         return self.world.start(f"{self.world.kind}: a look at it", lambda: look(instance)).wait()
+
+    @property
+    def port(self) -> int | None:
+        return self._instance.port  # type: ignore[no-any-return]  # any adapter's
+
+
+class Facade(Opened):
+    """An instance in its world."""
+
+    options: InstanceOptions
 
     # The draft's calls.
 
@@ -289,10 +324,6 @@ class Facade:
         return self._instance.addresses  # type: ignore[no-any-return]  # as above
 
     @property
-    def port(self) -> int | None:
-        return self._instance.port  # type: ignore[no-any-return]  # as above
-
-    @property
     def database(self) -> Path:
         return self.options.database
 
@@ -371,6 +402,17 @@ class Settled:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._item)
+
+
+@contextmanager
+def each(elements: Iterable[Any]) -> Iterator[Iterable[Any]]:
+    """They, and they are closed at the end, as sources are."""
+    try:
+        yield elements
+    finally:
+        close = getattr(elements, "close", None)
+        if close is not None:
+            close()
 
 
 def _short(value: object) -> str:

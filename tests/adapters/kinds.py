@@ -33,6 +33,5 @@ PAIRS = list(permutations(KINDS, 2))
 
 def make_world(kind: str) -> World:
     adapter, living, choose = _ALL[kind]
-    create_instance = import_module(f"{_ADAPTERS}.{adapter}").create_instance
-    made: World = choose(import_module(f"{__package__}.{living}"))(kind, create_instance)
+    made: World = choose(import_module(f"{__package__}.{living}"))(kind, import_module(f"{_ADAPTERS}.{adapter}"))
     return made

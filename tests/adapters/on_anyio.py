@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any
@@ -14,9 +14,8 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import trio
-from tolliver_transports._options import InstanceOptions
 
-from .facade import STEP, Cancelled, Gate, Handle
+from .facade import STEP, Adapter, Cancelled, Gate, Handle, Options, create, each
 
 
 class AnyioWorld:
@@ -24,9 +23,9 @@ class AnyioWorld:
 
     can_cancel = True
 
-    def __init__(self, kind: str, create_instance: Callable[..., Any], backend: str, **options: Any) -> None:
+    def __init__(self, kind: str, adapter: Adapter, backend: str, **options: Any) -> None:
         self.kind = kind
-        self._create_instance = create_instance
+        self._adapter = adapter
         self._ending = ExitStack()
         portal = self._ending.enter_context(anyio.from_thread.start_blocking_portal(backend, options))
         ready: Future[None] = Future()
@@ -88,15 +87,15 @@ class AnyioWorld:
 
         return self._spawn(Handle(name), work)
 
-    def open(self, options: InstanceOptions) -> tuple[Any, Callable[[], Handle]]:
+    def open(self, options: Options) -> tuple[Any, Callable[[], Handle]]:
         """One task enters and leaves it, as its cancel scopes must."""
-        opened, closed = Handle(f"{self.kind}: opening {options.database}", self._thread), Handle("closing")
+        opened, closed = Handle(f"{self.kind}: opening", self._thread), Handle("closing")
         closing = Future[None]()
 
         async def live(_scope: anyio.CancelScope) -> None:
             leave = anyio.Event()
             try:
-                async with self._create_instance(options) as instance:
+                async with create(self._adapter, options) as instance:
                     opened.resolve((instance, leave))
                     await leave.wait()
             except Exception as error:
@@ -137,6 +136,22 @@ class AnyioWorld:
 
     def next(self, iterator: Any) -> Any:
         return anext(iterator)
+
+    async def waiting(self, elements: Iterable[Any]) -> AsyncIterator[Any]:
+        with each(elements):
+            for element in elements:
+                if isinstance(element, Gate):
+                    await self._pass(element)
+                else:
+                    yield element
+
+    async def mapped(self, subscription: Any, function: Callable[[Any], Any]) -> AsyncIterator[Any]:
+        async with subscription:
+            async for element in subscription:
+                yield function(element)
+
+    def left(self, source: Any) -> Any:
+        return source.aclose()
 
 
 async def _settled(result: Any) -> Any:

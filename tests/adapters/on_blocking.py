@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tolliver_transports._options import InstanceOptions
-
-from .facade import PATIENCE, Cancelled, Gate, Handle, on_thread
+from .facade import PATIENCE, Adapter, Cancelled, Gate, Handle, Options, create, each, on_thread
 
 TURN = 0.00005  # seconds; a time limit instead of turns of a loop
 
@@ -15,9 +13,9 @@ TURN = 0.00005  # seconds; a time limit instead of turns of a loop
 class BlockingWorld:
     can_cancel = False
 
-    def __init__(self, kind: str, create_instance: Callable[..., Any]) -> None:
+    def __init__(self, kind: str, adapter: Adapter) -> None:
         self.kind = kind
-        self._create_instance = create_instance
+        self._adapter = adapter
 
     def close(self) -> None:
         pass
@@ -25,9 +23,9 @@ class BlockingWorld:
     def start(self, name: str, call: Callable[[], Any]) -> Handle:
         return on_thread(Handle(name), call)
 
-    def open(self, options: InstanceOptions) -> tuple[Any, Callable[[], Handle]]:
-        instance = self._create_instance(options)
-        entered = self.start(f"{self.kind}: opening {options.database}", instance.__enter__).wait()
+    def open(self, options: Options) -> tuple[Any, Callable[[], Handle]]:
+        instance = create(self._adapter, options)
+        entered = self.start(f"{self.kind}: opening", instance.__enter__).wait()
         return entered, lambda: self.start(f"{self.kind}: close", lambda: instance.__exit__(None, None, None))
 
     def later(self, gate: Gate) -> Any:
@@ -47,3 +45,18 @@ class BlockingWorld:
             return next(iterator)
         except StopIteration:
             raise StopAsyncIteration from None
+
+    def waiting(self, elements: Iterable[Any]) -> Iterator[Any]:
+        with each(elements):
+            for element in elements:
+                if isinstance(element, Gate):
+                    self.later(element)
+                else:
+                    yield element
+
+    def mapped(self, subscription: Any, function: Callable[[Any], Any]) -> Iterator[Any]:
+        with subscription:
+            yield from map(function, subscription)
+
+    def left(self, source: Any) -> Any:
+        return source.close()

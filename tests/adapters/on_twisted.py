@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from inspect import iscoroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
-from tolliver_transports._options import InstanceOptions
 from twisted.internet.asyncioreactor import AsyncioSelectorReactor
 from twisted.internet.defer import CancelledError, Deferred, ensureDeferred, maybeDeferred
 from twisted.internet.epollreactor import EPollReactor
 from twisted.python.failure import Failure
 
-from .facade import Cancelled, Gate, Handle, Stuck
+from .facade import Adapter, Cancelled, Gate, Handle, Options, Stuck, create, each
 
 
 class TwistedWorld:
@@ -23,12 +21,12 @@ class TwistedWorld:
     def __init__(
         self,
         kind: str,
-        create_instance: Callable[..., Any],
+        adapter: Adapter,
         make: Callable[[], Any],
         end: Callable[[], None] = lambda: None,
     ) -> None:
         self.kind = kind
-        self._create_instance = create_instance
+        self._adapter = adapter
         self._reactor = make()
         self._end = end
         self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
@@ -36,13 +34,13 @@ class TwistedWorld:
         self.start("start", lambda: None).wait()
 
     @classmethod
-    def epoll(cls, kind: str, create_instance: Callable[..., Any]) -> TwistedWorld:
-        return cls(kind, create_instance, EPollReactor)
+    def epoll(cls, kind: str, adapter: Adapter) -> TwistedWorld:
+        return cls(kind, adapter, EPollReactor)
 
     @classmethod
-    def on_asyncio(cls, kind: str, create_instance: Callable[..., Any]) -> TwistedWorld:
+    def on_asyncio(cls, kind: str, adapter: Adapter) -> TwistedWorld:
         loop = asyncio.new_event_loop()
-        return cls(kind, create_instance, lambda: AsyncioSelectorReactor(loop), loop.close)
+        return cls(kind, adapter, lambda: AsyncioSelectorReactor(loop), loop.close)
 
     def _run(self) -> None:
         self._reactor.run(installSignalHandlers=False)
@@ -68,9 +66,9 @@ class TwistedWorld:
         self._reactor.callFromThread(run)
         return handle
 
-    def open(self, options: InstanceOptions) -> tuple[Any, Callable[[], Handle]]:
-        name = f"{self.kind}: opening {options.database}"
-        instance = self.start(name, lambda: self._create_instance(options, reactor=self._reactor)).wait()
+    def open(self, options: Options) -> tuple[Any, Callable[[], Handle]]:
+        name = f"{self.kind}: opening"
+        instance = self.start(name, lambda: create(self._adapter, options, reactor=self._reactor)).wait()
         return instance, lambda: self.start(f"{self.kind}: close", instance.close)
 
     def later(self, gate: Gate) -> Any:
@@ -103,4 +101,24 @@ class TwistedWorld:
 
     def next(self, iterator: Any) -> Any:
         coming = anext(iterator)
-        return ensureDeferred(coming) if iscoroutine(coming) else coming
+        return coming if isinstance(coming, Deferred) else ensureDeferred(_awaited(coming))
+
+    async def waiting(self, elements: Iterable[Any]) -> AsyncIterator[Any]:
+        with each(elements):
+            for element in elements:
+                if isinstance(element, Gate):
+                    await self.later(element)
+                else:
+                    yield element
+
+    async def mapped(self, subscription: Any, function: Callable[[Any], Any]) -> AsyncIterator[Any]:
+        async with subscription:
+            async for element in subscription:
+                yield function(element)
+
+    def left(self, source: Any) -> Any:
+        return ensureDeferred(_awaited(source.aclose()))
+
+
+async def _awaited(what: Awaitable[Any]) -> Any:
+    return await what

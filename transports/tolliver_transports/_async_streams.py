@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Protocol, Self, TypeVar
 
 from ._publishing import Feed, FeedOwner, Publication
-from ._subscribing import Intake
+from ._subscribing import Intake, check_handler
 
 T = TypeVar("T")
 
@@ -153,6 +153,7 @@ class Subscription:
 
     async def for_each(self, handler: Callable[[Any], Any]) -> None:
         """Call the handler, plain or async, with each element, until the stream ends. If it raises, that cancels."""
+        check_handler(handler)
         async with self:
             async for element in self:
                 answer = handler(element)

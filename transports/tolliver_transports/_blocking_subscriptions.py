@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 
 from ._blocking_wires import limited
 from ._codecs import Codec
-from ._subscribing import Intake
+from ._subscribing import Intake, check_handler
 
 
 class SubscriptionOwner(Protocol):
@@ -87,6 +87,7 @@ class Subscription:
 
         Raises TypeError where the handler is async.
         """
+        check_handler(handler)
         with self:
             for element in self:
                 answer = handler(element)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
 from fnmatch import translate
 from typing import Any, Protocol
 
@@ -31,8 +31,7 @@ class Publication:
     def __init__(
         self, name: str, source: Any, codec: Any, element_size: int, withdraw: Callable[[Publication], None]
     ) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"the name of a publisher is {name!r:.100}: give a str")
+        check_name(name)
         if not (callable(source) or _is_elements(source)):
             raise TypeError(
                 f"the source of {name!r:.100} is {source!r:.100}: give an iterable or an async iterable of elements, "
@@ -133,6 +132,7 @@ class Feed:
         self._window = grant
         self._granted = grant
         self._told = 0
+        self._whole: Sized | None = None  # the source, where that knows how long it is
         self._on_taken: Callable[[int], object] | None = None
         self._on_over: Callable[[], object] | None = None
 
@@ -165,12 +165,15 @@ class Feed:
         """
         self._on_taken = getattr(source, "taken", None)
         self._on_over = getattr(source, "over", None)
+        self._whole = source if isinstance(source, Sequence) else None
         if not self.over:  # else the id may be another stream's by now
             self._owner.hub.subscribed(*self.key, self._publication.element_size)
 
     def look(self) -> int:
         """Passes on what was pulled; then how many elements may be pulled now (R-32), 0 also where it is over."""
         self.flush()
+        if self._whole is not None and self._sent >= len(self._whole):
+            self.complete()  # the end needs no demand (rule 1.5)
         self.credit = 0 if self.over else min(self._owner.hub.wanted(*self.key), self._step)
         return self.credit
 
@@ -226,9 +229,8 @@ class Feed:
     def _pass_on(self, elements: list[bytes]) -> None:
         sent = self._owner.hub.next_many(*self.key, elements)
         self._sent += sent
-        if sent < len(elements):  # it was cancelled, or an element of the wrong size has ended it (R-24)
-            self._owner.feed_over(self)
-            self.cancelled()
+        if sent < len(elements):
+            self._end()  # it was cancelled, or an element of the wrong size has ended it (R-24)
         self._step = max(1, min(MOST, BYTES * sent // max(1, sum(map(len, elements)))))
         if self._granted == UNBOUNDED:
             self._tell_taken()
@@ -250,6 +252,12 @@ class Feed:
         if through > self._told:
             self._told, fresh = through, through - self._told
             self._on_taken(fresh)
+
+
+def check_name(name: object) -> None:
+    """Raises TypeError."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a publisher is {name!r:.100}: give a str")
 
 
 def text_of(error: BaseException) -> str:

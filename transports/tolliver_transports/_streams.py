@@ -35,7 +35,7 @@ from ._codecs import codec_of
 from ._driver import Driver
 from ._endpoint import BaseEndpoint
 from ._options import Remote
-from ._publishing import Catalogue, Feed, Publication
+from ._publishing import Catalogue, Feed, Publication, check_name
 from ._streams_options import StreamsOptions
 from ._subscribing import Intake
 
@@ -166,6 +166,7 @@ class BaseStreams(BaseEndpoint):
         OwnLimitExceeded, and ConnectionClosing where the peer is gone.
         """
         self.check_open()
+        check_name(name)
         intake = Intake(self, self._one_peer(peer).cid, name, demand, prefetch, codec_of(codec))
         self._intakes[intake.key] = intake
         self.turn()

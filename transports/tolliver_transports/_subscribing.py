@@ -33,13 +33,25 @@ class IntakeOwner(Protocol):
 def window_of(demand: int | None, prefetch: int | None) -> tuple[int, int]:
     """The first grant and the window, where one or both are left out. Raises TypeError or ValueError."""
     for name, value in (("demand", demand), ("prefetch", prefetch)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise TypeError(f"{name} is {value!r:.100}: give a number of elements")
+        if value is not None:
+            check_count(name, value)
     if prefetch is not None and prefetch < 0:
         raise ValueError(f"prefetch is {prefetch}: give a number of elements, or 0 to call request() yourself")
     if prefetch is None:
         prefetch = demand if demand is not None and demand > 0 else PREFETCH
     return (prefetch if demand is None else demand), prefetch
+
+
+def check_count(name: str, value: object) -> None:
+    """Raises TypeError."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r:.100}: give a number of elements")
+
+
+def check_handler(handler: object) -> None:
+    """Raises TypeError."""
+    if not callable(handler):
+        raise TypeError(f"the handler is {handler!r:.100}: give a function of an element")
 
 
 class Intake:
@@ -107,7 +119,11 @@ class Intake:
         return []
 
     def request(self, count: int) -> None:
-        """Grant `count` more, whatever the window says. Below 1 ends the stream with an error (R-16)."""
+        """Grant `count` more, whatever the window says. Below 1 ends the stream with an error (R-16).
+
+        Raises TypeError.
+        """
+        check_count("count", count)
         if not self.closed:
             self._owner.hub.request(*self.key, count)
             self._granted = min(self._granted + count, UNBOUNDED)

@@ -1,0 +1,58 @@
+"""The rules of Reactive Streams as far as an adapter shows them, under the names of the JVM's conformance kit.
+
+The idea: as `RULES` of `tests/reactive/test_rules.py`: a rule is a small scenario, here on a `Stage` of one kind of
+adapter. Each file of scenarios has its table, and its one test plays them all; what a report needs to know goes with
+each result as the property `tck`: the layer, the rule, and the names of the kit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import pytest
+
+from .kinds import KINDS
+from .streams import FORMS, Form, Stage
+
+Scenario = Callable[[Stage], None]
+
+
+class Rule(NamedTuple):
+    rule: str
+    kit: tuple[str, ...]
+
+
+class Case(NamedTuple):
+    scenario: Scenario
+    rules: list[Rule]
+    kinds: tuple[str, ...]
+
+
+class Rules(dict[Scenario, Case]):
+    """Scenarios, in the order in which they stand in their file."""
+
+    def __call__(self, number: str, *kit: str, kinds: Iterable[str] = KINDS) -> Callable[[Scenario], Scenario]:
+        """The scenario shows this rule, under these names of the kit. Several may stand above one scenario."""
+
+        def add(scenario: Scenario) -> Scenario:
+            case = self.setdefault(scenario, Case(scenario, [], tuple(kinds)))
+            case.rules.insert(0, Rule(number, kit))
+            return scenario
+
+        return add
+
+    def params(self, forms: Iterable[Form] = FORMS[:1]) -> list[Any]:
+        """Of `kind`, `form` and `case`."""
+        return [
+            pytest.param(kind, form, case, id=f"{case.rules[0].rule}-{case.scenario.__name__}-{kind}-{form}")
+            for case in self.values()
+            for kind in case.kinds
+            for form in forms
+        ]
+
+
+def play(case: Case, stage: Stage, record: Callable[[str, object], None]) -> None:
+    for one in case.rules:
+        record("tck", [stage.world.kind, one.rule, *one.kit])
+    case.scenario(stage)

@@ -1,0 +1,202 @@
+"""Connections that streams go over: how they begin, whom they prove, and each way in which they end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tolliver_proto import Acl, CertificateError, ConnectionClosing, ConnectionLost, Rights, UnexpectedEOF
+from tolliver_proto.reactive import (
+    ConnectionClosed,
+    Goodbye,
+    Limits,
+    ServerHello,
+    StreamError,
+    VersionMismatch,
+    encode,
+)
+
+from .facade import PATIENCE, until
+from .nodes import free_port, silent_port
+from .streams import Stage, StreamsFacade
+
+
+def outcome(streams: StreamsFacade, address: str, **options: Any) -> Any:
+    return streams.start_connect(address, **options).outcome()
+
+
+def alone(streams: StreamsFacade) -> Callable[[], bool]:
+    return lambda: not streams.peers() and not streams.stats()["connections"]
+
+
+def test_over_tls(stage: Stage) -> None:
+    """Both prove who they are, access is by that, and a stranger has no part in it."""
+    acl = Acl(
+        default=Rights.none(),
+        peers={stage.certs.uuid("alice"): Rights(subscribe=(("open", "*"),))},
+    )
+    publisher = stage.open(tls="bob", acl=acl)
+    publisher.publish("*", [b"x" * 10_000] * 100)
+    alice, carol = stage.open(tls="alice", listen=None), stage.open(tls="carol", listen=None)
+    peer = alice.connect(publisher)
+    assert peer.itself.identity.uuids == {stage.certs.uuid("bob")}
+    assert list(peer.subscribe("open")) == [b"x" * 10_000] * 100
+    with pytest.raises(StreamError, match="D-4"):
+        list(peer.subscribe("secret"))
+    refused = outcome(carol, publisher.address)
+    if not isinstance(refused, Exception):  # its hello had come before the goodbye
+        until(alone(carol), "the end")
+    stranger = stage.open(tls="stranger", listen=None)
+    assert isinstance(outcome(stranger, publisher.address), CertificateError)
+    assert [one.itself.identity.uuids for one in publisher.peers()] == [{stage.certs.uuid("alice")}]
+
+
+@pytest.mark.parametrize("who", ["dialler", "listener"])
+def test_a_goodbye_and_its_reason(stage: Stage, who: str) -> None:
+    """From either side: streams in both directions end, and both sides see why."""
+    listener, dialler, there = stage.pair()
+    (back,) = listener.peers()
+    left: list[str] = []
+
+    def endless(name: str) -> Iterator[bytes]:
+        try:
+            while True:
+                yield b"x"
+        finally:
+            left.append(name)
+
+    listener.publish("l", endless)
+    dialler.publish("d", endless)
+    taken = [there.subscribe("l", prefetch=2), back.subscribe("d", prefetch=2)]
+    for one in taken:
+        one.take(2)
+    if who == "dialler":
+        dialler.goodbye(there, "enough of it")
+    else:
+        back.goodbye("enough of it")
+    for one in taken:
+        until(partial(getattr, one, "closed"), "the end of a stream")
+        with pytest.raises(ConnectionClosed, match="enough of it"):
+            list(one)
+    until(lambda: sorted(left) == ["d", "l"], "closing the sources")
+    for streams in (listener, dialler):
+        until(alone(streams), "the end of the connection")
+    assert not there.connected
+    assert not back.connected
+    with pytest.raises(ConnectionClosing):
+        there.subscribe("l")
+
+
+def test_closing_says_goodbye(stage: Stage) -> None:
+    """Subscribers see it, sources are left, and nothing can be asked of what is closed."""
+    publisher, subscriber, peer = stage.pair()
+    publisher.publish("p", lambda _name: iter(lambda: b"x", None))
+    taken = peer.subscribe("p", prefetch=2)
+    taken.take(2)
+    publisher.close()
+    with pytest.raises(ConnectionClosed, match="closing"):
+        list(taken)
+    until(alone(subscriber), "the end of the connection")
+    for name, *args in (("publish", "q", []), ("subscribe", "p"), ("connect", "127.0.0.1:1")):
+        assert isinstance(publisher.start(str(name), *args).outcome(), ConnectionClosing)
+
+
+def test_a_goodbye_by_hand(stage: Stage) -> None:
+    """It is acknowledged, and all that the adapter said before is there."""
+    streams, peer = stage.giving()
+    streams.publish("p", [b"x"] * 5)
+    stream = peer.subscribe("p", 3)
+    assert len(peer.hear_elements(stream, 3)) == 3
+    closing = streams.start_close()
+    assert peer.answer_goodbye() == Goodbye("the peer is closing")
+    closing.wait()
+
+
+def test_a_connection_that_breaks(stage: Stage) -> None:
+    """In the middle of a frame (R-30). Another connection is another beginning (R-31)."""
+    streams, peer = stage.taking()
+    taken = streams.subscribe("p")
+    stream = peer.hear_subscribe()
+    peer.subscribed(stream)
+    peer.next(stream, b"first")
+    peer.sync()
+    peer.say(b"\x07\x01")
+    peer.shut()
+    assert next(taken) == b"first"
+    with pytest.raises(UnexpectedEOF):
+        next(taken)
+    until(alone(streams), "the end of the connection")
+    _, again = stage.taking(streams)
+    taken = streams.subscribe("p")
+    stream = again.hear_subscribe()
+    again.subscribed(stream)
+    again.next(stream, b"second")
+    again.complete(stream)
+    assert list(taken) == [b"second"]
+
+
+def test_a_subscriber_that_breaks_off(stage: Stage) -> None:
+    """What was read from for it is closed, also a source that waits."""
+    streams, peer = stage.giving()
+    left = []
+    gate = stage.gate()
+
+    def source() -> Iterator[Any]:
+        try:
+            yield b"x"
+            yield gate
+        finally:
+            left.append(True)
+
+    streams.publish("p", lambda _name: stage.world.waiting(source()))
+    peer.hear_elements(peer.subscribe("p", 10), 1)
+    peer.shut()
+    until(alone(streams), "the end of the connection")
+    gate.open()
+    until(lambda: left, "closing the source")
+    assert streams.stats()["streams_given"] == 0
+
+
+def test_nobody_listens(stage: Stage) -> None:
+    streams = stage.open(listen=None, limits=Limits(handshake_timeout=1.0))
+    assert isinstance(outcome(streams, f"127.0.0.1:{free_port()}"), ConnectionLost)
+    with silent_port() as address:
+        assert isinstance(outcome(streams, address, timeout=0.05), TimeoutError)
+    with pytest.raises(ValueError, match="D-15"):
+        streams.connect("192.0.2.1:7012")
+    until(alone(streams), "giving up")
+
+
+def test_another_version(stage: Stage) -> None:
+    """The dialler is told; the connection is over (R-26)."""
+    streams = stage.open(listen=None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE)
+        dialled = streams.start_connect(f"127.0.0.1:{server.getsockname()[1]}")
+        stream, _ = server.accept()
+        with stream:
+            stream.sendall(encode(ServerHello(version=5)))
+            error = dialled.outcome()
+    assert isinstance(error, VersionMismatch)
+    until(alone(streams), "the end of the connection")
+
+
+def test_several_peers(stage: Stage) -> None:
+    """Whom to ask must be said; each connection has its own streams and its own end."""
+    hub = stage.open(listen=None)
+    with pytest.raises(LookupError):
+        hub.subscribe("p")
+    publishers = [stage.open() for _ in range(3)]
+    for number, publisher in enumerate(publishers):
+        publisher.publish("p", [b"%d" % number] * 3)
+    peers = [hub.connect(publisher) for publisher in publishers]
+    with pytest.raises(LookupError, match="3 peers"):
+        hub.subscribe("p")
+    hub.goodbye(peers[0], "you go")
+    until(lambda: len(hub.peers()) == 2, "one end")
+    for number in (1, 2):
+        assert list(hub.subscribe("p", peer=peers[number])) == [b"%d" % number] * 3
