@@ -329,7 +329,7 @@ def main() -> None:
     windows = WINDOWS[1:2] if arguments.quick else WINDOWS
     ways = [] if arguments.core else [*WAYS]
     print(f"Python {platform.python_version()}; best of {turns} turns of {seconds:g} s each")
-    print("giving, taking: microseconds an element; the rest: elements a second, and x times those of rsocket")
+    print("giving, taking: microseconds an element; others: elements a second; x: times those of rsocket")
     print(head(ways))
     for size in SIZES:
         for window in windows:
