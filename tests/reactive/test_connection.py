@@ -37,6 +37,7 @@ from tolliver_proto.reactive import (
     Role,
     ServerHello,
     State,
+    StreamError,
     Subscribe,
     Subscribed,
     VersionMismatch,
@@ -476,3 +477,10 @@ def test_one_answer_for_each_fault() -> None:
     assert engine.closed.error.offset == 3
     (goodbye,) = engine.said()
     assert "R-08" in goodbye.reason
+
+
+def test_a_stream_that_failed_says_which_and_why() -> None:
+    """What adapters raise where the publisher ended a stream with an error."""
+    error = StreamError("temperatures", "the sensor is gone")
+    assert (error.name, error.text) == ("temperatures", "the sensor is gone")
+    assert str(error) == "the stream 'temperatures' ended with an error: the sensor is gone"
