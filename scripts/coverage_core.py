@@ -39,6 +39,7 @@ REACTIVE = (
     "rules",
     "runs",
     "subscriber",
+    "testing",
     "transitions",
     "vectors",
 )

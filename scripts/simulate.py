@@ -1,5 +1,6 @@
 """Simulated networks on all cores: `simulate.py SCHEDULES [FIRST_SEED]`, or one with `--seed N [--trace]`.
 
+With `--reactive` they are networks of the Reactive Streams protocol (`tolliver_proto.reactive.testing.StreamNet`).
 The idea: a seed is a whole story (`tolliver_proto.testing.SimNet`), so a search is a range of seeds and a failure is
 one number. The first failure is made as short as it gets (fewer nodes, operations, seconds and faults, as long as it
 fails the same way) and printed whole; `--seed N --trace` prints the long story of any. Exit status 1 if one failed.
@@ -12,25 +13,41 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tolliver_proto.testing import SimFailure, SimNet, shrink
+from tolliver_proto import testing
+from tolliver_proto.reactive import testing as reactive_testing
+from tolliver_proto.testing import Shrunk, SimFailure, SimNet
 
 _RUN = 25  # seeds that a process takes at a time
 _LIVES = 400  # what making a failure short may cost
 
 
-def run(first: int, last: int) -> tuple[Counter[str], dict[int, str]]:
+class Kind(NamedTuple):
+    """What is simulated."""
+
+    net: Callable[..., SimNet | reactive_testing.StreamNet]
+    shrink: Callable[[int, int], Shrunk | None]
+
+
+KINDS = {
+    "node": Kind(SimNet, testing.shrink),
+    "reactive": Kind(reactive_testing.StreamNet, reactive_testing.shrink),
+}
+
+
+def run(kind: str, first: int, last: int) -> tuple[Counter[str], dict[int, str]]:
     """Seeds from first to last: totals, and the failures by seed."""
     totals: Counter[str] = Counter()
     failures = {}
     for seed in range(first, last + 1):
         try:
-            report = SimNet(seed).run()
+            report = KINDS[kind].net(seed).run()
         except SimFailure as failure:
             failures[seed] = str(failure)
         else:
@@ -44,14 +61,14 @@ def runs(first: int, count: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + _RUN, first + count) - 1
 
 
-def search(first: int, count: int) -> int:
+def search(kind: str, first: int, count: int) -> int:
     totals: Counter[str] = Counter()
     failures: dict[int, str] = {}
     began = time.monotonic()
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     with ProcessPoolExecutor() as pool, Progress(*columns, console=Console(stderr=True)) as progress:
         bar = progress.add_task("", total=count)
-        for future in as_completed([pool.submit(run, *seeds) for seeds in runs(first, count)]):
+        for future in as_completed([pool.submit(run, kind, *seeds) for seeds in runs(first, count)]):
             more, failed = future.result()
             totals += more
             failures |= failed
@@ -67,29 +84,29 @@ def search(first: int, count: int) -> int:
     )
     print(", ".join(f"{number} {name}" for name, number in sorted(totals.items())))
     if failures:
-        tell(min(failures), failures[min(failures)])
+        tell(kind, min(failures), failures[min(failures)])
     return 1 if failures else 0
 
 
-def tell(seed: int, story: str) -> None:
+def tell(kind: str, seed: int, story: str) -> None:
     """The failure as it was found, then short."""
     print(f"\n{story.splitlines()[0]}\nLooking for a shorter story that fails in the same place ...", flush=True)
-    short = shrink(seed, lives=_LIVES)
+    short = KINDS[kind].shrink(seed, _LIVES)
     if short is None:
         print(f"It did not fail again: not all of it is in the seed.\n{story}")
         return
-    net = SimNet(short.seed, **short.scenario, trace=True)
+    net = KINDS[kind].net(short.seed, **short.scenario, trace=True)
     try:
         net.run()
     except SimFailure as failure:
         print("\n".join(net.lines))
         print(str(failure).splitlines()[0])
     arguments = ", ".join(f"{name}={value!r}" for name, value in short.scenario.items())
-    print(f"\nThe shortest of {short.lives} tries: SimNet({short.seed}, {arguments}).run()")
+    print(f"\nThe shortest of {short.lives} tries: {type(net).__name__}({short.seed}, {arguments}).run()")
 
 
-def show(seed: int, trace: bool) -> int:
-    net = SimNet(seed, trace=trace)
+def show(kind: str, seed: int, trace: bool) -> int:
+    net = KINDS[kind].net(seed, trace=trace)
     try:
         outcome, failed = str(net.run()), False
     except SimFailure as failure:
@@ -104,12 +121,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("schedules", type=int, nargs="?", default=1000, help="how many seeds to run")
     parser.add_argument("first", type=int, nargs="?", default=0, help="the first seed")
+    parser.add_argument(
+        "--reactive", action="store_const", dest="kind", const="reactive", default="node", help="streams"
+    )
     parser.add_argument("--seed", type=int, help="run only this one")
     parser.add_argument("--trace", action="store_true", help="with --seed: print every line")
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        return show(options.seed, options.trace)
-    return search(options.first, options.schedules)
+        return show(options.kind, options.seed, options.trace)
+    return search(options.kind, options.first, options.schedules)
 
 
 if __name__ == "__main__":

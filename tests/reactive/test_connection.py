@@ -37,6 +37,7 @@ from tolliver_proto.reactive import (
     Role,
     ServerHello,
     State,
+    StreamError,
     Subscribe,
     Subscribed,
     VersionMismatch,
@@ -476,3 +477,33 @@ def test_one_answer_for_each_fault() -> None:
     assert engine.closed.error.offset == 3
     (goodbye,) = engine.said()
     assert "R-08" in goodbye.reason
+
+
+def test_a_stream_that_failed_says_which_and_why() -> None:
+    """What adapters raise where the publisher ended a stream with an error."""
+    error = StreamError("temperatures", "the sensor is gone")
+    assert (error.name, error.text) == ("temperatures", "the sensor is gone")
+    assert str(error) == "the stream 'temperatures' ended with an error: the sensor is gone"
+
+
+def test_a_deadline_does_not_read_beyond_the_hello() -> None:
+    """R-08: what comes behind it is judged in its own turn, when the application has had its say."""
+    conn = Connection(Role.CLIENT, now=0.0)
+    conn.receive_data(encode(ServerHello()) + encode(Subscribe("p", 1, 1)) + encode(Request(1, 1)))
+    conn.handle_timeout(10.0)
+    assert conn.next_event() == ServerHello()
+    assert conn.next_event() == Subscribe("p", 1, 1)
+    conn.error(1, "no p here")
+    assert conn.next_event() is None, "a request for a stream that is over says nothing (R-15)"
+
+
+def test_a_deadline_gives_no_id_away() -> None:
+    """An error that was not handed out yet keeps its id."""
+    conn = Connection(Role.CLIENT, now=0.0)
+    for _ in range(127):
+        wrong = conn.subscribe("p")
+    conn.request(wrong, 0)
+    conn.receive_data(encode(ServerHello()))
+    conn.handle_timeout(10.0)
+    assert conn.subscribe("p") != wrong
+    assert [type(event) for event in conn.events()] == [OnError, ServerHello]

@@ -453,6 +453,19 @@ def test_no_goodbye_in_time() -> None:
     assert wires.hub.idle
 
 
+def test_time_that_runs_on_before_actions_are_taken() -> None:
+    """The end is told with its reason before the connection is cut, however late the adapter is."""
+    wires = Wires()
+    cid = wires.up()
+    wires.hub.goodbye(cid, "bye", 0.0)
+    wires.actions()
+    for now in (5.0, 20.0, 30.0):
+        wires.hub.handle_timeout(now)
+    (down,) = wires.actions()
+    assert isinstance(down.error, ConnectionLost)
+    assert wires.wait(0.0) == [Abort(cid)]
+
+
 def test_a_peer_that_does_not_let_go_is_cut() -> None:
     wires = Wires()
     cid = wires.up()

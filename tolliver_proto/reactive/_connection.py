@@ -133,7 +133,7 @@ class Connection:
         if self.state is State.CLOSED:
             self.close_deadline = None
             return
-        self._queue.extend(list(self.events()))  # what came in time is handed out before the end
+        self._read_ahead()
         if self.next_timeout() is None:
             return  # and it was the hello
         what, seconds = "hello", self.limits.handshake_timeout
@@ -141,6 +141,14 @@ class Connection:
             what, seconds = "goodbye", self.limits.close_timeout
         late = ConnectionLost(f"no {what} of the peer's within {seconds:g} s (R-28): abort")
         self._end(Signal.TIMEOUT, late, late)
+
+    def _read_ahead(self) -> None:
+        """What came in time counts, up to what is waited for; it is handed out before the end."""
+        waiting, events = self.state, list(self._queue)
+        self._queue.clear()
+        while self.state is waiting and (event := self.next_event()) is not None:
+            events.append(event)
+        self._queue.extendleft(reversed(events))
 
     def next_timeout(self) -> float | None:
         """When to call `handle_timeout`: the handshake's limit, or the goodbye's (R-28); None where nothing is due."""

@@ -353,11 +353,13 @@ class Hub:
             seconds = self.limits.handshake_timeout
             link.error = ConnectionLost(f"no connection within {seconds:g} s (TCP and TLS, T-68): is the peer there?")
             self._abort(link)
-        elif connection.state is State.CLOSED:  # and the peer, or the application, still does not let go
-            self._abort(link)
-        else:
+        elif connection.state is not State.CLOSED:
             connection.handle_timeout(self._now)
             self._go_on(link)
+        elif link.closed:  # and the peer, or the system, still does not let go
+            self._abort(link)
+        else:
+            self._timers.set(link.cid, self._now)  # its end is still to be told
 
     def _rearm(self, link: _Link) -> None:
         due = link.connection.next_timeout() if link.connection else None

@@ -1,20 +1,28 @@
 """Tools for tests of the Reactive Streams protocol and of whatever is built on it: in memory and repeatable.
 
 The idea: two connections are joined by two pipes, cut as a network may cut them, and a `WireMonitor` reads along: every
-test that runs over a pair is also a test of the rules on the wire. Chance comes from outside, as `cut`.
+test that runs over a pair is also a test of the rules on the wire. `StreamNet` is a network of hubs with every fault
+there is, driven by one random generator, so a seed is a whole story; `shrink` makes a failure short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from random import Random
 from typing import Any
 
 from .._errors import TolliverError
 from .._events import Closed, Role
+from .._simulation import _shrink
+from .._simulation._checks import SimFailure
+from .._simulation._clockwork import Report
 from .._simulation._pair import Cut
+from .._simulation._shrink import Shrunk
 from ._connection import Connection
 from ._layout import DRAFT, Layout
 from ._monitor import RuleBroken, WireMonitor
+from ._simulation._streamnet import Simulation
+from ._simulation._world import Weather
 
 
 class Side:
@@ -117,4 +125,49 @@ class ConnectionPair:
         return most if self._cut == "whole" else 1
 
 
-__all__ = ["ConnectionPair", "RuleBroken", "Side", "WireMonitor"]
+class StreamNet(Simulation):
+    """`StreamNet(seed).run()`: a whole life of two to five hubs. Raises SimFailure where a promise is broken.
+
+    One seed, one story. Further arguments are those of `Simulation`: `seconds` is how long the faults go on,
+    `operations` how much the applications do in that time, `nodes` how many there are, `trace=True` keeps every line.
+    """
+
+    def __init__(self, seed: int, **scenario: Any) -> None:
+        super().__init__(seed, Random(seed), **scenario)
+
+
+FAULTS = sorted(name.removeprefix("_op_") for name in dir(Simulation) if name.startswith("_op_"))
+FAULTS += [name for name in Weather.__slots__ if not name.endswith(("_patience", "_for"))]
+"""All that `never` may name."""
+
+
+def shrink(seed: int, lives: int = 400) -> Shrunk | None:
+    """A short life that fails as `StreamNet(seed)` does, or None if that does not fail; `lives` bounds the search."""
+    net = StreamNet(seed)
+    failure = _live(seed, {})
+    if failure is None:
+        return None
+    scenario = {"nodes": net.size, "operations": 80, "seconds": 20.0, "never": ()}
+    return _shrink.shrink(_live, failure, seed, scenario, lives, FAULTS)
+
+
+def _live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
+    try:
+        StreamNet(seed, **scenario).run()
+    except SimFailure as failure:
+        return failure
+    return None
+
+
+__all__ = [
+    "ConnectionPair",
+    "Report",
+    "RuleBroken",
+    "Shrunk",
+    "Side",
+    "SimFailure",
+    "StreamNet",
+    "Weather",
+    "WireMonitor",
+    "shrink",
+]
