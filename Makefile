@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check simulate format clean
+.PHONY: demo test check simulate tck format clean
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
@@ -28,6 +28,10 @@ test: check
 SCHEDULES ?= 10000
 simulate: $(VENV)/.ready
 	$(BIN)/python scripts/simulate.py $(SCHEDULES)
+
+# The rules of Reactive Streams over engines and adapters, under the names of the JVM's conformance kit.
+tck: $(VENV)/.ready
+	$(BIN)/python scripts/tck.py -n 2 --dist worksteal
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .
