@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check simulate simulate-reactive format clean
+.PHONY: demo test check simulate simulate-reactive tck format clean
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
@@ -29,9 +29,7 @@ SCHEDULES ?= 10000
 simulate: $(VENV)/.ready
 	$(BIN)/python scripts/simulate.py $(SCHEDULES)
 
-# The same for networks of the Reactive Streams protocol.
-simulate-reactive: $(VENV)/.ready
-	$(BIN)/python scripts/simulate.py --reactive $(SCHEDULES)
+.PHONY: demo test check simulate simulate-reactive tck format clean
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from .kinds import KINDS
-from .streams import FORMS, Form, Stage
+from .streams import FORMS, Stage
 
 Scenario = Callable[[Stage], None]
 
@@ -42,13 +42,13 @@ class Rules(dict[Scenario, Case]):
 
         return add
 
-    def params(self, forms: Iterable[Form] = FORMS[:1]) -> list[Any]:
-        """Of `kind`, `form` and `case`."""
+    def params(self, own: Iterable[str] = ()) -> list[Any]:
+        """Of `kind`, `form` and `case`; `own` are the kinds that play it with sources of their own form as well."""
         return [
             pytest.param(kind, form, case, id=f"{case.rules[0].rule}-{case.scenario.__name__}-{kind}-{form}")
             for case in self.values()
             for kind in case.kinds
-            for form in forms
+            for form in FORMS[: 1 + (kind in own)]
         ]
 
 

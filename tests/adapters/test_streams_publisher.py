@@ -26,7 +26,7 @@ from tolliver_proto.reactive import (
 
 from .facade import until
 from .rules import Case, Rules, play
-from .streams import FORMS, Form, Stage
+from .streams import Form, Stage
 
 RULES = rule = Rules()
 
@@ -538,6 +538,6 @@ def demand_without_bound(stage: Stage) -> None:
         assert len(peer.elements(stream)) == 5000
 
 
-@pytest.mark.parametrize(("kind", "form", "case"), RULES.params(FORMS))
+@pytest.mark.parametrize(("kind", "form", "case"), RULES.params(own=("asyncio", "trio", "twisted")))
 def test_rule(case: Case, stage: Stage, form: Form, record_property: Callable[[str, object], None]) -> None:
     play(case, stage, record_property)
