@@ -9,7 +9,8 @@ Core: two `Connection`s in this process, bytes handed over in pieces of 64 KiB. 
 for each element on either side; two processes with a core each can do no better than the slower of the two. The other
 columns are two processes over 127.0.0.1: the publisher in one, the subscriber in the other, and elements a second as
 the subscriber counts them from the first one on. `sockets` is the same core on bare blocking sockets, with as little
-around it as can be: what an adapter may come near to. rsocket-py does not pack, so it sends 4 bytes in a frame; its
+around it as can be: what an adapter may come near to. `asyncio`, `asyncio TLS` and `threads` are the adapters:
+`publish` on one side and `subscribe(...).runs()` on the other. rsocket-py does not pack, so it sends 4 bytes in a frame; its
 publisher is the fastest that it allows: `request(n)` puts n elements straight into its queue. All take turns; the best
 of all turns is printed, since whatever else the machine does only makes one slower. `x` is how many times rsocket's.
 """
@@ -26,9 +27,14 @@ import platform
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from tolliver_transports.certs import make_ca, make_certificate
 
 from tolliver_proto.reactive import Connection, Elements, Request, Role, Subscribe
 
@@ -39,6 +45,7 @@ SIZES = (4, 100, 10_000)
 PACKED = 4
 WINDOWS = (16, 256, 4096, 65536)
 RSOCKET = "rsocket"
+CERTIFICATES = "TOLLIVER_BENCHMARK_CERTIFICATES"  # the directory, for processes that are measured
 LIFE = 60  # seconds at most of a process that is measured
 
 
@@ -241,6 +248,82 @@ async def rsocket_takes(port: int, size: int, window: int, seconds: float) -> No
         os._exit(0)  # its close would wait for what is still in its queues
 
 
+# The adapters, as an application uses them.
+
+
+def options(secured: bool, directory: str, name: str, listen: str | None = None) -> Any:
+    from tolliver_transports.anyio import TLS, StreamsOptions
+
+    if not secured:
+        return StreamsOptions(plaintext=True, listen=listen)
+    where = Path(directory)
+    return StreamsOptions(tls=TLS(where / f"{name}.pem", where / f"{name}.key", where / "ca.pem"), listen=listen)
+
+
+def offer(streams: Any, size: int) -> None:
+    elements = elements_of(size)
+    streams.publish("elements", lambda _name: cycle(elements), element_size=PACKED if size == PACKED else 0)
+    say(streams.port)
+
+
+class Meter:
+    """Elements a second, from the first one on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._count = 0
+        self._began = 0.0
+
+    def is_over(self, count: int) -> bool:
+        now = time.perf_counter()
+        if not self._began:
+            self._began = now
+            return False
+        self._count += count
+        if now - self._began > self._seconds:
+            say(self._count / (now - self._began))
+            return True
+        return False
+
+
+async def anyio_gives(size: int, secured: bool, directory: str) -> None:
+    from tolliver_transports.anyio import create_streams
+
+    async with create_streams(options(secured, directory, "publisher", f"{HOST}:0")) as streams:
+        offer(streams, size)
+        await asyncio.sleep(LIFE)
+
+
+async def anyio_takes(port: int, size: int, window: int, seconds: float, secured: bool, directory: str) -> None:
+    from tolliver_transports.anyio import create_streams
+
+    meter = Meter(seconds)
+    async with create_streams(options(secured, directory, "subscriber")) as streams:
+        await streams.connect(f"{HOST}:{port}")
+        async for run in streams.subscribe("elements", prefetch=window).runs():
+            if meter.is_over(len(run)):
+                os._exit(0)  # what is still on its way is of no interest
+
+
+def blocking_gives(size: int) -> None:
+    from tolliver_transports.blocking import create_streams
+
+    with create_streams(options(False, "", "", f"{HOST}:0")) as streams:
+        offer(streams, size)
+        time.sleep(LIFE)
+
+
+def blocking_takes(port: int, size: int, window: int, seconds: float) -> None:
+    from tolliver_transports.blocking import create_streams
+
+    meter = Meter(seconds)
+    with create_streams(options(False, "", "")) as streams:
+        streams.connect(f"{HOST}:{port}")
+        for run in streams.subscribe("elements", prefetch=window).runs():
+            if meter.is_over(len(run)):
+                os._exit(0)  # what is still on its way is of no interest
+
+
 # The columns of two processes.
 
 
@@ -257,6 +340,15 @@ class Way(NamedTuple):
 WAYS: dict[str, Way] = {
     RSOCKET: Way(rsocket_gives, rsocket_takes),
     "sockets": Way(sockets_give, sockets_take),
+    "asyncio": Way(
+        lambda size: anyio_gives(size, False, ""),
+        lambda port, size, window, seconds: anyio_takes(port, size, window, seconds, False, ""),
+    ),
+    "asyncio TLS": Way(
+        lambda size: anyio_gives(size, True, os.environ[CERTIFICATES]),
+        lambda port, size, window, seconds: anyio_takes(port, size, window, seconds, True, os.environ[CERTIFICATES]),
+    ),
+    "threads": Way(blocking_gives, blocking_takes),
 }
 """Each is a column; a further adapter is a further entry. rsocket's is what the others are compared with."""
 
@@ -328,6 +420,15 @@ def main() -> None:
     seconds, turns = (0.05, 1) if arguments.quick else (arguments.seconds, arguments.turns)
     windows = WINDOWS[1:2] if arguments.quick else WINDOWS
     ways = [] if arguments.core else [*WAYS]
+    with tempfile.TemporaryDirectory() as directory:
+        make_ca(directory)
+        for name in ("publisher", "subscriber"):
+            make_certificate(directory, name)
+        os.environ[CERTIFICATES] = directory
+        print_table(windows, seconds, turns, ways)
+
+
+def print_table(windows: Sequence[int], seconds: float, turns: int, ways: list[str]) -> None:
     print(f"Python {platform.python_version()}; best of {turns} turns of {seconds:g} s each")
     print("giving, taking: microseconds an element; others: elements a second; x: times those of rsocket")
     print(head(ways))
