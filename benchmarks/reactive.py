@@ -10,9 +10,10 @@ for each element on either side; two processes with a core each can do no better
 columns are two processes over 127.0.0.1: the publisher in one, the subscriber in the other, and elements a second as
 the subscriber counts them from the first one on. `sockets` is the same core on bare blocking sockets, with as little
 around it as can be: what an adapter may come near to. `asyncio`, `asyncio TLS` and `threads` are the adapters:
-`publish` on one side and `subscribe(...).runs()` on the other. rsocket-py does not pack, so it sends 4 bytes in a frame; its
-publisher is the fastest that it allows: `request(n)` puts n elements straight into its queue. All take turns; the best
-of all turns is printed, since whatever else the machine does only makes one slower. `x` is how many times rsocket's.
+`publish` on one side and `subscribe(...).runs()` on the other. rsocket-py does not pack, so it sends 4 bytes in a
+frame; its publisher is the fastest that it allows: `request(n)` puts n elements straight into its queue. All take
+turns; the best of all turns is printed, since whatever else the machine does only makes one slower. `x` is how many
+times rsocket's.
 """
 
 from __future__ import annotations

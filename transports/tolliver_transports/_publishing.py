@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
 from fnmatch import translate
 from typing import Any, Protocol
@@ -45,6 +46,7 @@ class Publication:
         self._source = source
         self._withdraw = withdraw
         self._given = False
+        self._opening = threading.Lock()  # two subscribers may come at once, on threads
 
     @property
     def is_pattern(self) -> bool:
@@ -54,9 +56,10 @@ class Publication:
         """A fresh run through the source; what a function returns may be awaitable. Raises what that raises."""
         if not _is_elements(self._source):
             return self._source(name)
-        if self._given:
+        with self._opening:
+            given, self._given = self._given, _is_iterator(self._source)
+        if given:
             raise LookupError(f"{name!r:.100} was given to a subscriber already, and its source can be read but once")
-        self._given = _is_iterator(self._source)
         return self._source
 
     def close(self) -> None:
@@ -262,7 +265,10 @@ def check_name(name: object) -> None:
 
 def text_of(error: BaseException) -> str:
     """What a peer is told of it."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # it is the application's
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

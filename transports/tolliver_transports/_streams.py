@@ -174,6 +174,7 @@ class BaseStreams(BaseEndpoint):
 
     def goodbye(self, peer: Peer, reason: str = "") -> None:
         """End a connection in order, and every stream on it (R-28, R-29)."""
+        self.turn()  # what sources have yielded goes out before
         self.hub.goodbye(peer.cid, reason, monotonic())
         self.turn()
 
@@ -301,6 +302,10 @@ class BaseStreams(BaseEndpoint):
 
     def _start_work(self) -> None:
         pass
+
+    def _begin_close(self) -> None:
+        self.turn()  # as in `goodbye`
+        super()._begin_close()
 
     def _end_work(self) -> None:
         pass
