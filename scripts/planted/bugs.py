@@ -11,6 +11,7 @@ from typing import NamedTuple
 NODE = ("tests/node",)
 STORE = ("tests/store",)
 WIRE = ("tests/wire",)
+REACTIVE = ("tests/reactive",)
 
 
 class Bug(NamedTuple):
@@ -230,5 +231,132 @@ BUGS = (
         "tolliver_proto/_receiving.py",
         "            link.hurried = True  # what follows waits a second (D-12)\n",
         "            return\n",
+    ),
+    # Reactive Streams.
+    Bug(
+        "streams: demand off by one in packed",
+        "tolliver_proto/reactive/_publisher.py",
+        "        if len(elements) > stream.demand:\n",
+        "        if len(elements) > stream.demand + 1:\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: saturation missing",
+        "tolliver_proto/reactive/_publisher.py",
+        "stream.demand = min(stream.demand + frame.count, MAX_LONG)",
+        "stream.demand = stream.demand + frame.count",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: elements after a cancel",
+        "tolliver_proto/reactive/_publisher.py",
+        "        del self._streams[frame.subscriber_id]\n        if isinstance(frame, Request):\n",
+        "        if isinstance(frame, Request):\n            del self._streams[frame.subscriber_id]\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: old element size forgotten after cancel",
+        "tolliver_proto/reactive/_subscriber.py",
+        "        self._output.write(Cancel(subscriber_id))\n",
+        "        self._output.write(Cancel(subscriber_id))\n        self.sizes.pop(subscriber_id, None)\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: id reused before subscribed",
+        "tolliver_proto/reactive/_subscriber.py",
+        "        return Step.OLD_ANSWER if stream.unanswered else Step.ANSWER\n",
+        "        return Step.ANSWER\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: more than was asked for is taken",
+        "tolliver_proto/reactive/_subscriber.py",
+        "        if stream.received > stream.requested < MAX_LONG:\n",
+        "        if stream.received > stream.requested + 1 < MAX_LONG:\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: a deadline reads beyond the hello",
+        "tolliver_proto/reactive/_connection.py",
+        "        while self.state is waiting and (event := self.next_event()) is not None:\n",
+        "        while (event := self.next_event()) is not None:\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: Drained missing",
+        "tolliver_proto/reactive/_hub.py",
+        "            self._actions.append(Drained(cid))\n",
+        "",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: what is in transit is not counted",
+        "tolliver_proto/reactive/_hub.py",
+        "link.connection.wanted(subscriber_id, link.in_transit)",
+        "link.connection.wanted(subscriber_id, 0)",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: a second Transmit",
+        "tolliver_proto/reactive/_hub.py",
+        "        if connection is None or link.in_transit or link.gone:\n",
+        "        if connection is None or link.gone:\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: PeerDown twice",
+        "tolliver_proto/reactive/_hub.py",
+        "            link.told = False\n            self._actions.append(PeerDown",
+        "            self._actions.append(PeerDown",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: PeerDown before its reason is known",
+        "tolliver_proto/reactive/_hub.py",
+        "        elif link.closed:  # and the peer",
+        "        elif not link.shut or link.closed:  # and the peer",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: reading never resumes",
+        "tolliver_proto/reactive/_hub.py",
+        "            self._actions.append(ResumeReading(link.cid))\n",
+        "",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: elements cost only their bytes",
+        "tolliver_proto/reactive/_hub.py",
+        "        link.unread += sum(map(len, run.elements)) + ELEMENT_COST * len(run.elements)\n",
+        "        link.unread += sum(map(len, run.elements))\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: what was received before the loss is dropped",
+        "tolliver_proto/reactive/_hub.py",
+        "        elif link.closed:\n            self._forget(link)\n        else:\n",
+        "        elif True:\n            self._forget(link)\n        else:\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: a deadline that was met stays",
+        "tolliver_proto/reactive/_hub.py",
+        "        else:\n            self._timers.cancel(link.cid)\n",
+        "",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: a forgotten connection's deadline stays",
+        "tolliver_proto/reactive/_hub.py",
+        "        self._writable.pop(link, None)\n        self._timers.cancel(link.cid)\n",
+        "        self._writable.pop(link, None)\n",
+        REACTIVE,
+    ),
+    Bug(
+        "streams: a peer that said hello is still a stranger",
+        "tolliver_proto/reactive/_hub.py",
+        "            self._arrivals.remove(link.cid)\n            self._actions.append(PeerUp",
+        "            self._actions.append(PeerUp",
+        REACTIVE,
     ),
 )

@@ -10,19 +10,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fuzz import hub_bodies
 from fuzz import reactive_bodies as bodies
 from tolliver_proto import ConnectionClosing, LocalProtocolError
 from tolliver_proto.reactive import Closed
 
 KINDS = {Closed, *map(type, bodies.FRAMES)}
 
-SEEDS = {bodies.decoder: bodies.decoder_seeds(), bodies.connection: bodies.connection_seeds()}
+SEEDS: dict[Callable[..., object], list[bytes]] = {
+    bodies.decoder: bodies.decoder_seeds(),
+    bodies.connection: bodies.connection_seeds(),
+    hub_bodies.operations: hub_bodies.operations_seeds(),
+}
 each = pytest.mark.parametrize("body", SEEDS, ids=lambda body: body.__name__)
 quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @each
-def test_any_bytes(body: Callable[..., None]) -> None:
+def test_any_bytes(body: Callable[..., object]) -> None:
     @quick
     @given(st.binary(max_size=300))
     def check(data: bytes) -> None:
@@ -32,7 +37,7 @@ def test_any_bytes(body: Callable[..., None]) -> None:
 
 
 @each
-def test_damaged_seeds(body: Callable[..., None]) -> None:
+def test_damaged_seeds(body: Callable[..., object]) -> None:
     """A good case with a few bytes changed, inserted or gone."""
     damage = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 4), st.binary(max_size=4)), max_size=3)
 
@@ -61,7 +66,7 @@ def test_programs() -> None:
 
 
 @each
-def test_seeds_in_bounded_memory(body: Callable[..., None]) -> None:
+def test_seeds_in_bounded_memory(body: Callable[..., object]) -> None:
     for seed in SEEDS[body][::3]:
         body(seed, watch_memory=True)
 
@@ -74,6 +79,27 @@ def test_hostile_heads_in_bounded_memory() -> None:
                 head = bytes([code, 1]) + b"\xff" * ones + b"\x01"
                 bodies.decoder(bytes([limits, 0]) + head, watch_memory=True)
                 bodies.connection(bytes([1, limits, 2, 3, 0, len(head)]) + head, watch_memory=True)
+
+
+def test_programs_of_a_hub() -> None:
+    """Connected, and then whatever may follow."""
+    steps = st.lists(st.tuples(st.integers(0, 37), st.integers(0, 255)), max_size=80)
+
+    @quick
+    @given(st.sampled_from(SEEDS[hub_bodies.operations]), steps)
+    def check(seed: bytes, steps: list[tuple[int, int]]) -> None:
+        hub_bodies.operations(seed + b"".join(bytes(step) for step in steps))
+
+    check()
+
+
+def test_the_seeds_of_a_hub_reach_live_streams() -> None:
+    told: Counter[str] = Counter()
+    for seed in SEEDS[hub_bodies.operations]:
+        told.update(hub_bodies.operations(seed).told)
+    streams = ("Subscribe", "Request", "Cancel", "Subscribed", "Elements", "OnComplete", "OnError")
+    links = ("PeerUp", "PeerDown", "Drained", "PauseReading", "ResumeReading", "ShutdownWrite", "Abort")
+    assert {name for name in (*streams, *links) if told[name] < 4} == set()
 
 
 def test_the_seeds_reach_live_streams() -> None:

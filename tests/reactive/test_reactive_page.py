@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
-from tolliver_proto.reactive import DRAFT, Connection, Kind, Limits
+from tolliver_proto.reactive import DRAFT, Connection, Hub, Kind, Limits
+from tolliver_proto.reactive._actions import Action
 
 from .vectors import VECTORS
 
@@ -50,6 +52,17 @@ def test_the_calls() -> None:
     listed = set(re.findall(r"`(\w+)\(", calls[1]))
     public = {name for name in vars(Connection) if not name.startswith("_") and callable(getattr(Connection, name))}
     assert listed == public
+
+
+def test_the_calls_and_actions_of_a_hub() -> None:
+    table = re.search(r"^\| call of a hub .+?\n\n", PAGE, re.MULTILINE | re.DOTALL)
+    assert table
+    public = {name for name in vars(Hub) if not name.startswith("_") and callable(getattr(Hub, name))}
+    assert set(re.findall(r"`(\w+)\(", table[0])) == public
+    table = re.search(r"^\| action of a hub .+?\n\n", PAGE, re.MULTILINE | re.DOTALL)
+    assert table
+    first_cells = " ".join(re.findall(r"^\| (`.+?) \|", table[0], re.MULTILINE))
+    assert set(re.findall(r"`(\w+)`", first_cells)) == {action.__name__ for action in get_args(Action)}
 
 
 def test_every_ruling_has_a_row() -> None:
