@@ -66,6 +66,10 @@ class StreamsFacade(Opened):
         """A source for `publish`: what the function makes of each element of a stream at the peer."""
         return lambda _name: self.world.mapped(peer.itself.subscribe(name, **options), function)
 
+    def passed_on(self, peer: PeerFacade, name: str, **options: Any) -> Any:
+        """A source for `publish`: a stream at the peer, as it is."""
+        return lambda _name: peer.itself.subscribe(name, **options)
+
 
 class PeerFacade:
     """A peer, in its streams' world."""

@@ -143,6 +143,50 @@ def an_error_goes_down_at_once(stage: Stage) -> None:
     assert upstream.all(Cancel) == []
 
 
+@rule("4.2", "mustImmediatelyPassOnOnErrorEventsReceivedFromItsUpstreamToItsDownstream")
+def an_end_needs_no_request(stage: Stage) -> None:
+    """Where the source is the subscription itself: an error, a complete or a lost connection waits for no demand, but
+    for the elements before it."""
+    taking, upstream = stage.taking()
+    (peer,) = taking.peers()
+    giving, downstream = stage.giving()
+    giving.publish("out", taking.passed_on(peer, "in"))
+    for number, demand in enumerate((0, 2, 0, 1), 1):
+        given = downstream.subscribe("out", demand)
+        taken = upstream.hear_subscribe(number)
+        upstream.subscribed(taken)
+        upstream.next_many(taken, [b"x"] * (demand + number // 3))
+        downstream.hear_elements(given, demand)
+        if number < 4:
+            upstream.error(taken, "failed") if number % 2 else upstream.complete(taken)
+        else:
+            upstream.shut()
+        if number > 2:
+            downstream.sync()
+            assert downstream.ends(given) == []
+            downstream.request(given, 1)
+        end = downstream.hear_end(given)
+        assert isinstance(end, OnComplete if number == 2 else OnError)
+        assert len(downstream.elements(given)) == demand + number // 3
+
+
+@rule("4.1")
+def a_cancel_ends_a_subscription_that_is_a_source(stage: Stage) -> None:
+    taking, upstream = stage.taking()
+    (peer,) = taking.peers()
+    giving, downstream = stage.giving()
+    giving.publish("out", taking.passed_on(peer, "in"))
+    given = downstream.subscribe("out", 1)
+    taken = upstream.hear_subscribe()
+    upstream.subscribed(taken)
+    upstream.next_many(taken, [b"x"] * 2)
+    downstream.hear_elements(given, 1)
+    downstream.cancel(given)
+    upstream.hear_cancel(taken)
+    upstream.sync()
+    assert upstream.all(Cancel) == [Cancel(taken)]
+
+
 @rule("4.2", "required_spec104_mustCallOnErrorOnAllItsSubscribersIfItEncountersANonRecoverableError")
 def all_subscribers_hear_of_an_error(stage: Stage) -> None:
     """On two connections; and the end of the connection upstream is such an error."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import anyio
 import pytest
+from tolliver_transports._publishing import Feed
 from tolliver_transports.anyio import StreamsOptions, create_streams
 
 from tests.anyio.nodes import until
@@ -21,7 +22,10 @@ class Source:
     def __iter__(self) -> Iterator[bytes]:
         return iter([b"1", b"2"])
 
-    def over(self) -> None:
+    def attend_feed(self, feed: Feed) -> None:
+        feed.on_over = self._over
+
+    def _over(self) -> None:
         self.times_over += 1
 
 

@@ -49,7 +49,7 @@ def test_the_end_of_the_stream_wakes_the_thread_that_waits(nodes: Nodes) -> None
     with nodes.pair() as (_left, right), ThreadPoolExecutor() as pool:
         source = open_source(right)
         waiting = pool.submit(list, source)
-        source.over()
+        source.close()
         assert waiting.result(PATIENCE) == []
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from itertools import islice
+from operator import length_hint
 from typing import Any, Protocol, Self, TypeVar
 
 from ._publishing import Feed, FeedOwner, Publication
@@ -176,6 +177,12 @@ class Subscription:
         """Want no more. Does nothing where the stream is over."""
         self._current = iter(())
         self._its.close()
+
+    def attend_feed(self, feed: Feed) -> None:
+        """As the source of a publication: its feed sees the end of this stream without a request (rules 1.5, 4.2)."""
+        intake = self._its
+        intake.on_over = feed.flush_soon
+        feed.at_end = lambda: intake.closed and not intake.waiting and not length_hint(self._current)
 
     async def __aenter__(self) -> Self:
         return self

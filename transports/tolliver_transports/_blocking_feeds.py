@@ -49,6 +49,7 @@ class ThreadFeed(Feed):
         if self._flushing:  # an element that cannot be sent is ending the stream: nothing goes out behind it
             return
         self._flushing = True
+        self.listen()
         while gathered := self._gathered[:]:  # again: who appends to a list that is not empty does not ask for a flush
             del self._gathered[: len(gathered)]
             self.pending = gathered

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 
 from ._blocking_wires import limited
 from ._codecs import Codec
+from ._publishing import Feed
 from ._subscribing import Intake, check_handler
 
 
@@ -106,6 +107,12 @@ class Subscription:
         with self._owner.lock:
             self._current.clear()
             self._its.close()
+
+    def attend_feed(self, feed: Feed) -> None:
+        """As the source of a publication: its feed sees the end of this stream without a request (rules 1.5, 4.2)."""
+        intake = self._its
+        intake.on_over = feed.flush_soon
+        feed.at_end = lambda: intake.closed and not intake.waiting and not self._current
 
     def __enter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ from tolliver_proto import ConnectionClosing, Delivery, Subscription
 
 from ._inbox import Run
 from ._instance import BaseInstance
+from ._publishing import Feed
 
 SCHEME = "tolliver://"
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -84,6 +85,9 @@ class _Held:
         self._came: Iterator[tuple[Delivery, Run]] = iter(())
         self._held: deque[tuple[Delivery, Run]] = deque()
 
+    def attend_feed(self, feed: Feed) -> None:
+        feed.on_taken = self.taken
+
     def taken(self, count: int) -> None:
         """The subscriber is through with so many more, in their order."""
         through = [self._held.popleft() for _ in range(min(count, len(self._held)))]
@@ -125,7 +129,7 @@ class AwaitedSource(_Held):
 
 
 class ThreadSource(_Held):
-    """The bodies, on a thread that waits; `taken`, `over` and `close` may come from another one."""
+    """The bodies, on a thread that waits; `taken` and `close` may come from another one."""
 
     _ended = False
 
@@ -140,9 +144,9 @@ class ThreadSource(_Held):
             self._take_in(run)
         return body
 
-    def over(self) -> None:
-        """The stream is over: whoever waits for the next message need not."""
-        self.close()
+    def attend_feed(self, feed: Feed) -> None:
+        super().attend_feed(feed)
+        feed.on_over = self.close  # whoever waits for the next message need not
 
     def close(self) -> None:
         self._ended = True

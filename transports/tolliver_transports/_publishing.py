@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Sized
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from fnmatch import translate
 from typing import Any, Protocol
 
@@ -135,9 +135,10 @@ class Feed:
         self._window = grant
         self._granted = grant
         self._told = 0
-        self._whole: Sized | None = None  # the source, where that knows how long it is
-        self._on_taken: Callable[[int], object] | None = None
-        self._on_over: Callable[[], object] | None = None
+        # What a source of our own sets in `attend_feed`: whether it has no more, and what it wants to be told.
+        self.at_end: Callable[[], bool] = _unknown
+        self.on_taken: Callable[[int], object] | None = None  # the peer is through with so many elements more
+        self.on_over: Callable[[], object] | None = None  # the stream is over: who waits for an element need not
 
     # What the peer says.
 
@@ -155,29 +156,35 @@ class Feed:
         """The stream is over, whoever ended it. Nothing more is pulled, and the source is closed."""
         self.over = True
         self.pending.clear()
+        self.at_end = _unknown
         self.bell.ring()
-        if self._on_over is not None:
-            self._on_over()
+        if self.on_over is not None:
+            self.on_over()
 
     # What the loop that pulls says.
 
     def begin(self, source: Any) -> None:
-        """The source is open. `taken(count)`, where it has that, is told how many elements the peer is through with.
-
-        `over()`, where it has that, is told that the stream is over: so it need not wait on its thread any longer.
-        """
-        self._on_taken = getattr(source, "taken", None)
-        self._on_over = getattr(source, "over", None)
-        self._whole = source if isinstance(source, Sequence) else None
+        """The source is open. One that has `attend_feed(feed)` may set there what this feed tells it, and asks it."""
+        if hasattr(source, "attend_feed"):
+            source.attend_feed(self)
+        elif isinstance(source, Sequence):
+            self.at_end = lambda: self._sent >= len(source)
         if not self.over:  # else the id may be another stream's by now
             self._owner.hub.subscribed(*self.key, self._publication.element_size)
+
+    def flush_soon(self) -> None:
+        """In the next turn: there is something to pass on, or the source is at its end."""
+        self._owner.flush_soon(self)
 
     def look(self) -> int:
         """Passes on what was pulled; then how many elements may be pulled now (R-32), 0 also where it is over."""
         self.flush()
-        if self._whole is not None and self._sent >= len(self._whole):
-            self.complete()  # the end needs no demand (rule 1.5)
-        self.credit = 0 if self.over else min(self._owner.hub.wanted(*self.key), self._step)
+        if self.over:
+            self.credit = 0
+        elif self.at_end():
+            self.credit = 1  # what is pulled is the end or an error, which need no demand (rules 1.5, 4.2)
+        else:
+            self.credit = min(self._owner.hub.wanted(*self.key), self._step)
         return self.credit
 
     def add(self, element: Any) -> None:
@@ -186,7 +193,7 @@ class Feed:
         self.pending.append(element if encode is None else encode(element))
         self.credit -= 1
         if len(self.pending) == 1:
-            self._owner.flush_soon(self)
+            self.flush_soon()
 
     def add_many(self, elements: Iterable[Any]) -> bool:
         """All of them; what was pulled before one raises is kept. False: there were fewer than the credit."""
@@ -198,6 +205,7 @@ class Feed:
 
     def flush(self) -> None:
         """Pass on what is pending."""
+        self.listen()
         elements, self.pending = self.pending, []
         if not elements or self.over:
             return
@@ -205,6 +213,11 @@ class Feed:
             self._pass_on(elements)
         except LocalProtocolError:
             self._one_by_one(elements)
+
+    def listen(self) -> None:
+        """Whether the source has come to its end without being asked: then it is pulled once more."""
+        if self.at_end():
+            self.bell.ring()
 
     def complete(self) -> None:
         """The source has no more."""
@@ -249,12 +262,12 @@ class Feed:
 
     def _tell_taken(self) -> None:
         """A subscriber that wants all at once does not say when it is through: what went out counts then."""
-        if self._on_taken is None:
+        if self.on_taken is None:
             return
         through = self._sent if self._granted == UNBOUNDED else min(self._sent, self._granted - self._window)
         if through > self._told:
             self._told, fresh = through, through - self._told
-            self._on_taken(fresh)
+            self.on_taken(fresh)
 
 
 def check_name(name: object) -> None:
@@ -270,6 +283,10 @@ def text_of(error: BaseException) -> str:
     except Exception:  # it is the application's
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _unknown() -> bool:
+    return False
 
 
 def _is_elements(source: Any) -> bool:

@@ -67,6 +67,8 @@ class Intake:
         self.element_size: int | None = None
         """What the publisher declared, in bytes; 0 where elements differ. None before its answer."""
         self.name = name
+        self.on_over: Callable[[], object] = lambda: None
+        """Called when it is closed, by whomever."""
         self._owner = owner
         self._cid = cid
         self._decode: Callable[[bytes], Any] | None = codec.decode
@@ -99,6 +101,7 @@ class Intake:
         self.closed = True
         self._owner.intake_over(self)
         self.bell.ring()
+        self.on_over()
 
     # What the application does.
 
@@ -137,6 +140,7 @@ class Intake:
             self._owner.hub.cancel(*self.key)
             self._owner.intake_over(self)
             self.bell.ring()
+            self.on_over()
         self._owner.turn()
 
     def fail(self, error: Exception) -> None:
