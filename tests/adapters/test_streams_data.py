@@ -11,7 +11,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from tests.certificates import Certificates
 from tolliver_proto.reactive import StreamError
 
-from .facade import World
+from .facade import World, until
 from .kinds import PAIRS
 from .streams import FORMS, Stage
 
@@ -182,3 +182,26 @@ def test_two_kinds(certs: Certificates, worlds: Callable[[str], World], publishi
         with pytest.raises(StreamError, match="ValueError: as it must"):
             next(failing)
         peer.goodbye("done")
+
+
+def test_a_source_learns_what_is_taken(stage: Stage) -> None:
+    """What was wanted before is done with when more is wanted; where all is wanted at once, what went out is."""
+    publisher, subscriber, _ = stage.pair()
+    told: dict[str, list[int]] = {"windows": [], "all at once": []}
+
+    class Source:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __iter__(self) -> Iterator[bytes]:
+            return iter(numbered(100))
+
+        def taken(self, count: int) -> None:
+            told[self.name].append(count)
+
+    publisher.publish("*", Source)
+    assert list(subscriber.subscribe("windows", prefetch=10)) == numbered(100)
+    assert list(subscriber.subscribe("all at once", demand=2**63 - 1)) == numbered(100)
+    assert 80 <= sum(told["windows"]) <= 100
+    until(lambda: sum(told["all at once"]) == 100, "telling the source")
+    assert min(told["windows"] + told["all at once"]) > 0
