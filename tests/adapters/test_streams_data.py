@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from google.protobuf.wrappers_pb2 import StringValue
+from tolliver_transports._publishing import Feed
 
 from tests.certificates import Certificates
-from tolliver_proto.reactive import StreamError
+from tolliver_proto.reactive import Limits, StreamError
 
 from .facade import World, until
 from .kinds import PAIRS
@@ -158,6 +159,21 @@ def test_a_reader_that_stops_stops_the_source(stage: Stage) -> None:
     assert publisher.stats()["unsent_bytes"] <= 2 * 2**20
 
 
+def test_a_subscriber_that_falls_behind_is_not_sent_more_than_it_holds(stage: Stage) -> None:
+    """It wanted too much at once: reading pauses, goes on when something is taken or dropped, and nothing is lost."""
+    publisher, subscriber = stage.open(), stage.open(listen=None, limits=Limits(max_unread=2**16))
+    peer = subscriber.connect(publisher)
+    publisher.publish("p", [b"%d" % number * 1000 for number in range(1000)])
+    late = peer.subscribe("p", demand=2**40)
+    until(lambda: subscriber.stats().get("paused"), "a pause")
+    assert list(late) == [b"%d" % number * 1000 for number in range(1000)]
+    dropped = peer.subscribe("p", demand=2**40)
+    until(lambda: subscriber.stats()["paused"] > 1, "a pause")
+    dropped.cancel()
+    assert next(peer.subscribe("p", demand=1)) == b"0" * 1000
+    assert subscriber.stats()["unread_bytes"] <= 2**16 + 2**20
+
+
 @pytest.mark.parametrize(("publishing", "subscribing"), PAIRS)
 def test_two_kinds(certs: Certificates, worlds: Callable[[str], World], publishing: str, subscribing: str) -> None:
     """Every kind with every other kind: elements, an end, an error, a cancel and a goodbye."""
@@ -196,8 +212,8 @@ def test_a_source_learns_what_is_taken(stage: Stage) -> None:
         def __iter__(self) -> Iterator[bytes]:
             return iter(numbered(100))
 
-        def taken(self, count: int) -> None:
-            told[self.name].append(count)
+        def attend_feed(self, feed: Feed) -> None:
+            feed.on_taken = told[self.name].append
 
     publisher.publish("*", Source)
     assert list(subscriber.subscribe("windows", prefetch=10)) == numbered(100)
