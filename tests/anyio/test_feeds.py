@@ -22,7 +22,7 @@ class Source:
     def __iter__(self) -> Iterator[bytes]:
         return iter([b"1", b"2"])
 
-    def attend_feed(self, feed: Feed) -> None:
+    def _attend_feed(self, feed: Feed) -> None:
         feed.on_over = self._over
 
     def _over(self) -> None:

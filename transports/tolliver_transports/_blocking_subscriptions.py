@@ -108,7 +108,7 @@ class Subscription:
             self._current.clear()
             self._its.close()
 
-    def attend_feed(self, feed: Feed) -> None:
+    def _attend_feed(self, feed: Feed) -> None:
         """As the source of a publication: its feed sees the end of this stream without a request (rules 1.5, 4.2)."""
         intake = self._its
         intake.on_over = feed.flush_soon

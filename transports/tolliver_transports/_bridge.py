@@ -85,7 +85,7 @@ class _Held:
         self._came: Iterator[tuple[Delivery, Run]] = iter(())
         self._held: deque[tuple[Delivery, Run]] = deque()
 
-    def attend_feed(self, feed: Feed) -> None:
+    def _attend_feed(self, feed: Feed) -> None:
         feed.on_taken = self.taken
 
     def taken(self, count: int) -> None:
@@ -144,8 +144,8 @@ class ThreadSource(_Held):
             self._take_in(run)
         return body
 
-    def attend_feed(self, feed: Feed) -> None:
-        super().attend_feed(feed)
+    def _attend_feed(self, feed: Feed) -> None:
+        super()._attend_feed(feed)
         feed.on_over = self.close  # whoever waits for the next message need not
 
     def close(self) -> None:

@@ -135,7 +135,7 @@ class Feed:
         self._window = grant
         self._granted = grant
         self._told = 0
-        # What a source of our own sets in `attend_feed`: whether it has no more, and what it wants to be told.
+        # What a source of our own sets in `_attend_feed`: whether it has no more, and what it wants to be told.
         self.at_end: Callable[[], bool] = _unknown
         self.on_taken: Callable[[int], object] | None = None  # the peer is through with so many elements more
         self.on_over: Callable[[], object] | None = None  # the stream is over: who waits for an element need not
@@ -164,9 +164,9 @@ class Feed:
     # What the loop that pulls says.
 
     def begin(self, source: Any) -> None:
-        """The source is open. One that has `attend_feed(feed)` may set there what this feed tells it, and asks it."""
-        if hasattr(source, "attend_feed"):
-            source.attend_feed(self)
+        """The source is open. One that has `_attend_feed(feed)` may set there what this feed tells it, and asks it."""
+        if hasattr(source, "_attend_feed"):
+            source._attend_feed(self)
         elif isinstance(source, Sequence):
             self.at_end = lambda: self._sent >= len(source)
         if not self.over:  # else the id may be another stream's by now
