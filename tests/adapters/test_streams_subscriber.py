@@ -108,6 +108,7 @@ def a_slow_handler_holds_back_no_other(stage: Stage) -> None:
     peer.complete(one)
     peer.complete(two)
     ends[1].wait()
+    until(lambda: got_slow, "the first element of the slow one")
     assert (got_slow, got_fast) == (numbered(1), numbered(10))
     gate.open()
     ends[0].wait()
