@@ -112,10 +112,10 @@ def a_cancel_goes_up(stage: Stage) -> None:
             upstream.next_many(taken, [b"x"] * 2)
             downstream.hear_elements(given, 2)
         downstream.cancel(given)
+        downstream.sync()
         if stage.world.kind == "blocking":
             upstream.next(taken, b"y")  # its thread is with the subscription: it sees the cancel with what comes next
         upstream.hear_cancel(taken)
-        downstream.sync()
     upstream.sync()
     assert len(upstream.all(Cancel)) == 3
     assert taking.stats()["streams_taken"] == 0
