@@ -39,6 +39,7 @@ class Network(World):
         near, far = End(host, cid, Role.CLIENT, monitor), End(target, server_cid, Role.SERVER, monitor)
         near.other, far.other = far, near
         host.ends[cid], target.ends[server_cid] = near, far
+        host.peers[cid], target.peers[server_cid] = monitor._sides[Role.SERVER], monitor._sides[Role.CLIENT]
         self.counts["connections"] += 1
         self._turn(target)  # it has a deadline now
         for end in (near, far):

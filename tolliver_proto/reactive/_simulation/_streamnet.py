@@ -123,6 +123,7 @@ class Simulation(Network):
         host.timer = float("inf")
         host.waiting = host.closing = False
         host.left.clear()
+        host.peers.clear()
         host.holding.clear()
         self._trace(f"{host.name} starts, life {host.born}")
 
@@ -168,6 +169,8 @@ class Simulation(Network):
         check(action.cid in host.owed, f"{action.cid} is down, and never was up or dialled, or twice")
         check(host.owed.pop(action.cid) == action.remote, f"{action.cid} had another remote than {action.remote}")
         host.up.pop(action.cid, None)
+        peer = host.peers.pop(action.cid, None)
+        check(action.error or (peer and peer.left), f"{action.cid} ends in order, and its peer said no goodbye (R-28)")
         left = [key for key in (*host.feeds, *host.intakes) if key[0] == action.cid]
         check(not left, f"{action.cid} is down, and of these streams no end was told: {left}")
         self.counts["losses" if action.error else "orderly_ends"] += 1

@@ -22,8 +22,8 @@ from .._connection import Connection
 from .._events import Elements
 from .._hub import Hub
 from .._limits import Limits
-from .._monitor import WireMonitor
-from .._state import ENDING
+from .._monitor import WireMonitor, _Side
+from .._state import ENDING, State
 from ._ledgers import Feed, Intake, Key
 
 _MOST_BUFFERED = 400  # bytes: what is left of a chunk is part of a frame
@@ -139,6 +139,7 @@ class Host:
         self.born = 0
         self.clock = 0.0  # what its monotonic clock is ahead of the world's
         self.ends: dict[int, End] = {}
+        self.peers: dict[int, _Side] = {}  # as the monitor sees them, until their PeerDown
         self.up: dict[int, Remote | None] = {}
         self.owed: dict[int, Remote | None] = {}  # whose PeerDown is still to come
         self.left: set[int] = set()  # to whom we said goodbye
@@ -159,7 +160,8 @@ class Host:
         hub = self.hub
         links = hub._links
         check(hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten")
-        check(hub._arrivals._shares.keys() <= links.keys(), "a stranger that is forgotten is counted (D-7)")
+        strangers = links.keys() - self.up.keys()
+        check(hub._arrivals._shares.keys() <= strangers, "one that is known or forgotten counts as a stranger (D-7)")
         check(not hub._readable and not hub._writable, "all is done, and something is left to do")
         for cid, link in links.items():
             end = self.ends.get(cid)
@@ -172,6 +174,8 @@ class Host:
                 )
                 check(ending or link.connection.buffered_bytes < _MOST_BUFFERED, "what was read is kept")
                 check(not link.choked or link.in_transit, "nobody will say that it is drained (R-32)")
+                busy = link.in_transit or link.connection.state is not State.OPEN
+                check(busy or cid not in hub._timers._due, "a deadline, and nothing is waited for")
         for (cid, stream), feed in self.feeds.items():
             link = links[cid]
             if feed.accepted and not feed.busy and link.connection is not None:
