@@ -138,6 +138,27 @@ def test_patterns(stage: Stage) -> None:
             list(subscriber.subscribe(name))
 
 
+def test_a_source_that_has_to_be_awaited(stage: Stage) -> None:
+    """A coroutine function that returns the elements; where nobody awaits, it is refused at once."""
+    publisher, subscriber, _ = stage.pair()
+
+    async def opened(name: str) -> list[bytes]:
+        return [b"1", name.encode()]
+
+    async def fails(name: str) -> list[bytes]:
+        raise LookupError(name)
+
+    if stage.world.kind == "blocking":
+        with pytest.raises(TypeError, match="async"):
+            publisher.publish("opened", opened)
+        return
+    publisher.publish("opened", opened)
+    publisher.publish("fails", fails)
+    assert list(subscriber.subscribe("opened")) == [b"1", b"opened"]
+    with pytest.raises(StreamError, match="LookupError: fails"):
+        list(subscriber.subscribe("fails"))
+
+
 def test_a_reader_that_stops_stops_the_source(stage: Stage) -> None:
     """However much it has asked for, the source is read no further than what fits into buffers (R-32)."""
     publisher, subscriber, _ = stage.pair()
