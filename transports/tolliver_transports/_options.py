@@ -167,7 +167,7 @@ def _is_listen(value: tuple[str, int]) -> bool:
 
 
 is_listen = validators.optional(
-    _check(_is_listen, 'write "host:port" with a port from 0 to 65535; "0.0.0.0:port" listens everywhere')
+    _check(_is_listen, 'write "host:port" with a port from 0 to 65535; "0.0.0.0:7011" listens everywhere')
 )
 
 
