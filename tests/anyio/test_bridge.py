@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tolliver_transports._bridge import AwaitedSource, wanted_by
-from tolliver_transports.anyio import Instance, Streams, StreamsOptions, bridge, create_streams
+from tolliver_transports.anyio import Instance, Streams, StreamsOptions, Subscription, bridge, create_streams
 
-from tests.anyio.nodes import Nodes, until
+from tests.anyio.nodes import Nodes, address, until
 from tolliver_proto import Receipt
 from tolliver_proto.reactive import UNBOUNDED, StreamError
 
 NEWS = "tolliver://news"
+AGAIN = {"retry_interval": 0.05}  # seconds
 
 
 class Bridged(NamedTuple):
@@ -44,17 +45,23 @@ class Bridged(NamedTuple):
 
 
 @asynccontextmanager
-async def bridged(nodes: Nodes, **options: Any) -> AsyncIterator[Bridged]:
+async def bridged(
+    nodes: Nodes, *, left: Any = None, right: Any = None, subscribe: bool = False
+) -> AsyncIterator[Bridged]:
+    """`left` and `right` are options of these."""
     async with (
-        nodes.pair(retry_interval=0.05) as (left, right),
+        nodes.open("right", **(right or {})) as receiver,
+        nodes.open("left", **(left or {})) as sender,
         create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True)) as giver,
         create_streams(StreamsOptions(plaintext=True)) as taker,
     ):
         sources: list[AwaitedSource] = []
-        giver.publish("tolliver://*", _remembered(bridge(right, **options), sources))
-        giver.publish("*", bridge(right))
+        await receiver.subscribe("news")
+        await sender.new_connection(address(receiver))
+        giver.publish("tolliver://*", _remembered(bridge(receiver, subscribe=subscribe), sources))
+        giver.publish("*", bridge(receiver))
         await taker.connect(f"127.0.0.1:{giver.port}")
-        yield Bridged(left, right, giver, taker, sources)
+        yield Bridged(sender, receiver, giver, taker, sources)
 
 
 def _remembered(make: Callable[[str], Any], sources: list[Any]) -> Callable[[str], Any]:
@@ -65,9 +72,16 @@ def _remembered(make: Callable[[str], Any], sources: list[Any]) -> Callable[[str
     return source
 
 
-async def take(streams: Streams, count: int, **options: Any) -> list[int]:
+@asynccontextmanager
+async def begun(streams: Streams, **options: Any) -> AsyncIterator[Subscription]:
+    """A stream for which messages are held from now on: they need not be sent twice."""
     async with streams.subscribe(NEWS, **options) as stream:
-        return [int(await anext(stream)) for _ in range(count)]
+        await until(lambda: stream.element_size == 0)
+        yield stream
+
+
+async def take(stream: Subscription, count: int) -> list[int]:
+    return [int(await anext(stream)) for _ in range(count)]
 
 
 # Elements and acknowledgements.
@@ -76,17 +90,16 @@ async def take(streams: Streams, count: int, **options: Any) -> list[int]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("prefetch", [1, 7, 256])
 async def test_each_message_comes_once_and_in_order(nodes: Nodes, prefetch: int) -> None:
-    async with bridged(nodes) as all_of_it:
+    async with bridged(nodes) as all_of_it, begun(all_of_it.taker, prefetch=prefetch) as stream:
         await all_of_it.send(500)
-        assert await take(all_of_it.taker, 500, prefetch=prefetch) == list(range(500))
+        assert await take(stream, 500) == list(range(500))
 
 
 @pytest.mark.anyio
 async def test_the_sender_hears_when_the_subscriber_is_through(nodes: Nodes) -> None:
-    async with bridged(nodes) as all_of_it, all_of_it.taker.subscribe(NEWS, prefetch=1) as stream:
+    async with bridged(nodes) as all_of_it, begun(all_of_it.taker, prefetch=1) as stream:
         receipt = await all_of_it.send(3)
-        for _ in range(3):
-            await anext(stream)
+        await take(stream, 3)
         with pytest.raises(TimeoutError):
             await all_of_it.left.wait_acked(receipt, timeout=0.05)
         async with anyio.create_task_group() as asking:
@@ -96,36 +109,54 @@ async def test_the_sender_hears_when_the_subscriber_is_through(nodes: Nodes) -> 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("demand", [None, 2])
-async def test_a_slow_subscriber_holds_acknowledgements_back(nodes: Nodes, demand: int | None) -> None:
-    """Also where its first grant is less than its window: what it asks for at once says nothing of what it took."""
-    async with bridged(nodes) as all_of_it:
+@pytest.mark.parametrize(("demand", "early"), [(None, 0), (2, 2)], ids=["window", "less"])
+async def test_a_slow_subscriber_holds_acknowledgements_back(nodes: Nodes, demand: int | None, early: int) -> None:
+    """Also where its first grant is less than its window; but then up to so many are acknowledged too early."""
+    async with bridged(nodes) as all_of_it, begun(all_of_it.taker, demand=demand, prefetch=8) as stream:
         await all_of_it.send(100)
-        async with all_of_it.taker.subscribe(NEWS, demand=demand, prefetch=8) as stream:
-            await anext(stream)
-            (source,) = all_of_it.sources
-            await until(lambda: len(source._held) == 8)
-            await anyio.sleep(0.05)
-            assert (all_of_it.kept, len(source._held)) == (100, 8)
-            for _ in range(60):
-                await anext(stream)
-            await until(lambda: all_of_it.kept <= 48)
-            await anyio.sleep(0.05)
-            assert all_of_it.kept >= 100 - 60
-            assert len(source._held) <= 8
+        await take(stream, 1)
+        (source,) = all_of_it.sources
+        await until(lambda: len(source._held) >= 8 - early)
+        await anyio.sleep(0.05)
+        assert all_of_it.kept >= 100 - early
+        assert len(source._held) <= 8
+        await take(stream, 60)
+        await until(lambda: all_of_it.kept <= 48)
+        await anyio.sleep(0.05)
+        assert all_of_it.kept >= 100 - 60 - early
+        assert len(source._held) <= 8
+
+
+@pytest.mark.anyio
+async def test_a_slow_subscriber_gets_no_copies_where_the_instance_dedupes(nodes: Nodes) -> None:
+    """The sender does not know that they are on their way, and sends them again."""
+    async with (
+        bridged(nodes, left=AGAIN, right={"dedupe": 1000}) as all_of_it,
+        begun(all_of_it.taker, prefetch=1) as stream,
+    ):
+        await all_of_it.send(20)
+        taken = await take(stream, 5)
+        received = all_of_it.right.stats()["bytes_received"]
+        await until(lambda: all_of_it.right.stats()["bytes_received"] > received)
+        taken += await take(stream, 15)
+        assert taken == list(range(20))
+        with anyio.move_on_after(0.1):
+            taken += await take(stream, 1)
+        assert len(taken) == 20
 
 
 @pytest.mark.anyio
 async def test_what_was_not_taken_comes_again_to_the_next_subscriber(nodes: Nodes) -> None:
-    async with bridged(nodes) as all_of_it:
-        receipt = await all_of_it.send(20)
-        assert await take(all_of_it.taker, 5, prefetch=1) == [0, 1, 2, 3, 4]
-        # With its request for the fifth it was through with the fourth.
-        again: set[int] = set()
-        async with all_of_it.taker.subscribe(NEWS, prefetch=1) as stream:
-            while len(again) < 16:
-                again.add(int(await anext(stream)))
-            assert again == set(range(4, 20))
+    async with bridged(nodes, left=AGAIN) as all_of_it:
+        async with begun(all_of_it.taker, prefetch=1) as stream:
+            receipt = await all_of_it.send(20)
+            assert await take(stream, 5) == [0, 1, 2, 3, 4]
+            # With its request for the fifth it was through with the fourth.
+            await until(lambda: all_of_it.kept == 16)
+        left = set(range(4, 20))
+        async with begun(all_of_it.taker, prefetch=1) as stream:
+            while left:
+                left.difference_update(await take(stream, 1))
             async with anyio.create_task_group() as asking:
                 asking.start_soon(anext, stream)
                 await all_of_it.left.wait_acked(receipt)
@@ -134,18 +165,22 @@ async def test_what_was_not_taken_comes_again_to_the_next_subscriber(nodes: Node
 
 @pytest.mark.anyio
 async def test_a_subscriber_that_is_lost_loses_nothing(nodes: Nodes) -> None:
-    async with bridged(nodes) as all_of_it:
-        await all_of_it.send(10)
+    async with bridged(nodes, left=AGAIN) as all_of_it:
         async with create_streams(StreamsOptions(plaintext=True)) as other:
-            peer = await other.connect(f"127.0.0.1:{all_of_it.giver.port}")
-            await anext(peer.subscribe(NEWS))
+            await other.connect(f"127.0.0.1:{all_of_it.giver.port}")
+            async with begun(other) as stream:
+                await all_of_it.send(10)
+                await take(stream, 1)
         assert all_of_it.kept == 10
-        assert sorted(await take(all_of_it.taker, 10)) == list(range(10))
+        left = set(range(10))
+        async with begun(all_of_it.taker) as stream:
+            while left:
+                left.difference_update(await take(stream, 1))
 
 
 @pytest.mark.anyio
 async def test_with_demand_without_bound_what_was_passed_on_counts(nodes: Nodes) -> None:
-    async with bridged(nodes) as all_of_it, all_of_it.taker.subscribe(NEWS, demand=UNBOUNDED, prefetch=0):
+    async with bridged(nodes) as all_of_it, begun(all_of_it.taker, demand=UNBOUNDED, prefetch=0):
         await all_of_it.left.wait_acked(await all_of_it.send(300))
 
 

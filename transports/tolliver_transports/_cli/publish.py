@@ -146,10 +146,8 @@ class Reading:
                 self._end = words.line(str(error))
                 raise OSError(f"it cannot be read: {error.strerror}") from error  # where it lies is for us to know
 
-    def over(self) -> None:
-        words.say(f"{self._title} ends after {words.count(self._count, 'element')}: {self._end}")
-
     async def aclose(self) -> None:
+        words.say(f"{self._title} ends after {words.count(self._count, 'element')}: {self._end}")
         await self._runs.aclose()
 
 
