@@ -65,9 +65,6 @@ class Publication:
     def close(self) -> None:
         self._withdraw(self)
 
-    def __repr__(self) -> str:
-        return f"Publication({self.name!r:.100})"
-
 
 class Catalogue:
     """Publications by name. An exact name comes before patterns, and these in the order in which they were added."""
