@@ -200,7 +200,7 @@ def test_a_name_that_no_thread_can_look_up_is_tried_again(nodes: Nodes) -> None:
 
 
 def test_one_connection_that_writes_much_gives_others_their_turn(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_socket_session, "WRITES", 1)  # a connection that the system always takes more of
+    monkeypatch.setattr(_socket_session, "TURNS", 1)  # a connection that the system always takes more of
     with nodes.pair() as (left, right):
         right.register_callback("news", "", lambda _message: None)
         for _ in range(20):

@@ -93,9 +93,11 @@ class Wire(SocketSession):
             self._bell.ring()
 
     def pause(self) -> None:
+        self.paused = True
         self._resumed = anyio.Event()
 
     def resume(self) -> None:
+        self.paused = False
         if self._resumed is not None:
             self._resumed.set()
             self._resumed = None

@@ -99,7 +99,6 @@ class Wire(SocketSession):
         self._ended = ended
         self._sock: socket.socket | None = None
         self._dialling: Dialling | None = None
-        self._paused = False
         self._closed = False
 
     # From any thread that holds the lock.
@@ -110,11 +109,11 @@ class Wire(SocketSession):
             self._loop.soon(self._look)
 
     def pause(self) -> None:
-        self._paused = True
+        self.paused = True
         self._loop.soon(self._see)
 
     def resume(self) -> None:
-        self._paused = False
+        self.paused = False
         self._loop.soon(self._see)
 
     def abort(self) -> None:
@@ -187,7 +186,7 @@ class Wire(SocketSession):
         if self.over:
             self.end(self.error)
             return
-        reading = READ if not (self._paused or self.reading_over) else 0
+        reading = READ if not (self.paused or self.reading_over) else 0
         self._loop.watch(self._sock, reading | (WRITE if self.rest else 0), self._ready)
         if self.busy and not self.rest:
             self._loop.soon(self._look)

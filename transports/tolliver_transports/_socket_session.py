@@ -17,7 +17,7 @@ from ._sockets import NOT_YET
 from ._tls import AnyPump
 
 CHUNK = 65536  # bytes that are read at once
-WRITES = 16  # how many one connection does before the others have their turn
+TURNS = 16  # reads, or writes, that one connection does before the others have theirs
 
 
 class SocketSession(Session):
@@ -28,25 +28,35 @@ class SocketSession(Session):
     ) -> None:
         super().__init__(driver, cid, role, pump)
         self.busy = False
+        self.paused = False
+        """Nothing is to be read for now."""
         self.rest = memoryview(b"")
         """What the system has not taken yet: call `write` when it can."""
         self._lock = lock or nullcontext()
 
     def read(self, sock: socket.socket) -> None:
+        """What has come, and as much as is fair: a full chunk is seldom the last one."""
+        for _ in range(TURNS):
+            if not self._read(sock) or self.paused or self.reading_over:
+                return
+
+    def _read(self, sock: socket.socket) -> bool:
+        """One chunk; whether it was a full one."""
         try:
             ciphertext = sock.recv(CHUNK)
         except NOT_YET:
-            return
+            return False  # nothing after all
         except OSError as failure:
             with self._lock:
                 self.broken(failure)
-        else:
-            with self._lock:
-                self.receive(ciphertext)
+            return False
+        with self._lock:
+            self.receive(ciphertext)
+        return len(ciphertext) == CHUNK
 
     def write(self, sock: socket.socket) -> None:
         """As much as the system takes, and as is fair. There is no more to say if it is not `busy` afterwards."""
-        for _ in range(WRITES):
+        for _ in range(TURNS):
             if not self.rest and not self._take(sock):
                 return
             try:
