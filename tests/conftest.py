@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 
 import pytest
@@ -11,6 +12,9 @@ from tests.certificates import Certificates
 
 settings.register_profile("tolliver", deadline=None)  # a busy machine must not fail a test
 settings.load_profile("tolliver")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; children would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
