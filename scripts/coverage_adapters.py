@@ -40,7 +40,6 @@ UNREACHED: dict[Line, str] = {
     ("_anyio_sockets.py", "accept", "continue"): SPURIOUS,
     ("_blocking_connection.py", "_read", "return"): SPURIOUS,
     ("_blocking_loop.py", "accept", "return"): SPURIOUS,
-    ("_socket_session.py", "_read", "return False  # nothing after all"): SPURIOUS,
     ("_session.py", "next_output", "except TolliverError:"): SEALING,
     ("_session.py", "next_output", "break  # the reading side will say why"): SEALING,
     ("_tls.py", "write", "except ssl.SSLError as error:"): SEALING,
