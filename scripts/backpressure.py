@@ -155,7 +155,7 @@ async def sample(subscription: Subscription, numbers: memoryview, samples: list[
     while True:
         granted = subscription._its._granted
         samples.append(Sample(time.monotonic() - begin, numbers[PULLED], numbers[CONSUMED], granted))
-        await anyio.sleep(begin + len(samples) * INTERVAL - time.monotonic())
+        await anyio.sleep(max(0.0, begin + len(samples) * INTERVAL - time.monotonic()))
 
 
 async def subscribe(port: int, phases: Sequence[Phase], demand: int, numbers: memoryview) -> Run:
