@@ -17,6 +17,7 @@ from uuid import UUID
 
 from tolliver_proto.recording import Direction
 
+_DIGITS = 10  # of a count
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -100,7 +101,8 @@ def _flag(text: str) -> bool:
 
 
 def _count(text: str) -> int:
-    number = int(text) if text.strip().isdecimal() else 0
+    digits = text.strip()
+    number = int(digits) if digits.isdecimal() and len(digits) < _DIGITS else 0
     if number < 1:
         raise ValueError("write a whole number from 1 on")
     return number
