@@ -46,11 +46,11 @@ def test_all_columns_of_all_files(spark: SparkSession, recordings: Path) -> None
     found = (
         spark.read.format("tolliver").option("includeMetadata", True).option("minPartitions", 4).load(str(recordings))
     )
-    assert found.rdd.getNumPartitions() >= 4
     expected = [row for path in sorted(recordings.glob("*.rec")) for row in rows_of(path)]
     columns = ("channel", "key", "body", "message_id", "reliable", "sender", "file", "frame_offset", "direction")
-    got = found.selectExpr(*columns, "unix_micros(received_at) AS received_at").collect()
-    assert [tuple(row) for row in got] == [
+    got = found.selectExpr(*columns, "unix_micros(received_at)", "spark_partition_id()").collect()
+    assert {row[-1] for row in got} >= set(range(4))
+    assert [tuple(row)[:-1] for row in got] == [
         tuple(getattr(row, column) for column in (*columns, "received_at")) for row in expected
     ]
     assert dict(found.dtypes)["received_at"] == "timestamp"
@@ -153,10 +153,8 @@ def test_a_task_that_fails_is_tried_again_and_reads_the_same(spark: SparkSession
     assert set(tries.values()) == {2}
 
 
-def test_joins_and_limits(spark: SparkSession, recordings: Path) -> None:
-    found = spark.read.format("tolliver").load(str(recordings))
-    assert len(found.limit(5).collect()) == 5
-    assert found.join(found.select("message_id"), "message_id").count() == found.where("reliable").count()
+def test_a_limit_ends_the_reading(spark: SparkSession, recordings: Path) -> None:
+    assert len(spark.read.format("tolliver").load(str(recordings)).limit(5).collect()) == 5
 
 
 def test_whole_files_as_values_of_any_store(spark: SparkSession, recordings: Path) -> None:
@@ -187,6 +185,6 @@ def test_events_of_a_partition(spark: SparkSession, recordings: Path) -> None:
 def test_registering_again_changes_nothing(spark: SparkSession, recordings: Path) -> None:
     from tolliver_transports.spark import register
 
-    for _ in range(2):
-        register(spark)
-        assert spark.read.format("tolliver").load(str(recordings / "2.rec")).count() == 10
+    register(spark)
+    register(spark)
+    assert spark.read.format("tolliver").load(str(recordings / "2.rec")).count() == 10
