@@ -409,7 +409,9 @@ def test_a_damaged_payload_costs_one_block(tmp_path: Path, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_behind_a_damaged_header_the_index_says_where_to_go_on(tmp_path: Path, tasks: int) -> None:
+def test_behind_a_damaged_header_the_index_says_where_to_go_on(
+    tmp_path: Path, tasks: int, caplog: pytest.LogCaptureFixture
+) -> None:
     good = large_blocks()
     bad = spoilt(2, good, 50)
     path = write(tmp_path / "a.rec", good)
@@ -419,6 +421,7 @@ def test_behind_a_damaged_header_the_index_says_where_to_go_on(tmp_path: Path, t
     found = [row[3] for row in table(reader(str(path), mode="dropmalformed", minPartitions=tasks))]
     second = -(-INDEX_STEP // len(good[0]))  # the first block of the second MiB
     assert found == [*range(1, 17), *range(8 * second + 1, 8 * len(good) + 1)]
+    assert f"byte {second * len(good[0])} is the next good one" in caplog.text
     sidecar(path).unlink()
     assert [row[3] for row in table(reader(str(path), mode="dropmalformed", minPartitions=tasks))] == [*range(1, 17)]
 

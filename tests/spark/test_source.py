@@ -59,7 +59,7 @@ def test_all_columns_of_all_files(spark: SparkSession, recordings: Path) -> None
 def test_some_columns_through_a_schema_and_filters_through_options(spark: SparkSession, recordings: Path) -> None:
     paths = [str(recordings / "2.rec"), str(recordings / "4.rec")]
     asked = {"CHANNELS": "c1", "keys": "k1, k5*", "peers": str(OTHER), "timeFrom": "2026-11-21T12:00:04Z"}
-    found = spark.read.format("tolliver").schema("key STRING, message_id BIGINT").options(**asked).load(paths)
+    found = spark.read.format("tolliver").schema("key STRING NOT NULL, message_id BIGINT").options(**asked).load(paths)
     assert [tuple(row) for row in found.collect()] == [("k1", None), ("k5", None)]
     assert found.schema.simpleString() == "struct<key:string,message_id:bigint>"
 
