@@ -12,8 +12,16 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# Spark runs on Java 17 or later. Where there is none it is installed, by root on Debian; else this says what to do.
+JAVA_VERSION = java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'
+.PHONY: java
+java:
+	@test "$$($(JAVA_VERSION))" -ge 17 2>/dev/null \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } \
+	  || echo "Spark needs Java 17 or later, and none was found: on Debian, apt-get install openjdk-17-jre-headless. All else works without it."
+
 # What the demo leaves behind is in ./demo, which the next one empties.
-demo: $(VENV)/.ready
+demo: $(VENV)/.ready java
 	$(BIN)/tolliver demo --directory demo
 
 WATCHED := { $(BIN)/python scripts/coverage_core.py --files; $(BIN)/python scripts/coverage_adapters.py --folders; }
@@ -31,7 +39,7 @@ simulate: $(VENV)/.ready
 
 .PHONY: demo test check simulate simulate-reactive tck format clean
 
-check: $(VENV)/.ready
+check: $(VENV)/.ready java
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,0 +1,65 @@
+"""One Spark for all tests of a process: two cores, and three more tries for a task that fails (`local[2,4]`).
+
+Without pyspark or Java 17 the tests that need a session are skipped, and the reason is printed; in this project's own
+runs `make` has installed both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
+
+
+def missing() -> str | None:
+    """What Spark needs and is not there."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        return "pyspark is not installed: pip install 'tolliver-proto[spark]'"
+    try:
+        said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
+    except (OSError, subprocess.SubprocessError):
+        return "there is no Java: install a Java 17 runtime"
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < 17:
+        return f"Java is too old, 17 is needed: {said.splitlines()[0]}"
+    return None
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SOURCES, os.environ.get("PYTHONPATH", "")]))
+    session = (
+        SparkSession.builder.master("local[2,4]")
+        .appName("tolliver tests")
+        .config("spark.ui.enabled", False)
+        .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
