@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,13 @@ from tests.certificates import Certificates
 from tolliver_proto import Delivery
 
 PATIENCE = 20.0  # seconds
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.005)
 
 
 class Inbox:

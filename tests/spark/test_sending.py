@@ -28,7 +28,7 @@ from tolliver_transports.spark.source import TolliverSource
 
 from tests.certificates import PREFIX, Certificates
 from tests.raw import RawListener, RawPeer
-from tests.spark.receivers import PATIENCE, Inbox, Receivers
+from tests.spark.receivers import PATIENCE, Inbox, Receivers, wait_for
 from tests.spark.rows import Row, batch, batches, numbered
 from tolliver_proto import (
     Ack,
@@ -468,10 +468,3 @@ def test_acks_come_out_however_they_are_cut(frames: list[Ack | Subscribe | Unsub
         assert link.subscriptions == expected
         assert link.machine.buffered_bytes == 0
         theirs.shutdown(socket.SHUT_RDWR)
-
-
-def wait_for(true: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.005)
