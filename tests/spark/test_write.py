@@ -74,6 +74,18 @@ def test_tasks_that_failed_after_half_of_it_count_once(spark: SparkSession, rece
         assert right.stats()["duplicates"] == ROWS // 2
 
 
+def test_the_program_on_the_page(
+    spark: SparkSession, certs: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    for name in ("bob", "job"):
+        certs.tls(name)
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "spark-sink.md").read_text()
+    program = page.partition("```python\n")[2].partition("```")[0].replace("certs/", f"{certs.directory}/")
+    exec(compile(program, "docs/spark-sink.md", "exec"), {"__name__": "__main__"})
+    assert sorted(capsys.readouterr().out.splitlines()) == [f"cpu{number} b'{number}'" for number in range(5)]
+
+
 def test_rows_that_are_shuffled_need_an_id(spark: SparkSession, receivers: Receivers, inbox: Inbox) -> None:
     """Each try of the partition has its rows in another order."""
     from pyspark.sql import functions

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType
 from tolliver_transports.blocking import TLS, Remote
 from tolliver_transports.spark._write import check_schema
-from tolliver_transports.spark._write_options import WriteOptions, write_options
+from tolliver_transports.spark._write_options import _OPTIONS, WriteOptions, write_options
 from tolliver_transports.spark.source import TolliverSource
 
 from tolliver_proto import Revision
@@ -128,3 +130,9 @@ def test_columns() -> None:
 def test_nothing_can_be_overwritten() -> None:
     with pytest.raises(ValueError, match=r'mode\("append"\)'):
         TolliverSource(PLAIN).writer(schema(COLUMNS), True)
+
+
+def test_the_page_names_all_options() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark-sink.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`([^`]+)`", "".join(rows))) == sorted(_OPTIONS)
