@@ -302,6 +302,44 @@ def test_subscriptions_that_change_on_the_way_count() -> None:
         assert write_rows(batches(rows, 1), options, "write/0").rows == 2
 
 
+def test_a_handshake_on_a_live_connection_says_anew_what_is_wanted() -> None:
+    """T-66."""
+
+    def renews(peer: RawPeer) -> None:
+        peer.receive_messages(1)
+        peer.send_raw(encode(HandshakeRequest(1, SOMEBODY, (Subscription("other", ""),))))
+        acknowledges(1, 1)(peer)
+        acknowledges(2, 2)(peer)
+        peer.read_to_the_end()
+
+    rows = [("rows", "k", b"1"), ("other", "k", b"2")]
+    with by_hand(renews, wants=[["rows"]]) as address:
+        assert write_rows(batches(rows, 1), in_plaintext(address, window="1"), "write/0").rows == 2
+
+
+def test_unreliable_rows_go_on_over_the_next_connection() -> None:
+    """Those that the broken one had taken are lost."""
+    seen: list[Message] = []
+
+    def first(peer: RawPeer) -> None:
+        peer.receive_messages(1)
+
+    def second(peer: RawPeer) -> None:
+        peer.read_to_the_end()
+        seen.extend(peer.messages)
+
+    def slowly() -> Iterator[Any]:
+        for row in ROWS[:10]:
+            yield batch([row])
+            time.sleep(0.02)
+
+    with by_hand(first, second, wants=[["rows"], ["rows"]]) as address:
+        assert write_rows(slowly(), in_plaintext(address, reliable="false"), "write/0").rows == 10
+        wait_for(lambda: seen)
+    assert 0 < len(seen) < 10
+    assert [message.body for message in seen] == [row[2] for row in ROWS[10 - len(seen) : 10]]
+
+
 def test_a_receiver_of_another_version_ends_the_task() -> None:
     def serve(stream: socket.socket) -> None:
         peer = RawPeer.accepted(stream, SOMEBODY)

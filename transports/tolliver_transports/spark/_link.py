@@ -72,6 +72,11 @@ class Link(BlockingConnection):
 
         self._until(timeout, is_done, "it is not done")
 
+    def poll(self) -> None:
+        """Read and write once, without waiting. Raises what ended the connection."""
+        self._step(0)
+        self._take_events()
+
     def is_written(self) -> bool:
         """Whether the system has taken all there is to write; takes what it takes at once."""
         return self._flush()

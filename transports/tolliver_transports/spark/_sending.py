@@ -182,6 +182,7 @@ class Sender:
 
     def _until(self, done: Callable[[], bool]) -> None:
         """Write, and take acks, until it is done; connects, and sends again, where it must."""
+        self._poll()
         while self._link is None or not done():
             now = time.monotonic()
             end = self._progress + self._options.ack_timeout
@@ -198,6 +199,14 @@ class Sender:
             except _PASSING as error:
                 if not isinstance(error, TimeoutError) or self._link is None:
                     self._lose(error)
+
+    def _poll(self) -> None:
+        """Look what has come, even if there is nothing to wait for: it may be the end."""
+        try:
+            if self._link is not None:
+                self._link.poll()
+        except _PASSING as error:
+            self._lose(error)
 
     def _connect(self, timeout: float) -> None:
         self._link = self._dial(self._on_acks, timeout)
