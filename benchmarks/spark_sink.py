@@ -31,6 +31,7 @@ from tolliver_transports._tls import Pumps
 from tolliver_transports.blocking import TLS, BlockingConnection
 from tolliver_transports.certs import make_ca, make_certificate
 from tolliver_transports.derived import new_prefix
+from tolliver_transports.spark import register
 
 from tolliver_proto import Message, Role, Subscription, TolliverError, encode
 
@@ -134,10 +135,8 @@ def table(spark: SparkSession, rows: int) -> DataFrame:
 
 def sink_rows(spark: SparkSession, rows: int = 1_000_000, tries: int = 3) -> Iterator[Result]:
     """The ceiling, whose ratio is 1, and the sink in its ways."""
-    from tolliver_transports.spark.source import TolliverSource
-
-    for source in (DroppingSource, TolliverSource):
-        spark.dataSource.register(source)
+    register(spark)
+    spark.dataSource.register(DroppingSource)
     with tempfile.TemporaryDirectory() as made:
         directory = Path(made)
         make_ca(directory)

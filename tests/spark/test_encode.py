@@ -9,12 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports.spark import _encode
+from tolliver_transports.spark import _encode, encode_batches
 from tolliver_transports.spark._encode import (
     LAST_ID,
     Rows,
     cut,
-    encode_batches,
     encode_rows,
     ids_from,
     ids_of,

@@ -1,0 +1,164 @@
+"""Columns made from bytes say what the machine says of the same bytes, good or bad."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tolliver-proto[spark]'")
+
+import numpy as np
+from tolliver_transports.spark import _columns
+from tolliver_transports.spark._columns import Columns, ack_ids, as_text, find_frames
+
+from tests.wire.drive import REVISIONS
+from tests.wire.strategies import frames
+from tests.wire.test_decoding import BAD_UTF8, control, names, regular, request
+from tolliver_proto import (
+    Ack,
+    Decoded,
+    Decoder,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    Ignored,
+    IgnoreReason,
+    Message,
+    OwnLimitExceeded,
+    RemoteProtocolError,
+    Revision,
+    Subscription,
+    encode,
+)
+
+HANDSHAKES = (HandshakeRequest, HandshakeResponse, HandshakeFinal)
+ODD = [
+    *(regular(bad, b"key", b"x") for bad in BAD_UTF8),
+    *(regular(b"channel", bad, b"x", 2**31 - 1) for bad in BAD_UTF8),
+    control(b"what is this"),
+    control(names(b"a", b"b"), key=b"k"),
+    b"\x02\xff",
+]
+"""Whole frames that no encoder makes."""
+HOSTILE = [
+    b"\x05",
+    b"TLVR",
+    b"\x04\0\0",
+    b"\x02",
+    b"\x00\0\0",
+    regular(b"a", b"b", b"c")[:-1],
+    regular(b"a", b"b", b"c")[:16],
+    struct.pack(">BIIII", 3, 2**32 - 1, 2**32 - 1, 2**31 - 1, 1),
+    struct.pack(">BIIII", 3, 0, 0, 2**31, 1) + b"x" * 40,
+    request(names(b"\xff", b"")),
+    request(names(b"a" * 200, b"b"))[:-1],
+    request(count=2**32 - 1),
+    request(count=0, peer=UUID(int=0)),
+    struct.pack(">BQ16sBI", 1, 1, UUID(int=1).bytes, 9, 0),
+]
+"""Where a stream ends, one way or the other."""
+
+
+@st.composite
+def streams(draw: st.DrawFn, revision: Revision) -> bytes:
+    pieces = draw(st.lists(frames(revision).map(lambda frame: encode(frame, revision)) | st.sampled_from(ODD)))
+    return b"".join(pieces) + draw(st.sampled_from([b"", *HOSTILE]) | st.binary(max_size=30))
+
+
+def as_the_machine_says(data: bytes, revision: Revision) -> tuple[list[Decoded], RemoteProtocolError | None]:
+    decoder, found = Decoder(revision), []
+    decoder.feed(data)
+    try:
+        while (frame := decoder.next_frame()) is not None:
+            found.append(frame)
+        decoder.finish()
+    except RemoteProtocolError as error:
+        return found, error
+    return found, None
+
+
+def messages_of(columns: Columns) -> list[Message]:
+    rows = np.flatnonzero(columns.regular)
+    channel, key, body = (columns.part(name, rows) for name in ("channel", "key", "body"))
+    ids = columns.message_ids(rows)
+    assert [one is not None for one in ids.to_pylist()] == columns.reliable[rows].tolist()
+    table = (as_text(channel), as_text(key), body, ids)
+    return [Message(*values) for values in zip(*(column.to_pylist() for column in table), strict=True)]
+
+
+def told(error: RemoteProtocolError | None) -> tuple[Any, ...] | None:
+    return None if error is None else (type(error), error.code, error.frame, error.offset)
+
+
+def check(data: bytes, revision: Revision) -> None:
+    expected, error = as_the_machine_says(data, revision)
+    found = find_frames(data, revision)
+    assert told(found.error) == told(error)
+    assert [frame for _, frame in found.handshakes] == [one for one in expected if isinstance(one, HANDSHAKES)]
+    acks = np.array(found.acks, np.int64)
+    assert [Ack(one) for one in ack_ids(data, acks, revision).tolist()] == [
+        one for one in expected if isinstance(one, Ack)
+    ]
+    columns = Columns(data, found.messages, revision)
+    assert messages_of(columns) == [one for one in expected if isinstance(one, Message)]
+
+    # What is no application's is found again at its place, by whoever wants it.
+    others = np.flatnonzero(~columns.regular)
+    spans = zip(columns.offsets[others].tolist(), columns.ends[others].tolist(), strict=True)
+    decoded = [as_the_machine_says(data[start:end], revision) for start, end in spans]
+    rest = [one for one in expected if not isinstance(one, (Message, Ack, *HANDSHAKES))]
+    assert decoded == [([one], None) for one in rest]
+    bad_text = [isinstance(one, Ignored) and one.reason is IgnoreReason.BAD_TEXT for one in rest]
+    assert columns.control[others].tolist() == [not bad for bad in bad_text]
+
+    # Every byte before the error belongs to one frame, and they stand in order.
+    starts = sorted([*found.messages, *found.acks, *(offset for offset, _ in found.handshakes)])
+    assert len(starts) == len(expected)
+    assert starts[:1] == ([0] if expected else [])
+
+
+@pytest.mark.parametrize("revision", REVISIONS, ids=["draft1", "draft2"])
+@given(data=st.data())
+def test_columns_are_the_machine_s_frames(data: st.DataObject, revision: Revision) -> None:
+    check(data.draw(streams(revision)), revision)
+
+
+@pytest.mark.parametrize("ending", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("revision", REVISIONS, ids=["draft1", "draft2"])
+def test_every_ending_is_told_as_the_machine_tells_it(ending: bytes, revision: Revision) -> None:
+    before = encode(Message("a", "b", b"c", 1), revision) + b"".join(ODD) + encode(Ack(7), revision)
+    for start in (b"", before):
+        check(start + ending, revision)
+        assert find_frames(start + ending, revision).error is not None
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.lists(st.booleans(), max_size=40))
+def test_any_rows_of_any_column(sizes: Sequence[int], wanted: Sequence[bool]) -> None:
+    expected = [Message("c" * (size % 7), "é" * (size % 3), bytes(size), size) for size in sizes]
+    data = b"".join(encode(Ack(1)) + encode(message) for message in expected)
+    columns = Columns(data, find_frames(data).messages)
+    rows = np.flatnonzero(np.array([*wanted, *[True] * 40][: len(expected)], np.bool_))
+    assert columns.part("body", rows).to_pylist() == [expected[row].body for row in rows]
+    assert as_text(columns.part("key", rows)).to_pylist() == [expected[row].key for row in rows]
+    assert columns.message_ids(rows).to_pylist() == [expected[row].message_id for row in rows]
+
+
+def test_a_long_handshake_is_read_in_linear_time() -> None:
+    """Were it begun anew with every entry, this would take minutes."""
+    hello = HandshakeRequest(1, UUID(int=1), tuple(Subscription(f"channel {number}", "") for number in range(50_000)))
+    data = encode(Ack(1)) + encode(hello)
+    assert find_frames(data).handshakes == [(5, hello)]
+    assert find_frames(data[:-1]).error is not None
+
+
+def test_more_than_arrow_can_count_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_columns, "MAX_BYTES", 100)
+    assert len(find_frames(encode(Message("", "", bytes(83), 1))).messages) == 1
+    with pytest.raises(OwnLimitExceeded, match="101 bytes"):
+        find_frames(encode(Message("", "", bytes(84), 1)))
