@@ -24,7 +24,6 @@ from tolliver_proto import (
     HandshakeRequest,
     Ignored,
     Limits,
-    Message,
     Revision,
     Role,
     Subscribe,
@@ -96,13 +95,22 @@ class Link(BlockingConnection):
         elif isinstance(event, HandshakeRequest):  # on a live connection: its whole list again (T-66)
             self.subscriptions = set(event.subscriptions)
             self.machine.accept(now=time.monotonic())
-        elif isinstance(event, Message | Subscribe | Unsubscribe | Ignored):
-            if isinstance(event, Subscribe):
+        elif isinstance(event, Subscribe | Unsubscribe | Ignored):
+            self._change(event)
+        # Nobody here handles messages, so none is acknowledged.
+
+    def _change(self, event: Subscribe | Unsubscribe | Ignored) -> None:
+        """A control message. Who does not read the answers is not answered: it will say so again."""
+        limits = self.machine.limits
+        if self.machine.unsent_bytes > limits.high_water:
+            return
+        if isinstance(event, Subscribe):
+            if len(self.subscriptions) < limits.max_subscriptions:  # T-19
                 self.subscriptions.add(Subscription(event.channel, event.key))
-            elif isinstance(event, Unsubscribe):
-                self.subscriptions.discard(Subscription(event.channel, event.key))
-            if event.message_id is not None:  # nobody here handles messages; unacknowledged they would come again
-                self.machine.send(Ack(event.message_id))
+        elif isinstance(event, Unsubscribe):
+            self.subscriptions.discard(Subscription(event.channel, event.key))
+        if event.message_id is not None:
+            self.machine.send(Ack(event.message_id))
 
     def _ended(self, event: Closed) -> None:
         self._over = True
