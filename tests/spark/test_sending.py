@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from tolliver_transports.derived import derived_identity
+from tolliver_transports.spark import _sending
 from tolliver_transports.spark._encode import Ids, encode_rows, take_rows
 from tolliver_transports.spark._link import Link
 from tolliver_transports.spark._sending import NotAcknowledged, NotSubscribed, Run, unwanted
@@ -265,6 +266,32 @@ def test_only_what_is_unacknowledged_is_sent_to_the_next_connection() -> None:
         wrote = write_rows(batches(ROWS[:5], 5), in_plaintext(address), "write/0")
     assert (wrote.rows, wrote.resent) == (5, 3)
     assert [message.message_id for message in seen] == [2, 3, 5]
+
+
+@pytest.mark.parametrize(("window", "size", "at_once"), [("10", 2**20, 10), ("1000", 1, 5)])
+def test_no_more_is_unacknowledged_than_the_window(
+    monkeypatch: pytest.MonkeyPatch, window: str, size: int, at_once: int
+) -> None:
+    """In rows, and in bytes, of which one run is enough in any case."""
+    monkeypatch.setattr(_sending, "WINDOW_BYTES", size)
+    seen: list[int] = []
+
+    def slowly(peer: RawPeer) -> None:
+        while len(peer.receive_messages(min(20, at_once + len(seen) * 5))) < 20:
+            time.sleep(0.1)  # for what should not come
+            peer._socket.setblocking(False)
+            with suppress(BlockingIOError):
+                peer.receive()
+            peer._socket.settimeout(PATIENCE)
+            seen.append(len(peer.messages))
+            acknowledges(0, *range(len(seen) * 5 - 4, len(seen) * 5 + 1))(peer)
+        acknowledges(20, *range(1, 21))(peer)
+        peer.read_to_the_end()
+
+    with by_hand(slowly, wants=[["rows"]]) as address:
+        options = in_plaintext(address, window=window, rowsPerSend="5")
+        assert write_rows(batches(ROWS[:20], 20), options, "write/0").rows == 20
+    assert seen == list(range(at_once, 20, 5))
 
 
 def test_a_receiver_that_comes_back_wanting_less_is_asked_again() -> None:
@@ -519,6 +546,8 @@ def test_acks_come_out_however_they_are_cut(frames: list[Ack | Subscribe | Unsub
         cuts = sorted(place % (len(stream) + 1) for place in places)
         for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
             link._received(stream[start:stop], 0.0)
+            passed_on = link.machine.buffered_bytes
+            assert not passed_on or not all(isinstance(frame, Ack) for frame in frames), "acks are not the machine's"
             link.wait(lambda: True, 1)
         assert sorted(acks) == sorted(frame.message_id for frame in frames if isinstance(frame, Ack))
         expected: set[Subscription] = set()
