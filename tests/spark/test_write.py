@@ -64,12 +64,14 @@ def test_a_batch_arrives_and_its_name_makes_it_count_once(
         assert {message_id for _, message_id in by_id} == set(range(1, ROWS // 4 + 1))
 
 
-def test_tasks_that_failed_after_half_of_it_count_once(spark: SparkSession, receivers: Receivers, inbox: Inbox) -> None:
+def test_a_task_that_failed_after_half_of_it_counts_once(
+    spark: SparkSession, receivers: Receivers, inbox: Inbox
+) -> None:
     from tests.spark.failing import FailingSource
 
     spark.dataSource.register(FailingSource)
     with receivers.open(inbox) as right:
-        table(spark, 2).write.format("failing").options(**receivers.given(right.port)).mode("append").save()
+        table(spark, 1).write.format("failing").options(**receivers.given(right.port)).mode("append").save()
         assert once(inbox)
         assert right.stats()["duplicates"] == ROWS // 2
 
