@@ -34,6 +34,7 @@ from tolliver_proto import (
     Subscription,
     TolliverError,
     UnexpectedEOF,
+    encode,
 )
 
 NEWS = Subscription("news", "")
@@ -155,6 +156,30 @@ def test_a_send_that_took_too_long_goes_on(pumps: tuple[Callable[[], Any], Calla
         assert client.receive(PATIENCE) == Ack(1)
         client.close()
         assert served.result(PATIENCE) == [message]
+
+
+def test_frames_that_are_encoded_already(pumps: tuple[Callable[[], Any], Callable[[], Any]]) -> None:
+    go_on = threading.Event()
+
+    def late(server: BlockingConnection) -> list[Message]:
+        established(server)
+        go_on.wait(PATIENCE)
+        return acknowledging(server)
+
+    messages = [Message("news", "k", bytes(2_000_000), number) for number in range(1, 5)]
+    with pair(late, pumps) as (client, served):
+        with pytest.raises(LocalProtocolError):
+            client.send_encoded(encode(messages[0]))
+        established(client)
+        with pytest.raises(TimeoutError, match="has not taken all frames"):
+            client.send_encoded(b"".join(map(encode, messages)), 0.05)
+        go_on.set()
+        client.send_encoded(b"", PATIENCE)
+        assert [client.receive(PATIENCE) for _ in messages] == [Ack(number) for number in range(1, 5)]
+        client.close()
+        assert served.result(PATIENCE) == messages
+        with pytest.raises(ConnectionClosing):
+            client.send_encoded(encode(messages[0]))
 
 
 def test_nothing_is_sent_before_the_handshake_and_all_of_it_is_at_once() -> None:

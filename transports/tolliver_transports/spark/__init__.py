@@ -9,18 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._encode import encode_batches
     from ._ranges import DamagedRecording
     from .partitions import partition_batches, partition_events
     from .registering import register
 
 _HOMES = {
     "DamagedRecording": "._ranges",
+    "encode_batches": "._encode",
     "partition_batches": ".partitions",
     "partition_events": ".partitions",
     "register": ".registering",
 }
 
-__all__ = ["DamagedRecording", "partition_batches", "partition_events", "register"]
+__all__ = ["DamagedRecording", "encode_batches", "partition_batches", "partition_events", "register"]
 
 
 def __getattr__(name: str) -> Any:

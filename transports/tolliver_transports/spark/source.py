@@ -16,6 +16,8 @@ from ._schema import ddl, message_columns
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from ._write import BatchWriter, StreamWriter
+
 
 class TolliverSource(DataSource):
     """Recordings to read, and a peer to write to."""
@@ -34,3 +36,15 @@ class TolliverSource(DataSource):
 
         options = parse_options(self.options)
         return (PushdownReader if options.filter_pushdown else RecordingReader)(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Raises ValueError for an option that makes no sense, and for columns that are not those of messages."""
+        from ._write import batch_writer
+
+        return batch_writer(schema, overwrite, self.options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """As `writer`. `overwrite` is the output mode "complete": every batch sends the whole table."""
+        from ._write import stream_writer
+
+        return stream_writer(schema, self.options)
