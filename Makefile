@@ -26,11 +26,13 @@ demo: $(VENV)/.ready java
 
 WATCHED := { $(BIN)/python scripts/coverage_core.py --files; $(BIN)/python scripts/coverage_adapters.py --folders; }
 
-# First what must run every line and every branch of tolliver_proto, then every line of the adapters, then all the rest.
+# First what must run every line and every branch of tolliver_proto, then every line of the adapters, then all the rest,
+# and last what runs in Spark: two files at a time, as each process has a Spark of its own.
 test: check
 	$(BIN)/python scripts/coverage_core.py -n 2
 	$(BIN)/python scripts/coverage_adapters.py -n 2 --dist worksteal
-	$(BIN)/python -m pytest -n 2 --dist worksteal $$($(WATCHED) | xargs printf -- '--ignore=%s ')
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/spark $$($(WATCHED) | xargs printf -- '--ignore=%s ')
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
 
 # Simulated networks on all cores; the first that fails is shrunk to a short trace.
 SCHEDULES ?= 10000

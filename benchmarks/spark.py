@@ -6,7 +6,8 @@ One recording, as a `Recorder` writes it (blocks of 64 KiB, bodies of 100 bytes)
 sink that throws everything away. Beside each stands its ceiling: the least that could be done for those rows on the
 same road, written by hand for one layout, with nothing checked (no checksums, no kinds of frames, no blocks). All run
 alternately in one session with two cores; figures are medians, and ratios those of the same round. The first round, in
-which Spark compiles and starts its workers, does not count. --quick only shows that everything works.
+which Spark compiles and starts its workers, does not count. --quick only shows that everything works. The other way,
+from rows to a receiver, is `benchmarks/spark_sink.py`.
 """
 
 from __future__ import annotations
