@@ -38,7 +38,9 @@ class Witness:
         self._files = 0
         self._blocks: list[bytes] = []
 
-    def record(self, at: int, direction: Direction, peer: UUID | None, cid: int, *frames: Any, revision: Revision = D2) -> None:
+    def record(
+        self, at: int, direction: Direction, peer: UUID | None, cid: int, *frames: Any, revision: Revision = D2
+    ) -> None:
         """One block of frames, `at` milliseconds."""
         payload = b"".join(frame if isinstance(frame, bytes) else encode(frame, revision) for frame in frames)
         time_ns = START * 10**9 + at * MILLISECOND

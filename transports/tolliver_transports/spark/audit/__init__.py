@@ -131,6 +131,13 @@ class Audit:
         row = self.deliveries.agg(F.sum("lost")).first()
         return int(row[0] or 0) if row is not None else 0
 
+    def by_receiver(self) -> dict[str, dict[str, int]]:
+        """The counts of `deliveries` added up for each receiver, by its name or UUID."""
+        counts = ("sent", "delivered", "duplicates", "resent", "unproven", "pending", "lost")
+        sums = self.deliveries.groupBy("receiver").agg(*(F.sum(name).alias(name) for name in counts))
+        rows = {self.names.get(row.receiver, row.receiver): row for row in sums.collect()}
+        return {name: {count: row[count] or 0 for count in counts} for name, row in sorted(rows.items())}
+
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Each table as a directory of Parquet below `path`. Raises ValueError where there is one already."""
         taken = [name for name in TABLES if (Path(path) / name).exists()]

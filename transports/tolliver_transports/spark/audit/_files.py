@@ -142,7 +142,5 @@ def names_of(recordings: Sequence[Recording]) -> dict[str, str]:
     named = {local: os.path.basename(min(where)) for local, where in homes.items() if len(where) == 1}
     taken = list(named.values())
     return {
-        local: name
-        for local, name in named.items()
-        if taken.count(name) == 1 and len(owners[min(homes[local])]) == 1
+        local: name for local, name in named.items() if taken.count(name) == 1 and len(owners[min(homes[local])]) == 1
     }

@@ -41,11 +41,7 @@ def placed(facts: DataFrame) -> DataFrame:
     """
     place = F.shiftleft(F.col("file").cast("bigint"), _FILE_BITS) + F.col("offset")
     read = facts.where(F.col("local").isNotNull()).withColumn("place", place)
-    starts = (
-        read.where(_is("handshake_request"))
-        .groupBy("local", "cid")
-        .agg(F.collect_set("place").alias("starts"))
-    )
+    starts = read.where(_is("handshake_request")).groupBy("local", "cid").agg(F.collect_set("place").alias("starts"))
     last = F.array_max(F.filter("starts", lambda start: start <= F.col("place")))
     return (
         read.join(F.broadcast(starts), ["local", "cid"], "left")
@@ -319,8 +315,10 @@ def latency(messages: DataFrame, seconds: float) -> DataFrame:
     """Sent-to-acked percentiles of the messages that were first sent in each step of so many seconds."""
     acked = messages.where("first_acked IS NOT NULL AND first_sent IS NOT NULL")
     keys = [*_FLOW, "begin"]
-    return acked.withColumn("begin", _step("first_sent", seconds)).groupBy(keys).agg(
-        F.count("*").alias("acknowledged"), *latencies()
+    return (
+        acked.withColumn("begin", _step("first_sent", seconds))
+        .groupBy(keys)
+        .agg(F.count("*").alias("acknowledged"), *latencies())
     )
 
 
@@ -334,7 +332,9 @@ def gaps(events: DataFrame) -> DataFrame:
         ids.withColumn("next", following)
         .withColumn("missing", F.col("next") - F.col("message_id") - 1)
         .where(F.col("missing").between(1, _SMALL_GAP))
-        .select("sender", F.col("message_id").alias("after"), ((F.col("next") - 1) % _IDS + 1).alias("before"), "missing")
+        .select(
+            "sender", F.col("message_id").alias("after"), ((F.col("next") - 1) % _IDS + 1).alias("before"), "missing"
+        )
     )
 
 
@@ -354,7 +354,9 @@ def recordings(facts: DataFrame, files: DataFrame) -> DataFrame:
 def with_wholeness(connections: DataFrame, recordings: DataFrame) -> DataFrame:
     """The connections, with `whole`: whether none of the files from its first to its last frame is damaged."""
     bad = recordings.where("damages > 0").select(F.col("local"), F.col("file").alias("bad"))
-    marked = connections.join(F.broadcast(bad.groupBy("local").agg(F.collect_set("bad").alias("bads"))), "local", "left")
+    marked = connections.join(
+        F.broadcast(bad.groupBy("local").agg(F.collect_set("bad").alias("bads"))), "local", "left"
+    )
     first = F.shiftright(F.col("first_place"), _FILE_BITS)
     last = F.shiftright(F.col("last_place"), _FILE_BITS)
     touched = F.exists("bads", lambda file: file.between(first, last))
