@@ -1,1 +1,30 @@
-"""tolliver in PySpark: recordings as tables, tables as messages, and the delivery audit."""
+"""tolliver in PySpark: recordings as tables, tables as messages, and the delivery audit.
+
+The idea: workers import this package for one name of it, so each name is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._ranges import DamagedRecording
+    from .partitions import partition_batches, partition_events
+    from .registering import register
+
+_HOMES = {
+    "DamagedRecording": "._ranges",
+    "partition_batches": ".partitions",
+    "partition_events": ".partitions",
+    "register": ".registering",
+}
+
+__all__ = ["DamagedRecording", "partition_batches", "partition_events", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: there are {', '.join(__all__)}")
+    return getattr(import_module(home, __name__), name)

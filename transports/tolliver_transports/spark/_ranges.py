@@ -1,0 +1,221 @@
+"""Recordings on disk as ranges that tasks read by themselves.
+
+The idea: only an index says where a block begins inside a file, as a body may hold what looks like one. So a file is
+split at entries of an index that fits it, or of one that is made of the file's headers there and then, and every range
+must end where the next one begins: were the index wrong, that would show and nothing be read twice or left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from glob import glob, has_magic
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from tolliver_proto import StoreError, TolliverError
+from tolliver_proto.recording import (
+    BLOCK,
+    INDEX,
+    INDEX_ENTRY,
+    INDEX_STEP,
+    INDEX_SUFFIX,
+    SUFFIX,
+    Block,
+    Blocks,
+    Damage,
+    Index,
+    build_index,
+    read_blocks,
+)
+
+RANGE_BYTES = 32 * 2**20
+"""What a task reads where nothing else is asked for."""
+
+_CHUNK = 2**20  # bytes
+
+
+class DamagedRecording(TolliverError):
+    """A recording, or what a peer sent in it, cannot be read to its end. `file`, and `offset` in bytes, say where."""
+
+    def __init__(self, file: str, offset: int, detail: str) -> None:
+        super().__init__(file, offset, detail)
+        self.file = file
+        self.offset = offset
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.file}: byte {self.offset}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The blocks of a file that begin at `start` and later, up to `end`, in bytes.
+
+    `last`: `end` is the file's as it was when the work was planned, so a block may be torn there. `entries` are places
+    behind `start` where blocks are known to begin: where to go on after a damaged header. `length` is what the
+    recording had when it was closed, if that is known and more than there is now: it was cut afterwards.
+    """
+
+    file: str
+    start: int
+    end: int
+    last: bool
+    entries: tuple[int, ...] = ()
+    length: int | None = None
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def files_of(paths: Iterable[str]) -> list[str]:
+    """The recordings at these paths, each once: files, directories with `.rec` files, globs; in order of name.
+
+    Raises ValueError for a path at which there is none, and for one that is not in the file system.
+    """
+    found: list[str] = []
+    for path in paths:
+        here = os.path.abspath(_local(path))
+        names = sorted(glob(here)) if has_magic(here) and not Path(here).exists() else [here]
+        recordings = [file for name in names for file in _files_at(Path(name))]
+        if not recordings:
+            raise ValueError(f"{path}: no recordings (*{SUFFIX}) there: give files, directories or globs")
+        found += recordings
+    return list(dict.fromkeys(found))
+
+
+def _local(path: str) -> str:
+    parts = urlsplit(path)
+    if not parts.scheme or ("://" not in path and parts.scheme != "file"):
+        return path
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return unquote(parts.path)
+    raise ValueError(
+        f"{path}: only files that every machine has mounted can be read; for {parts.scheme}:, read them as binaryFile "
+        "and give that to mapInArrow(partition_batches())"
+    )
+
+
+def _files_at(path: Path) -> list[str]:
+    if path.is_dir():
+        return [str(file) for file in sorted(path.glob(f"*{SUFFIX}"))]
+    return [str(path)] if path.is_file() else []
+
+
+def plan(files: Sequence[str], min_partitions: int = 1) -> list[list[Range]]:
+    """What each task reads: `min_partitions` tasks or more where the sizes and the indexes allow it.
+
+    Small files are read by one task together. Raises StoreError where a file cannot be read.
+    """
+    sizes = [_size(file) for file in files]
+    most = min(RANGE_BYTES, max(INDEX_STEP, -(-sum(sizes) // min_partitions)))
+    tasks: list[list[Range]] = []
+    free = 0
+    for file, size in zip(files, sizes, strict=True):
+        for part in _split(file, size, most):
+            if part.size > free or not tasks:
+                tasks.append([])
+                free = most
+            tasks[-1].append(part)
+            free -= part.size
+    return tasks
+
+
+def _size(file: str) -> int:
+    with _opened(file) as recording:
+        return recording.seek(0, os.SEEK_END)
+
+
+def _split(file: str, length: int, most: int) -> list[Range]:
+    """The file in ranges of at most so many bytes, as far as its blocks allow."""
+    with _opened(file) as recording:
+        read_at = partial(_read_at, recording)
+        head = read_at(0, BLOCK.size)
+        hint = _sidecar(file, length)
+        ours = hint is not None and hint.fits(hint.length, head)
+        entries = hint.entries if hint is not None and ours and hint.length == length else ()
+        places = [entry.offset for entry in entries if entry.offset and _begins_block(entry.offset, read_at)]
+        if not places and length > most:
+            places = [entry.offset for entry in build_index(read_at, length).entries if entry.offset]
+        # One that grew since its size was taken, and was closed, was not cut.
+        closed = hint.length if hint is not None and ours and hint.length > recording.seek(0, os.SEEK_END) else None
+    cuts = [0]
+    for place, after in pairwise([*places, length]):
+        if after - cuts[-1] > most:
+            cuts.append(place)
+    return [
+        Range(
+            file,
+            start,
+            end,
+            last=end == length,
+            entries=tuple(one for one in places if start < one < end),
+            length=closed if end == length else None,
+        )
+        for start, end in pairwise([*cuts, length])
+    ]
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    try:
+        with open(file, "rb") as recording:
+            yield recording
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error.strerror}. Every machine must see it, by this name") from error
+
+
+def _sidecar(file: str, length: int) -> Index | None:
+    """The index beside a file, if it is whole; bounded by what one of a file of twice that length may take."""
+    try:
+        with open(file + INDEX_SUFFIX, "rb") as sidecar:
+            return Index.decode(sidecar.read(INDEX.size + (length // INDEX_STEP + 512) * 2 * INDEX_ENTRY.size))
+    except OSError:
+        return None
+
+
+def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
+    file.seek(offset)
+    return file.read(size)
+
+
+def _begins_block(place: int, read_at: Callable[[int, int], bytes]) -> bool:
+    """Whether a block's header stands there, as a fitting index says: if not, the header is damaged."""
+    blocks = Blocks(place)
+    blocks.feed(read_at(place, BLOCK.size))
+    damage = blocks.next_block()
+    return not isinstance(damage, Damage) or damage.resumes is not None
+
+
+def blocks_in(part: Range) -> Iterator[Block | Damage]:
+    """The blocks of a range, in order, and what is damaged. Behind a damaged header it goes on at the next entry.
+
+    Raises DamagedRecording where a block does not end by the end of the range: then the index was not the file's.
+    """
+    start: int | None = part.start
+    with _opened(part.file) as recording:
+        while start is not None:
+            recording.seek(start)
+            chunks = _chunks(recording, part.end - start)
+            blocks, start = read_blocks(chunks, start), None
+            for block in blocks:
+                if isinstance(block, Damage) and block.torn and not part.last:
+                    crossing = f"a block crosses byte {part.end}, where the index has another: remove the index"
+                    raise DamagedRecording(part.file, block.offset, crossing)
+                if isinstance(block, Damage) and block.resumes is None and not block.torn:
+                    start = next((entry for entry in part.entries if entry > block.offset), None)
+                    elsewhere = None if part.last else part.end
+                    block = block._replace(resumes=elsewhere if start is None else start)
+                yield block
+
+
+def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while size and (data := file.read(min(size, _CHUNK))):
+        size -= len(data)
+        yield data

@@ -1,0 +1,56 @@
+"""The columns of messages, and what a schema of one's own may say.
+
+The idea: one table of names and types. A schema that somebody gives may leave columns out and order them at will, which
+is how columns are pruned (Spark does not prune those of a Python source by itself); it may not invent any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+OF_FRAMES = {
+    "channel": "string",
+    "key": "string",
+    "body": "binary",
+    "message_id": "bigint",
+    "reliable": "boolean",
+}
+"""What a frame says by itself; `message_id` is null where it is unreliable (T-42)."""
+
+OF_MESSAGES = OF_FRAMES | {"sender": "string"}
+"""And who sent it: the UUID of an instance; null where a recording does not know."""
+
+METADATA = {"received_at": "timestamp", "file": "string", "frame_offset": "bigint", "direction": "string"}
+"""Where a recording has it, with includeMetadata=true."""
+
+_NULLABLE = frozenset(("message_id", "sender", "file"))
+
+
+def ddl(columns: dict[str, str]) -> str:
+    """The columns as Spark's DDL writes them."""
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def message_columns(include_metadata: bool = False) -> dict[str, str]:
+    """Names and types of a recording's columns."""
+    return OF_MESSAGES | METADATA if include_metadata else OF_MESSAGES
+
+
+def check_schema(schema: StructType, columns: dict[str, str]) -> None:
+    """Raises ValueError unless the schema has some of these columns, with these types."""
+    if not schema.fields:
+        raise ValueError(f"the schema has no columns: choose among {ddl(columns)}")
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if columns.get(field.name) != kind:
+            hint = (
+                " (the metadata needs includeMetadata=true)"
+                if field.name in METADATA and field.name not in columns
+                else ""
+            )
+            raise ValueError(f"there is no column {field.name} {kind}{hint}: choose among {ddl(columns)}")
+        if not field.nullable and field.name in _NULLABLE:
+            raise ValueError(f"the column {field.name} may be null: leave NOT NULL out")
