@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from . import _tables
-from ._files import Piece, Recording, names_of, pieces_of, read_piece, recordings_in
+from ._files import RANGES, Recording, items_of, names_of, recordings_in, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +34,7 @@ TABLES = (
 )  # fmt: skip
 """The tables of an `Audit`, by name."""
 
+_TASKS = 64  # at least so many ranges of files, where they are large enough to be split
 _STEPS = 120  # of time in `traffic` and `latency`, at most about so many
 _ROUND = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400)  # seconds
 
@@ -67,9 +68,7 @@ class Audit:
         """One row for each frame, and for each place that could not be read."""
         from ._facts import DDL
 
-        pieces = pieces_of(self._recordings)
-        schema = "file int, path string, begin bigint, end bigint"
-        given = self._spark.createDataFrame([tuple(piece) for piece in pieces], schema)
+        given = self._spark.createDataFrame(rows_of(self._recordings, _TASKS), RANGES)
         return self._keep(given.mapInArrow(_read, DDL))
 
     @cached_property
@@ -96,7 +95,8 @@ class Audit:
     @cached_property
     def messages(self) -> DataFrame:
         """One row for each reliable message and receiver, and its fate."""
-        return self._keep(_tables.messages(self._events, self.connections, self._recorded))
+        passed = self._keep(_tables.passed(self._events))
+        return self._keep(_tables.fates(passed, self.connections, self._recorded))
 
     @cached_property
     def deliveries(self) -> DataFrame:
@@ -193,5 +193,4 @@ def _read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     for batch in batches:
         for row in batch.to_pylist():
-            piece = Piece(**row)
-            yield from facts_of(read_piece(piece), piece.file)
+            yield from facts_of(items_of(row), row["number"])

@@ -1,7 +1,7 @@
 """Charts over time as SVG: lines, and connections as bars. No script; what is hovered over says its value.
 
-The idea: all charts of a report share one axis of time, so what happens at one moment stands in one vertical line, and a
-kill is seen in all of them. Colours are classes: the page's style sheet knows light, dark and paper.
+The idea: all charts of a report share one axis of time, so what happens at one moment stands in one vertical line,
+and a kill is seen in all of them. Colours are classes: the page's style sheet knows light, dark and paper.
 """
 
 from __future__ import annotations
@@ -48,16 +48,19 @@ class Bar(NamedTuple):
     cut: bool = False
 
 
-def lines(axis: Axis, series: Sequence[Series], show: Callable[[float], str], gaps: Iterable[Bar] = ()) -> str:
-    """One line for each series over the same scale, which begins at 0. `gaps` are shaded."""
+def lines(
+    axis: Axis, series: Sequence[Series], show: Callable[[float], str], gaps: Iterable[Bar] = (), *, log: bool = False
+) -> str:
+    """One line for each series over the same scale: from 0 on, or with `log` by powers of ten. `gaps` are shaded."""
     height = _HEIGHT
     floor = height - _BOTTOM
-    top = max((value for one in series for _, value in one.points if value is not None), default=0.0) or 1.0
-    steps = nice_steps(top)
-    top = steps[-1]
+    values = [value for one in series for _, value in one.points if value is not None]
+    steps = decades(values) if log else nice_steps(max(values, default=0.0) or 1.0)
+    least = steps[0]
 
     def y(value: float) -> float:
-        return floor - (floor - _TOP) * value / top
+        share = math.log(max(value, least) / least, steps[-1] / least) if log else value / steps[-1]
+        return floor - (floor - _TOP) * share
 
     parts = [_shade(axis, gap, floor) for gap in gaps]
     for step in steps:
@@ -96,7 +99,8 @@ def bars(axis: Axis, lanes: Sequence[tuple[str, Sequence[Bar]]]) -> str:
             left = axis.x(one.begin)
             width = max(axis.x(one.end) - left, 2.0)
             parts.append(
-                f'<rect class="bar c{number % COLOURS}" x="{left:.1f}" y="{top + 16}" width="{width:.1f}" height="11" rx="2">'
+                f'<rect class="bar c{number % COLOURS}" rx="2" '
+                f'x="{left:.1f}" y="{top + 16}" width="{width:.1f}" height="11">'
                 f"<title>{escape(one.words)}</title></rect>"
             )
             if one.cut:
@@ -112,6 +116,13 @@ def nice_steps(top: float, about: int = 4) -> list[float]:
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.999)
     return [step * number for number in range(math.ceil(top / step - 1e-9) + 1)]
+
+
+def decades(values: Iterable[float]) -> list[float]:
+    """Powers of ten around the values, two at least."""
+    positive = [value for value in values if value > 0] or [1.0]
+    low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
+    return [10.0**power for power in range(low, max(high, low + 1) + 1)]
 
 
 def clock(time: float) -> str:

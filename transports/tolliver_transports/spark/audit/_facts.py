@@ -2,7 +2,7 @@
 
 The idea: the blocks of a piece of a file go through one walk together, so messages and acks, which are nearly all
 there is, become columns without an object for each. Handshakes, control messages and what is malformed are few and go
-row by row. What could not be read is a row, too ("damaged", "malformed"): an audit must know where it is blind.
+row by row. What could not be read is a row, too ("damaged", "torn", "malformed"): an audit must know where it is blind.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def facts_of(items: Iterable[Block | Damage], file: int) -> Iterator[pa.RecordBa
     size = 0
     for item in items:
         if isinstance(item, Damage):
-            yield _of_rows([{"kind": "damaged", "detail": item.detail, "file": file, "offset": item.offset}])
+            kind = "torn" if item.torn else "damaged"
+            yield _of_rows([{"kind": kind, "detail": item.detail, "file": file, "offset": item.offset}])
             continue
         held.setdefault(item.header.revision, []).append(item)
         size += len(item.payload)
@@ -130,7 +131,7 @@ class _Facts:
                 rows.append((base + (found.error.offset or 0), {"kind": "malformed", "detail": found.error.detail}))
         columns = Columns(self._data, messages, self._revision)
         regular = np.flatnonzero(columns.regular)
-        rows += [self._irregular(columns, row) for row in np.flatnonzero(~columns.regular)]
+        rows += [self._irregular(columns, int(row)) for row in np.flatnonzero(~columns.regular)]
         if len(regular):
             yield self._of_messages(columns, regular)
         if acks:

@@ -1,17 +1,18 @@
-"""The recordings of an audit: which there are, whose they are, whether they were ended, and the pieces to read.
+"""The recordings of an audit: which there are, whose they are, and whether they were ended in order.
 
 The idea: a file is told apart by its number in the order of names, which is the order of time, so (file, offset) says
-what came before what in all that an instance recorded, whatever its clock did. An index beside a file says where blocks
-begin, so a file is read in pieces; and that it was ended, so that nothing is missing at its end.
+what came before what in all that an instance recorded, whatever its clock did. An index beside a file says that it was
+closed, so that nothing is missing at its end.
 """
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tolliver_proto.recording import (
@@ -25,14 +26,9 @@ from tolliver_proto.recording import (
     Block,
     Damage,
     Index,
-    build_index,
-    read_blocks,
 )
 
-PIECE = 16 * 2**20
-"""The least bytes of a piece, but for the last of a file."""
-
-_CHUNK = 2**20  # bytes
+from .._ranges import DamagedRecording, Range, blocks_in, plan
 
 
 class Recording(NamedTuple):
@@ -43,17 +39,6 @@ class Recording(NamedTuple):
     local: str | None
     size: int
     ended: bool
-    starts: tuple[int, ...]
-    """Where its pieces begin, in bytes."""
-
-
-class Piece(NamedTuple):
-    """Bytes of a file, from where one block begins to where another does, or to its end."""
-
-    file: int
-    path: str
-    begin: int
-    end: int
 
 
 def recordings_in(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
@@ -74,31 +59,19 @@ def recordings_in(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
 def _recording(number: int, path: Path) -> Recording:
     size = path.stat().st_size
     with path.open("rb") as file:
-
-        def read_at(offset: int, length: int) -> bytes:
-            file.seek(offset)
-            return file.read(length)
-
-        start = read_at(0, BLOCK.size)
-        index = _sidecar(path, size, start)
-        ended = index is not None
-        entries = (index or build_index(read_at, size)).entries
-    starts = [0]
-    for entry in entries:
-        if entry.offset >= starts[-1] + PIECE:
-            starts.append(entry.offset)
-    return Recording(number, str(path), _local(start), size, ended, tuple(starts))
+        start = file.read(BLOCK.size)
+    return Recording(number, str(path), _local(start), size, _has_index(path, size, start))
 
 
-def _sidecar(path: Path, size: int, start: bytes) -> Index | None:
-    """The index beside the file, if it is this file's as it is now."""
+def _has_index(path: Path, size: int, start: bytes) -> bool:
+    """Whether there is an index beside the file, and it is this file's as it is now."""
     try:
         with path.with_name(path.name + INDEX_SUFFIX).open("rb") as file:
             data = file.read(INDEX.size + (size // INDEX_STEP + 2) * INDEX_ENTRY.size)
     except FileNotFoundError:
-        return None
+        return False
     index = Index.decode(data)
-    return index if index is not None and index.fits(size, start) else None
+    return index is not None and index.fits(size, start)
 
 
 def _local(start: bytes) -> str | None:
@@ -108,26 +81,24 @@ def _local(start: bytes) -> str | None:
     return str(UUID(bytes=values["local"])) if values["magic"] == MAGIC else None
 
 
-def pieces_of(recordings: Sequence[Recording]) -> list[Piece]:
-    """What can be read on its own, in order."""
-    return [
-        Piece(one.file, one.path, begin, end)
-        for one in recordings
-        for begin, end in zip(one.starts, (*one.starts[1:], one.size), strict=True)
-    ]
+RANGES = "number int, file string, start bigint, end bigint, last boolean, entries array<bigint>, length bigint"
+"""The columns of `rows_of`."""
 
 
-def read_piece(piece: Piece) -> Iterator[Block | Damage]:
-    """Its blocks, in order, and what is damaged. Behind a damaged header nothing of the piece is read."""
-    with open(piece.path, "rb") as file:
-        file.seek(piece.begin)
-        yield from read_blocks(_chunks(file.read, piece.end - piece.begin), piece.begin)
+def rows_of(recordings: Sequence[Recording], tasks: int) -> list[tuple[Any, ...]]:
+    """What can be read on its own, in order, each with its file's number."""
+    numbers = {one.path: one.file for one in recordings}
+    parts = [part for task in plan(list(numbers), tasks) for part in task]
+    return [(numbers[part.file], *astuple(part)) for part in parts]
 
 
-def _chunks(read: Callable[[int], bytes], left: int) -> Iterator[bytes]:
-    while left > 0 and (data := read(min(_CHUNK, left))):
-        left -= len(data)
-        yield data
+def items_of(row: dict[str, Any]) -> Iterator[Block | Damage]:
+    """The blocks of one such row, and what of it is damaged."""
+    values = {name: value for name, value in row.items() if name != "number"}
+    try:
+        yield from blocks_in(Range(**values | {"entries": tuple(values["entries"])}))
+    except DamagedRecording as error:
+        yield Damage(error.offset, error.detail)
 
 
 def names_of(recordings: Sequence[Recording]) -> dict[str, str]:

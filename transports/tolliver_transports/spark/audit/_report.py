@@ -1,8 +1,7 @@
 """The report: what an audit found, as one HTML file that needs nothing else and runs no script.
 
-The idea: everything that comes from recordings is text, escaped where it is put into the page, and the page's own policy
-forbids scripts and requests, so not even a mistake here would run anything. Charts stand above the tables, on one axis
-of time.
+The idea: everything that comes from recordings is text, escaped where it is put into the page, and the page's own
+policy forbids scripts and requests, so not even a mistake here would run anything. All charts have one axis of time.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from ._charts import Axis, Bar, Series, bars, lines
@@ -92,10 +92,12 @@ class _Page:
             if row["peer"] is not None:
                 lanes[row["local"], row["peer"]].append(self._bar(row))
         shown = sorted(lanes.items())[:_LANES]
-        return _figure("", bars(self._axis, [(f"{self.name(a)} with {self.name(b)}", one) for (a, b), one in shown]))
+        return _figure(
+            "", bars(self._axis, [(_printable(f"{self.name(a)} with {self.name(b)}"), one) for (a, b), one in shown])
+        )
 
     def _bar(self, row: Row) -> Bar:
-        words = f"{row['outcome']}, {row['messages_in']:,} messages in, {row['messages_out']:,} out"
+        words = f"{_printable(row['outcome'])}, {row['messages_in']:,} messages in, {row['messages_out']:,} out"
         return Bar(_time(row["began"]), _time(row["ended"]), words, not row["recorded_to_end"])
 
     def _gaps(self, flow: _Flow) -> list[Bar]:
@@ -111,8 +113,8 @@ class _Page:
 
     def about_steps(self) -> str:
         return (
-            f"First copies a second, in steps of {self._found.step:g} s: delivered, or sent where the receiver recorded "
-            "nothing. Shaded: between two connections."
+            f"First copies a second, in steps of {self._found.step:g} s: delivered, or sent where the receiver "
+            "recorded nothing. Shaded: between two connections."
         )
 
     def traffic_charts(self) -> str:
@@ -131,7 +133,7 @@ class _Page:
             label = labels.get(row["channel"], f"{len(ranked) - _CHANNELS} others")
             values.setdefault(label, defaultdict(float))[_time(row["begin"])] += row[name] / self._found.step
         order = [*labels, *(label for label in values if label not in labels)]
-        series = [Series(label or "(no name)", self._filled(values[label])) for label in order]
+        series = [Series(_printable(label) or "(no name)", self._filled(values[label])) for label in order]
         return _figure(
             self._pair(flow), lines(self._axis, series, lambda value: f"{_short(value)}/s", self._gaps(flow))
         )
@@ -162,7 +164,7 @@ class _Page:
             Series(name, [(time, None if row is None else row[name]) for time, row in points])
             for name in ("p50", "p95", "p99", "max")
         ]
-        return _figure(self._pair(flow), lines(self._axis, series, seconds, self._gaps(flow)))
+        return _figure(self._pair(flow), lines(self._axis, series, seconds, self._gaps(flow), log=True))
 
     # Tables.
 
@@ -244,8 +246,12 @@ def _table(table: Table, columns: Sequence[_Column]) -> str:
 
 
 def _visible(text: str) -> str:
-    """Escaped for HTML, and nothing in it that would turn or hide what stands beside it."""
-    return escape("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:200]))
+    return escape(_printable(text))
+
+
+def _printable(text: str) -> str:
+    """Nothing in it that would turn or hide what stands beside it, and not long."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:200])
 
 
 def _cell(text: str, style: str = "") -> str:
@@ -261,7 +267,7 @@ def _count(column: str) -> Callable[[Row], str]:
 
 
 def _number(value: int | None) -> str:
-    return '<abbr title="unknown: not recorded">–</abbr>' if value is None else f"{value:,}"
+    return '<abbr title="unknown: not recorded">\N{EN DASH}</abbr>' if value is None else f"{value:,}"
 
 
 def _duration(column: str) -> Callable[[Row], str]:
@@ -274,7 +280,9 @@ def _when(column: str) -> Callable[[Row], str]:
 
 def _versions(row: Row) -> str:
     return _cell(
-        " / ".join("–" if row[name] is None else str(row[name]) for name in ("requested_version", "answered_version"))
+        " / ".join(
+            "\N{EN DASH}" if row[name] is None else str(row[name]) for name in ("requested_version", "answered_version")
+        )
     )
 
 
@@ -313,51 +321,23 @@ def _time(time: datetime) -> float:
 
 _ABOUT_DELIVERIES = (
     "Reliable messages, each counted once. p50 to max: from the first sending to the first ack, by the sender's clock. "
-    "Unproven: acknowledged, but the receiver's recording ends before it. Pending: not acknowledged yet. Unreliable: sent / received. –: not recorded."
+    "Unproven: acknowledged, but the receiver's recording ends before it. Pending: not acknowledged yet. "
+    "Unreliable: sent / received. \N{EN DASH}: not recorded."
 )
 _ABOUT_BARS = "From the first frame to the last one, as each side recorded it. A cross: the recording may end early."
-_ABOUT_LATENCY = "From the first sending to the first ack, by the sender's clock. What waited for a peer counts, too."
+_ABOUT_LATENCY = (
+    "From the first sending to the first ack, by the sender's clock; the scale is by powers of ten. What was "
+    "sent, lost its connection and was sent again counts from the first time. Shaded: between two connections."
+)
 _ABOUT_GAPS = "Runs of ids that a sender gave to nothing that anybody recorded."
 _ABOUT_RECORDINGS = (
     "A file that was not closed in order ends with a crash, or was being written: its last moments are missing."
 )
 
-_HEAD = (
-    """<!DOCTYPE html>
+_HEAD = f"""<!DOCTYPE html>
 <html lang="en"><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <title>Delivery audit</title>
 <style>
-:root { --ink: #1c2024; --soft: #5b6570; --page: #fbfbfa; --card: #fff; --rule: #dfe3e6; --good: #1a7f4b; --bad: #c02638;
-  --gap: #c0263818; --c0: #2868b8; --c1: #c8641e; --c2: #2b8a57; --c3: #9141ac; --c4: #b8860b; --c5: #0f8f9c; --c6: #b5305f;
-  --c7: #6b7280; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --soft: #9aa4ad; --page: #14171a; --card: #1c2024;
-  --rule: #343b42; --good: #5fcf94; --bad: #ff7b88; --gap: #ff7b8822; --c0: #6ea8f0; --c1: #f0a060; --c2: #66c894;
-  --c3: #c890e0; --c4: #e0bc50; --c5: #58c8d4; --c6: #f080a8; --c7: #a8b0b8; } }
-@media print { :root { --ink: #000; --soft: #444; --page: #fff; --card: #fff; --rule: #bbb; } section { break-inside: avoid-page; } }
-body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
-main { max-width: 1200px; margin: 0 auto; padding: 24px; }
-h1 { font-size: 24px; margin: 0 0 8px; } h2 { font-size: 17px; margin: 28px 0 4px; }
-.verdict { font-size: 17px; margin: 0; } .verdict b { font-size: 22px; } .good b { color: var(--good); }
-.bad, .bad b { color: var(--bad); font-weight: 600; }
-.about, figcaption, .keys, .label { color: var(--soft); font-size: 13px; margin: 2px 0 8px; }
-figure { margin: 8px 0 14px; padding: 10px 12px 4px; background: var(--card); border: 1px solid var(--rule); border-radius: 6px;
-  break-inside: avoid; }
-svg { display: block; width: 100%; height: auto; }
-.grid { stroke: var(--rule); fill: none; } .axis { stroke: var(--soft); fill: none; }
-.label { fill: var(--soft); font-size: 12px; } .middle { text-anchor: middle; } .end { text-anchor: end; }
-.line { fill: none; stroke-width: 1.6; stroke-linejoin: round; stroke-linecap: round; } .dot { opacity: 0; } .dot:hover { opacity: 1; }
-.gap { fill: var(--gap); } .bar { opacity: .85; } .cut { stroke: var(--bad); stroke-width: 2; fill: none; }
-.key { margin-right: 16px; white-space: nowrap; } .key i { display: inline-block; width: 10px; height: 10px; margin-right: 5px;
-  border-radius: 2px; print-color-adjust: exact; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; }
-th { text-align: left; font-weight: 600; color: var(--soft); } th, td { padding: 3px 9px 3px 0; border-bottom: 1px solid var(--rule);
-  vertical-align: top; } td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; } abbr { text-decoration: none; }
-"""
-    + "".join(
-        f"i.c{n} {{ background: var(--c{n}); }} .line.c{n} {{ stroke: var(--c{n}); }} .bar.c{n}, .dot.c{n} {{ fill: var(--c{n}); }}\n"
-        for n in range(8)
-    )
-    + "</style><main>"
-)
+{files(__package__).joinpath("report.css").read_text("utf-8")}</style><main>"""

@@ -9,7 +9,6 @@ sender went on without it. Where a recording ends early, the answer is "unproven
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -125,12 +124,9 @@ def subscriptions(placed: DataFrame, recorded: Sequence[str]) -> DataFrame:
 
 
 def events(placed: DataFrame) -> DataFrame:
-    """Messages, control messages and acks, with whose message it is: `sent`, `received`, `acked`, `returned`.
-
-    An ack has only an id, so it belongs to the last message with that id before it, in the same recording.
-    """
+    """Messages, control messages and acks, with whose message it is; `own`: the sender recorded it."""
     own = F.when(_is("ack"), ~_out()).otherwise(_out())
-    rows = (
+    return (
         placed.where(_is("message", "subscribe", "unsubscribe", "ack") & F.col("peer").isNotNull())
         .withColumn("own", own)
         .withColumn("sender", F.when(F.col("own"), F.col("local")).otherwise(F.col("peer")))
@@ -140,14 +136,10 @@ def events(placed: DataFrame) -> DataFrame:
             F.when(_is("subscribe", "unsubscribe"), 0).otherwise(F.col("content")).alias("content"),
         )
     )  # fmt: skip
-    before = Window.partitionBy(*_FLOW, "message_id", "local").orderBy("place")
-    return rows.repartition(*_FLOW, "message_id").withColumn(
-        "content", F.coalesce("content", F.last("content", ignorenulls=True).over(before))
-    )
 
 
-def messages(events: DataFrame, placed_connections: DataFrame, recorded: Sequence[str]) -> DataFrame:
-    """One row for each reliable message and receiver, with its `fate`.
+def fates(passed: DataFrame, connections: DataFrame, recorded: Sequence[str]) -> DataFrame:
+    """What `passed` says, with the `fate` of each message.
 
     - delivered: the receiver recorded it.
     - lost: the receiver recorded what came after it on the same connection, but not this; or the sender never got an
@@ -156,8 +148,7 @@ def messages(events: DataFrame, placed_connections: DataFrame, recorded: Sequenc
     - pending: not acknowledged, and nothing says that the sender has given it up.
     - unknown: the receiver recorded nothing.
     """
-    rows = _messages(events)
-    lost = _lost(rows, placed_connections)
+    lost = _lost(passed, connections)
     fate = (
         F.when(F.col("received") > 0, "delivered")
         .when(~F.col("receiver").isin(*recorded), "unknown")
@@ -165,15 +156,24 @@ def messages(events: DataFrame, placed_connections: DataFrame, recorded: Sequenc
         .when(F.col("acknowledged"), "unproven")
         .otherwise("pending")
     )
-    return rows.join(lost, _ID, "left").withColumn("fate", fate).drop("lost", "sendings", "their_connection")
+    return passed.join(lost, _ID, "left").withColumn("fate", fate).drop("lost", "sendings", "their_connection")
 
 
-def _messages(events: DataFrame) -> DataFrame:
+def passed(events: DataFrame) -> DataFrame:
+    """One row for each reliable message and receiver: what passed of it and of its acks, and when.
+
+    An ack has only an id, so it belongs to the last message with that id before it, in the same recording.
+    """
+    before = Window.partitionBy(*_FLOW, "message_id", "local").orderBy("place")
+    known = F.coalesce("content", F.last("content", ignorenulls=True).over(before))
     own, message = F.col("own"), _is("message")
     sent, received = message & own, message & ~own
     acked, returned = _is("ack") & own, _is("ack") & ~own
     return (
-        events.where("message_id IS NOT NULL AND content IS NOT NULL")
+        events.where("message_id IS NOT NULL")
+        .repartition(*_FLOW, "message_id")
+        .withColumn("content", known)
+        .where("content IS NOT NULL")
         .groupBy(_ID)
         .agg(
             F.first("channel", ignorenulls=True).alias("channel"),
@@ -346,7 +346,7 @@ def recordings(facts: DataFrame, files: DataFrame) -> DataFrame:
         F.min("time").alias("began"),
         F.max("time").alias("ended"),
         F.count_if(damaged).alias("damages"),
-        F.max(F.when(damaged, F.col("detail"))).alias("damage"),
+        F.max(F.when(damaged | _is("torn"), F.col("detail"))).alias("damage"),
     )
     return files.join(found, "file", "left").fillna(0, ["frames", "damages"]).orderBy("file")
 
