@@ -28,6 +28,7 @@ from tolliver_transports.spark.audit._facts import FACTS, KINDS, facts_of
 from tolliver_transports.spark.audit._files import RANGES, items_of, names_of, recordings_in, rows_of
 from tolliver_transports.spark.audit._report import render
 
+from tests.cli.commands import tolliver
 from tests.spark.stories import HOSTILE, LAST_ID, STORIES, tell_all
 from tests.spark.witnesses import IN, START, Witness
 from tolliver_proto import Ack, Decoder, Message, RemoteProtocolError, encode
@@ -322,6 +323,32 @@ def test_all_tables_are_written(told: Audit, spark: Any, tmp_path: Path) -> None
     assert spark.read.parquet(str(tmp_path / "facts")).columns == FACTS.names
     with pytest.raises(ValueError, match=r"has deliveries, .* already"):
         told.write_parquet(tmp_path)
+
+
+def test_the_command_prints_what_is_lost(told: Audit, recorded: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    result = tolliver("audit", recorded / "given_up-0", recorded / "given_up-1", "--html", page)
+    assert result.exit_code == 1
+    head, line = result.stdout.splitlines()
+    assert head.split() == [
+        "from",
+        "to",
+        "channel",
+        *COUNTS[:5],
+        "unproven",
+        "pending",
+        "lost",
+        "p50",
+        "p95",
+        "p99",
+        "max",
+    ]
+    assert line.split()[:11] == ["given_up-0", "given_up-1", "'c'", *"32200001"]
+    assert "lost = 1" in result.stderr
+    assert "<b>lost = 1</b>" in page.read_text()
+    refused = tolliver("audit", tmp_path)
+    assert refused.exit_code == 1
+    assert "no recordings (*.rec) in this directory" in refused.stderr
 
 
 # The report.

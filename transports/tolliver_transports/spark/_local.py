@@ -49,9 +49,9 @@ def missing() -> str | None:
 
 @contextmanager
 def local_session(size: int = 0) -> Iterator[SparkSession]:
-    """A session on all cores of this machine, stopped in the end. `size` is how many bytes are to be read.
+    """A session on all cores of this machine, stopped in the end; or the one that this process has, which goes on.
 
-    Raises NoSpark where something is missing, or Spark does not start.
+    `size` is how many bytes are to be read. Raises NoSpark where something is missing, or Spark does not start.
     """
     reason = missing()
     if reason is not None:
@@ -59,11 +59,15 @@ def local_session(size: int = 0) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryFile() as words, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Spark's own, about versions of what it uses itself
-        session = _start(words.fileno(), quick=size < _QUICK_BYTES)
+        from pyspark.sql import SparkSession
+
+        there = SparkSession.getActiveSession()
+        session = there or _start(words.fileno(), quick=size < _QUICK_BYTES)
         try:
             yield session
         finally:
-            session.stop()
+            if there is None:
+                session.stop()
 
 
 def _start(words: int, *, quick: bool) -> SparkSession:
