@@ -326,8 +326,7 @@ def test_all_tables_are_written(told: Audit, spark: Any, tmp_path: Path) -> None
 
 
 def test_the_command_prints_what_is_lost(told: Audit, recorded: Path, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    result = tolliver("audit", recorded / "given_up-0", recorded / "given_up-1", "--html", page)
+    result = tolliver("audit", recorded / "given_up-0", recorded / "given_up-1")
     assert result.exit_code == 1
     head, line = result.stdout.splitlines()
     assert head.split() == [
@@ -345,7 +344,6 @@ def test_the_command_prints_what_is_lost(told: Audit, recorded: Path, tmp_path: 
     ]
     assert line.split()[:11] == ["given_up-0", "given_up-1", "'c'", *"32200001"]
     assert "lost = 1" in result.stderr
-    assert "<b>lost = 1</b>" in page.read_text()
     refused = tolliver("audit", tmp_path)
     assert refused.exit_code == 1
     assert "no recordings (*.rec) in this directory" in refused.stderr

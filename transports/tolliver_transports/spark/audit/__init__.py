@@ -34,6 +34,7 @@ TABLES = (
 )  # fmt: skip
 """The tables of an `Audit`, by name."""
 
+_WORTH_A_TASK = 2**23  # bytes: reading less takes no longer than another process takes to start
 _TASKS = 64  # at least so many ranges of files, where they are large enough to be split
 _STEPS = 120  # of time in `traffic` and `latency`, at most about so many
 _ROUND = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400)  # seconds
@@ -69,6 +70,7 @@ class Audit:
         from ._facts import DDL
 
         given = self._spark.createDataFrame(rows_of(self._recordings, _TASKS), RANGES)
+        given = given.coalesce(1 + sum(one.size for one in self._recordings) // _WORTH_A_TASK)
         return self._keep(given.mapInArrow(_read, DDL))
 
     @cached_property
