@@ -94,6 +94,16 @@ def late_but_there(a: Witness, b: Witness) -> None:
 
 
 @story
+def set_back(a: Witness, b: Witness) -> None:
+    """The clock was set back between two runs, so the file of the second one is sorted before the first one's."""
+    second = Wire(a, b, 100, (2, 2))
+    second.send(2, 110)
+    second.send(3, 120, arrives=False, acked=False)
+    a.end()
+    Wire(a, b, 0, (1, 1)).send(1, 10)
+
+
+@story
 def receiver_killed(a: Witness, b: Witness) -> None:
     first = Wire(a, b)
     first.send(1, 10)
@@ -152,7 +162,7 @@ def damaged(a: Witness, b: Witness) -> None:
 
 @story
 def wraps(a: Witness, b: Witness) -> None:
-    wire = Wire(a, b)
+    wire = Wire(a, b, subscriptions=(Subscription("of the server", ""),), wants=(Subscription("of the client", ""),))
     for at, number in enumerate((LAST_ID - 1, LAST_ID, 1, 2)):
         wire.send(number, 10 * at)
 

@@ -27,6 +27,7 @@ from tolliver_transports.spark.audit._collect import Findings, Table, collect
 from tolliver_transports.spark.audit._facts import FACTS, KINDS, facts_of
 from tolliver_transports.spark.audit._files import RANGES, items_of, names_of, recordings_in, rows_of
 from tolliver_transports.spark.audit._report import render
+from tolliver_transports.spark.audit._tables import PERCENTILES
 
 from tests.cli.commands import tolliver
 from tests.spark.stories import HOSTILE, LAST_ID, STORIES, tell_all
@@ -37,6 +38,7 @@ from tolliver_proto.recording import Block, read_blocks
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome", "chromium-browser")
 SECONDS = 60
+PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 RANGE_COLUMNS = [column.split()[0] for column in RANGES.split(", ")]
 Row = dict[str, Any]
 
@@ -207,6 +209,7 @@ EXPECTED: dict[str, list[tuple[int | None, ...]]] = {
     "overtaken": [(4, 3, 2, 0, 0, 2, 0, 0, 0)],
     "given_up": [(3, 2, 2, 0, 0, 1, 0, 0, 0)],
     "late_but_there": [(3, 3, 3, 0, 1, 0, 0, 0, 0)],
+    "set_back": [(3, 2, 2, 0, 0, 0, 0, 1, 0)],
     "receiver_killed": [(3, 3, 2, 0, 0, 0, 1, 0, 0)],
     "both_killed": [(3, 2, 2, 0, 0, 0, 0, 1, 0)],
     "sender_killed": [(2, 2, 3, 0, 0, 0, 0, 0, 1)],
@@ -294,6 +297,11 @@ def test_subscriptions_over_time(findings: Findings) -> None:
     columns = ("subscriber", "publisher", "action", "channel", "key")
     a, b = ends("plain")
     assert of("plain", findings.subscriptions, *columns) == [(b, a, "in handshake", "c", "")]
+    a, b = ends("wraps")
+    assert of("wraps", findings.subscriptions, *columns) == [
+        (a, b, "in handshake", "of the client", ""),
+        (b, a, "in handshake", "of the server", ""),
+    ]
     a, b = ends("gap")
     assert of("gap", findings.subscriptions, *columns) == [(a, b, "subscribe", "x", ""), (a, b, "unsubscribe", "x", "")]
     assert len(of("silent_receiver", findings.subscriptions, "action")) == 1
@@ -316,34 +324,37 @@ def test_recordings_say_what_is_wrong_with_them(findings: Findings) -> None:
     assert of("both_killed", findings.recordings, "ended_in_order") == [(False,), (False,), (True,), (True,)]
 
 
-def test_all_tables_are_written(told: Audit, spark: Any, tmp_path: Path) -> None:
-    told.write_parquet(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(TABLES)
-    assert spark.read.parquet(str(tmp_path / "facts")).count() == told.facts.count()
-    assert spark.read.parquet(str(tmp_path / "facts")).columns == FACTS.names
-    with pytest.raises(ValueError, match=r"has deliveries, .* already"):
-        told.write_parquet(tmp_path)
+def columns_on_the_page(table: str) -> list[str]:
+    section = re.search(rf"^### {table}\n(.*?)(?=^###|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert section is not None
+    lines = [line.split("|")[1] for line in section[1].splitlines() if line.startswith("| `")]
+    return [name for line in lines for name in re.findall(r"`(\w+)`", line)]
 
 
-def test_the_command_prints_what_is_lost(told: Audit, recorded: Path, tmp_path: Path) -> None:
-    result = tolliver("audit", recorded / "given_up-0", recorded / "given_up-1")
+@pytest.mark.parametrize("table", TABLES)
+def test_the_page_has_every_column(told: Audit, table: str) -> None:
+    assert sorted(columns_on_the_page(table)) == sorted(getattr(told, table).columns)
+
+
+def test_the_command_prints_what_is_lost_and_writes_all_tables(
+    told: Audit, spark: Any, recorded: Path, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables"
+    arguments = ("audit", recorded / "given_up-0", recorded / "given_up-1", "--parquet", tables)
+    result = tolliver(*arguments)
     assert result.exit_code == 1
     head, line = result.stdout.splitlines()
-    assert head.split() == [
-        "from",
-        "to",
-        "channel",
-        *COUNTS[:5],
-        "unproven",
-        "pending",
-        "lost",
-        "p50",
-        "p95",
-        "p99",
-        "max",
-    ]
+    assert head.split() == ["from", "to", "channel", *COUNTS[:5], "unproven", "pending", "lost", *PERCENTILES, "max"]
     assert line.split()[:11] == ["given_up-0", "given_up-1", "'c'", *"32200001"]
     assert "lost = 1" in result.stderr
+    assert sorted(path.name for path in tables.iterdir()) == sorted(TABLES)
+    facts = spark.read.parquet(str(tables / "facts"))
+    assert (facts.columns, facts.count()) == (FACTS.names, 2 * 4 + 8 + 1)
+    with audit(spark, [recorded / "plain-0"]) as found, pytest.raises(ValueError, match=r"has deliveries, .* already"):
+        found.write_parquet(tables)
+
+
+def test_without_recordings_there_is_no_audit(tmp_path: Path) -> None:
     refused = tolliver("audit", tmp_path)
     assert refused.exit_code == 1
     assert "no recordings (*.rec) in this directory" in refused.stderr
@@ -414,7 +425,7 @@ def test_names_stay_text() -> None:
 
 def test_nothing_at_all_is_a_report_too() -> None:
     nothing = Table([], more=False)
-    page = render(Findings({}, 1.0, *[nothing] * 6, [], []))
+    page = render(Findings({}, 1.0, nothing, nothing, nothing, nothing, nothing, nothing, [], []))
     assert "lost = 0" in page
 
 

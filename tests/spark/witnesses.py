@@ -68,7 +68,10 @@ class Witness:
 
 
 class Wire:
-    """A connection that `client` opened to `server`, and what passes over it. Times are in milliseconds."""
+    """A connection that `client` opened to `server`, and what passes over it. Times are in milliseconds.
+
+    `subscriptions` are the server's, `wants` the client's.
+    """
 
     def __init__(
         self,
@@ -78,11 +81,12 @@ class Wire:
         cids: tuple[int, int] = (1, 1),
         revision: Revision = D2,
         subscriptions: tuple[Subscription, ...] = (),
+        wants: tuple[Subscription, ...] = (),
     ) -> None:
         self.client, self.server = client, server
         self._cids = cids
         self._revision = revision
-        request = HandshakeRequest(1, client.uuid)
+        request = HandshakeRequest(1, client.uuid, wants)
         response = HandshakeResponse(1, server.uuid, HandshakeStatus.SAME_VERSION, subscriptions)
         client.record(at, OUT, None, cids[0], request, revision=revision)
         self.at_server(at + 1, IN, request)

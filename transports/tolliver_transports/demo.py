@@ -247,6 +247,8 @@ def audit_recordings(console: Console, directory: Path) -> int:
         for end, row in found.by_receiver().items():
             counts = ", ".join(f"{name} {count:,}" for name, count in row.items())
             console.print(f"  to {end}: {counts}", highlight=False, markup=False)
+            if not row["delivered"]:
+                raise DemoError(f"the recordings say nothing of what came to {end}: see {directory / RECORDINGS}")
         lost = found.lost
     console.print(f"lost = {lost:,}", style="bold red" if lost else "green", highlight=False)
     console.print(f"The report, to open in a browser: {escape(str(page))}", highlight=False)

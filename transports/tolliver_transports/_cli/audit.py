@@ -48,6 +48,9 @@ def print_deliveries(found: Audit) -> None:
     table = deliveries(found)
     columns = ["from", "to", "channel", *_COUNTS, *_TIMES]
     print_table(columns, [_line(found, row) for row in table.rows], "channel")
+    unknown = sum(row["lost"] is None for row in table.rows)
+    if unknown:
+        words.say(f"{words.count(unknown, 'line')} of {len(table.rows):,} unknown: one side recorded nothing")
     if table.more:
         words.say(f"these are the first {len(table.rows):,}; --parquet writes all")
 

@@ -92,7 +92,7 @@ class Audit:
     @cached_property
     def subscriptions(self) -> DataFrame:
         """One row for each subscription in a handshake, and for each change."""
-        return _tables.subscriptions(self._placed, self._recorded)
+        return _tables.subscriptions(self._placed, self.connections, self._recorded)
 
     @cached_property
     def messages(self) -> DataFrame:

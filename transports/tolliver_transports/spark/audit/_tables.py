@@ -104,11 +104,13 @@ def handshakes(connections: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def subscriptions(placed: DataFrame, recorded: Sequence[str]) -> DataFrame:
+def subscriptions(placed: DataFrame, connections: DataFrame, recorded: Sequence[str]) -> DataFrame:
     """Who asked whom for what: as the subscriber recorded it, or its peer where the subscriber recorded nothing."""
-    who, whom = F.when(_out(), F.col("local")), F.when(_out(), F.col("peer"))
-    named = placed.withColumn("subscriber", F.coalesce(who, F.col("peer")))
-    named = named.withColumn("publisher", F.when(_out(), whom).otherwise(F.col("local")))
+    asked = placed.where(_is("subscribe", "unsubscribe") | F.col("subscriptions").isNotNull()).drop("peer")
+    # A request is sent before the peer's name is known: the connection has it.
+    named = asked.join(connections.select("local", "cid", "connection", "peer"), ["local", "cid", "connection"])
+    named = named.withColumn("subscriber", F.when(_out(), F.col("local")).otherwise(F.col("peer")))
+    named = named.withColumn("publisher", F.when(_out(), F.col("peer")).otherwise(F.col("local")))
     best = named.where(_out() | ~F.col("subscriber").isin(*recorded) | F.col("subscriber").isNull())
     columns = ["time", "subscriber", "publisher", "action", "channel", "key", "message_id"]
     changes = best.where(_is("subscribe", "unsubscribe")).withColumn("action", F.col("kind")).select(columns)
@@ -215,7 +217,7 @@ def _lost(messages: DataFrame, connections: DataFrame) -> DataFrame:
         .groupBy(*_FLOW, "connection")
         .agg(
             F.max("first_place").alias("reach"),
-            F.min("first_place").alias("since"),
+            F.min(F.struct("first_place", "message_id")).alias("since"),
             F.max("their_connection").alias("their_connection"),
         )
         .join(F.broadcast(theirs), ["receiver", "their_connection"])
@@ -225,6 +227,9 @@ def _lost(messages: DataFrame, connections: DataFrame) -> DataFrame:
     missing = messages.where((F.col("received") == 0) & (F.col("copies") > 0))
     overtaken = (F.col("place") < F.col("reach")) & F.col("whole")
     settled = F.col("recorded_to_end") & F.col("whole")
+    # By its id, too: names of files follow the clock, which may have been set back between two runs.
+    ahead = (F.col("newest.message_id") - F.col("message_id") + _IDS) % _IDS
+    left_behind = (F.col("newest.first_place") > F.col("last_place")) & (ahead < _IDS // 2)
     return (
         missing.select(*_ID, "acknowledged", "last_place", F.explode("sendings").alias("one"))
         .select("*", "one.connection", "one.place")
@@ -233,9 +238,7 @@ def _lost(messages: DataFrame, connections: DataFrame) -> DataFrame:
         .groupBy(_ID)
         .agg(
             F.bool_or(F.coalesce(overtaken, F.lit(False))).alias("overtaken"),
-            F.bool_and(
-                F.coalesce(settled & ~F.col("acknowledged") & (F.col("newest") > F.col("last_place")), F.lit(False))
-            ).alias("given_up"),
+            F.bool_and(F.coalesce(settled & ~F.col("acknowledged") & left_behind, F.lit(False))).alias("given_up"),
         )
         .select(*_ID, (F.col("overtaken") | F.col("given_up")).alias("lost"))
     )
