@@ -113,6 +113,26 @@ def receiver_killed(a: Witness, b: Witness) -> None:
 
 
 @story
+def killed_and_sent_again(a: Witness, b: Witness) -> None:
+    first = Wire(a, b)
+    first.send(1, 10, arrives=False)  # it was there
+    first.send(2, 20, arrives=False, acked=False)
+    b.end(killed=True)
+    second = Wire(a, b, 100, (2, 1))
+    second.send(2, 110)  # on the second connection, which says nothing of the first
+    second.send(3, 120)
+
+
+@story
+def recording_stopped(a: Witness, b: Witness) -> None:
+    """The receiver had no room to record the rest of the first connection, and room again for the second."""
+    first = Wire(a, b)
+    first.send(1, 10)
+    first.send(2, 20, arrives=False)  # it was there
+    Wire(a, b, 100, (2, 2)).send(3, 110)
+
+
+@story
 def both_killed(a: Witness, b: Witness) -> None:
     first = Wire(a, b)
     first.send(1, 10)

@@ -211,6 +211,8 @@ EXPECTED: dict[str, list[tuple[int | None, ...]]] = {
     "late_but_there": [(3, 3, 3, 0, 1, 0, 0, 0, 0)],
     "set_back": [(3, 2, 2, 0, 0, 0, 0, 1, 0)],
     "receiver_killed": [(3, 3, 2, 0, 0, 0, 1, 0, 0)],
+    "killed_and_sent_again": [(3, 3, 2, 0, 1, 0, 1, 0, 0)],
+    "recording_stopped": [(3, 3, 2, 0, 0, 0, 1, 0, 0)],
     "both_killed": [(3, 2, 2, 0, 0, 0, 0, 1, 0)],
     "sender_killed": [(2, 2, 3, 0, 0, 0, 0, 0, 1)],
     "ends_early": [(5, 4, 1, 0, 0, 0, 3, 1, 0)],
