@@ -28,14 +28,17 @@ import pytest
 from tolliver_transports import anyio, blocking, twisted
 from tolliver_transports._streams import BaseStreams
 from tolliver_transports.anyio import InstanceOptions, StreamsOptions, Subscription
+from tolliver_transports.spark._read_options import OPTIONS
+from tolliver_transports.spark._schema import METADATA, OF_MESSAGES
 
 import tolliver_proto
 from tests.certificates import Certificates
+from tests.spark.conftest import missing
 from tolliver_proto import Limits, Node, NoticeKind, Policy
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PATIENCE = 60  # seconds, far above what any of them takes
+PATIENCE = 180  # seconds, far above what any of them takes
 _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
 _BESIDE = "<!-- runs beside the next program -->"
@@ -86,7 +89,43 @@ async def main():
 
 anyio.run(main)
 """
-_AROUND_ON = {"blocking.md": _AROUND_BLOCKING, "streams.md": _AROUND_STREAMS}
+_AROUND_SPARK = """
+import random
+import warnings
+from pathlib import Path
+from uuid import UUID
+from pyspark.sql import SparkSession
+from tolliver_proto import Ack, HandshakeRequest, Message, Revision, encode
+from tolliver_transports._recorder import Recorder
+
+def record():
+    recorder = Recorder(Path("recordings"), UUID(int=1), Revision.DRAFT_2, print)
+    recorder.received(1, encode(HandshakeRequest(1, UUID(int=2))))
+    for number in range(100):
+        channel = random.choice(["readings", "alarms"])
+        recorder.received(1, encode(Message(channel, f"cpu{{number % 4}}", bytes(number), number % 90)))
+        recorder.sent(1, [encode(Ack(number % 90))])
+    recorder.close()
+
+def start():
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False)
+    builder = builder.config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+    return builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", 2).getOrCreate()
+
+def main():
+    record()
+    session = start()
+    try:
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # Spark's, about pandas 3
+{fragments}
+            assert (once.count(), sizes.count(), acks) == (90, 100, 100)
+            assert received.where("channel = 'alarms'").count() == alarms
+    finally:
+        session.stop()
+
+main()
+"""
+_AROUND_ON = {"blocking.md": _AROUND_BLOCKING, "spark.md": _AROUND_SPARK, "streams.md": _AROUND_STREAMS}
 
 
 class Example(NamedTuple):
@@ -150,6 +189,8 @@ def serving(directory: Path, code: str, port: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
 def test_the_example_runs(example: Example, certs: Certificates, tmp_path: Path) -> None:
+    if example.name.startswith("spark.md") and (reason := missing()) is not None:
+        pytest.skip(reason)
     for member in ("alice", "bob"):
         certs.tls(member)
     (tmp_path / "certs").symlink_to(certs.directory)
@@ -174,6 +215,7 @@ def test_the_pages_have_examples() -> None:
         "embedding.md",
         "messaging.md",
         "security.md",
+        "spark.md",
         "streams.md",
         "twisted.md",
     } <= pages
@@ -279,6 +321,11 @@ async def stats_of_streams() -> set[str]:
 
 def test_every_counter_of_streams_has_a_row() -> None:
     assert in_tables("count", "streams.md") == counted("reactive/*.py") | anyio.run(stats_of_streams)
+
+
+def test_every_option_of_reading_into_spark_has_a_row() -> None:
+    assert in_tables("reading option", "spark.md") == {*OPTIONS} - {"path", "paths"}
+    assert in_tables("column", "spark.md") == {*OF_MESSAGES, *METADATA}
 
 
 def test_every_limit_and_policy_has_a_row() -> None:

@@ -36,6 +36,7 @@ from tolliver_proto import (
     Subscription,
     encode,
 )
+from tolliver_proto._layouts import LAYOUTS
 
 HANDSHAKES = (HandshakeRequest, HandshakeResponse, HandshakeFinal)
 ODD = [
@@ -162,3 +163,8 @@ def test_more_than_arrow_can_count_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert len(find_frames(encode(Message("", "", bytes(83), 1))).messages) == 1
     with pytest.raises(OwnLimitExceeded, match="101 bytes"):
         find_frames(encode(Message("", "", bytes(84), 1)))
+
+
+def test_no_body_that_fits_is_too_long() -> None:
+    """What the walk relies on: a draft with a lower bound would need a look at every body."""
+    assert all(layout.max_body >= _columns.MAX_BYTES for layout in LAYOUTS.values())

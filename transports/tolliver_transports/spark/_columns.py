@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from struct import Struct, calcsize
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,13 +73,16 @@ class _Slow(NamedTuple):
 
 
 class _Walker:
-    """A layout compiled for walking."""
+    """A layout compiled for walking.
+
+    A message that fits into a run is within the largest body of either draft (T-06), so only its end is looked at.
+    """
 
     def __init__(self, revision: Revision, layout: Layout) -> None:
         self._revision = revision
-        self._max_body = layout.max_body
-        self._message, self._message_code = layout.message, layout.codes[Message]
+        self._message_code, self._message_size = layout.codes[Message], layout.message.size
         self._ack_size, self._ack_code = layout.ack.size, layout.codes[Ack]
+        self._unpack = _code_and_lengths(layout.message).unpack_from
         self._least = {
             layout.codes[HandshakeRequest]: layout.request.size,
             layout.codes[HandshakeResponse]: layout.response.size,
@@ -86,40 +90,39 @@ class _Walker:
         }
 
     def walk(self, data: bytes) -> Frames:
-        message_code, size, unpack = self._message_code, self._message.size, self._message.struct.unpack_from
-        channel_at, key_at, body_at = (self._message.index(part) for part in ("channel", "key", "body"))
-        ack_code, ack_size, max_body = self._ack_code, self._ack_size, self._max_body
+        message_code, size, unpack = self._message_code, self._message_size, self._unpack
         found = Frames([], [], [])
-        add, add_ack = found.messages.append, found.acks.append
+        add = found.messages.append
         pos, available = 0, len(data)
         last = available - size
-        while pos < available:
-            code = data[pos]
-            if code == message_code and pos <= last:
-                head = unpack(data, pos)
-                end = pos + size + head[channel_at] + head[key_at] + head[body_at]
-                if end <= available and head[body_at] <= max_body:
-                    add(pos)
-                    pos = end
-                    continue
-            elif code == ack_code and pos + ack_size <= available:
-                add_ack(pos)
-                pos += ack_size
+        while True:
+            while pos <= last:
+                code, first, second, third = unpack(data, pos)
+                if code != message_code:
+                    break
+                add(pos)
+                pos += size + first + second + third
+            if pos == available:
+                return found
+            if pos > available:
+                pos = found.messages.pop()  # it is not whole: the machine says why
+            elif data[pos] == self._ack_code and pos + self._ack_size <= available:
+                found.acks.append(pos)
+                pos += self._ack_size
                 continue
             try:
                 frame, length = self._read_slowly(data, pos)
             except RemoteProtocolError as error:
                 error.offset = pos
                 found.error = error
-                break
+                return found
             found.handshakes.append((pos, frame))
             pos += length
-        return found
 
     def _read_slowly(self, data: bytes, pos: int) -> _Slow:
         """The frame at `pos`, by the machine, which is given twice as much until the frame is whole: linear time."""
         decoder = Decoder(self._revision)
-        fed, size = 0, self._least.get(data[pos], self._message.size)
+        fed, size = 0, self._least.get(data[pos], self._message_size)
         while (frame := decoder.next_frame()) is None:
             piece = data[pos + fed : pos + fed + size]
             if not piece:
@@ -128,6 +131,13 @@ class _Walker:
             fed += len(piece)
             size = fed
         return _Slow(frame, fed - decoder.buffered)  # nothing is parsed ahead of a handshake
+
+
+def _code_and_lengths(head: Fields) -> Struct:
+    """Of a message's head only what a walk needs: the code, which comes first (T-01), and the three lengths."""
+    fields = [part.split() for part in head.spec.split(",")]
+    kept = ("code", "channel", "key", "body")
+    return Struct(">" + "".join(kind if name in kept else f"{calcsize('>' + kind)}x" for kind, name in fields))
 
 
 @lru_cache(maxsize=16)

@@ -121,16 +121,17 @@ class _Run:
     pieces: list[Piece] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each piece: where it stands in the bytes of all
     counts: list[int] = field(default_factory=list)  # of each piece: how many messages
-    starts: list[int] = field(default_factory=list)
+    starts: list[Integers] = field(default_factory=list)  # of each piece: where its messages begin in all the bytes
     size: int = 0
+    messages: int = 0
 
     def add(self, piece: Piece, starts: Sequence[int]) -> None:
-        base = self.size
-        self.starts.extend([start + base for start in starts] if base else starts)
         self.pieces.append(piece)
-        self.bases.append(base)
+        self.bases.append(self.size)
         self.counts.append(len(starts))
+        self.starts.append(np.array(starts, np.int64) + self.size)
         self.size += len(piece.payload)
+        self.messages += len(starts)
 
     def data(self) -> bytes:
         payloads = [piece.payload for piece in self.pieces]
@@ -145,6 +146,10 @@ class _Batch(NamedTuple):
     piece_of: Integers
     run: _Run
 
+    def text(self, column: Any) -> Any:
+        """The wanted ones among all channels or keys."""
+        return as_text(column if len(self.rows) == len(self.columns) else column.take(pa.array(self.rows)))
+
     def spread(self, value: Callable[[Piece], Any], kind: Any) -> Any:
         """What is the same for all of a piece, for each row."""
         return pa.array([value(piece) for piece in self.run.pieces], kind).take(pa.array(self.piece_of))
@@ -156,8 +161,8 @@ def _frame_offset(batch: _Batch) -> Any:
 
 
 _COLUMNS: dict[str, Callable[[_Batch], Any]] = {
-    "channel": lambda batch: as_text(batch.columns.part("channel", batch.rows)),
-    "key": lambda batch: as_text(batch.columns.part("key", batch.rows)),
+    "channel": lambda batch: batch.text(batch.columns.channel),
+    "key": lambda batch: batch.text(batch.columns.key),
     "body": lambda batch: batch.columns.part("body", batch.rows),
     "message_id": lambda batch: batch.columns.message_ids(batch.rows),
     "reliable": lambda batch: pa.array(batch.columns.reliable[batch.rows]),
@@ -186,7 +191,7 @@ class BatchMaker:
         if not starts:
             return
         run, revision = self._run, piece.header.revision
-        full = len(run.starts) + len(starts) > self._rows or run.size + len(piece.payload) > _RUN_BYTES
+        full = run.messages + len(starts) > self._rows or run.size + len(piece.payload) > _RUN_BYTES
         if full or revision is not self._revision:
             yield from self.finish()
         self._revision = revision
@@ -195,10 +200,13 @@ class BatchMaker:
     def finish(self) -> Iterator[Any]:
         """The batches of what has gathered."""
         run, self._run = self._run, _Run()
+        if not run.messages:
+            return
         data, revision = run.data(), self._revision
+        starts = np.concatenate(run.starts)
         piece_of = np.repeat(np.arange(len(run.pieces)), run.counts)
-        for start in range(0, len(run.starts), self._rows):
-            columns = Columns(data, run.starts[start : start + self._rows], revision)
+        for start in range(0, run.messages, self._rows):
+            columns = Columns(data, starts[start : start + self._rows], revision)
             rows = self._wanted.rows(columns)
             if len(rows):
                 batch = _Batch(columns, rows, piece_of[start + rows], run)

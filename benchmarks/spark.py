@@ -1,0 +1,252 @@
+"""How fast recordings come into Spark, against what Spark itself lets through.
+
+    python benchmarks/spark.py [--rows 1000000] [--repetitions 5] [--directory DIR] [--quick]
+
+One recording, as a `Recorder` writes it (blocks of 64 KiB, bodies of 100 bytes), is read by each way there is, into the
+sink that throws everything away. Beside each stands its ceiling: the least that could be done for those rows on the
+same road, written by hand for one layout, with nothing checked (no checksums, no kinds of frames, no blocks). All run
+alternately in one session with two cores; figures are medians, and ratios those of the same round. The first round, in
+which Spark compiles and starts its workers, does not count. --quick only shows that everything works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from tolliver_transports.spark import partition_batches, partition_events
+
+from tolliver_proto import Message, Revision, encode
+from tolliver_proto.recording import BLOCK, BlockHeader, Direction, Indexer, encode_block
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROOT = Path(__file__).resolve().parents[1]
+BODY, BLOCK_BYTES, ROWS_PER_BATCH, TASKS = 100, 65536, 10_000, 4
+OURS, PEER = UUID("01890000-0000-7000-8000-000000000001"), UUID("01890000-0000-7000-8000-000000000002")
+HEAD = ">BIIII"
+CEILING = "channel string, key string, body binary, message_id bigint"
+
+
+class Files(NamedTuple):
+    """The same messages twice: a recording with its index, and their frames alone in files of a task each."""
+
+    recording: Path
+    frames: Path
+
+
+def write(directory: Path, rows: int) -> Files:
+    files = Files(directory / "recordings", directory / "frames")
+    for folder in files:
+        folder.mkdir()
+    messages = [encode(Message(f"c{number % 20}", f"k{number % 1000}", bytes(BODY), number)) for number in range(rows)]
+    each = -(-rows // TASKS)
+    for task in range(TASKS):
+        (files.frames / str(task)).write_bytes(b"".join(messages[task * each : (task + 1) * each]))
+    indexer, at = Indexer(), BLOCK_BYTES // len(messages[-1])
+    path = files.recording / "a.rec"
+    with path.open("wb") as file:
+        for start in range(0, rows, at):
+            some = messages[start : start + at]
+            head = BlockHeader(time.time_ns(), OURS, PEER, 1, Direction.IN, Revision.DRAFT_2, len(some))
+            block = encode_block(head, b"".join(some))
+            indexer.add(block[: BLOCK.size], len(block))
+            file.write(block)
+    path.with_name("a.rec.idx").write_bytes(indexer.index().encode())
+    return files
+
+
+# The ceilings: hand-written for this layout, nothing checked.
+
+
+def walked(data: bytes) -> list[int]:
+    starts, pos, end, unpack = [], 0, len(data), struct.Struct(HEAD).unpack_from
+    while pos < end:
+        _, channel, key, body, _ = unpack(data, pos)
+        starts.append(pos)
+        pos += 17 + channel + key + body
+    return starts
+
+
+def bare_batches(data: bytes) -> Iterator[Any]:
+    import numpy as np
+    import pyarrow as pa
+
+    starts = np.array([*walked(data), len(data)], np.int32)
+    kind = np.dtype([("code", "u1"), ("channel", ">u4"), ("key", ">u4"), ("body", ">u4"), ("id", ">u4")])
+    heads = np.ndarray(len(data) - 16, kind, data, strides=(1,))[starts[:-1]]
+    for first in range(0, len(heads), ROWS_PER_BATCH):
+        some = heads[first : first + ROWS_PER_BATCH]
+        cuts = np.empty((len(some), 4), np.int32)
+        cuts[:, 0] = starts[first : first + len(some)]
+        cuts[:, 1] = cuts[:, 0] + 17
+        cuts[:, 2] = cuts[:, 1] + some["channel"]
+        cuts[:, 3] = cuts[:, 2] + some["key"]
+        bounds = np.append(cuts, starts[first + len(some)]).astype(np.int32)
+        pieces = pa.Array.from_buffers(pa.binary(), cuts.size, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+        rows = np.arange(0, cuts.size, 4)
+        channel, key, body = (pieces.take(pa.array(rows + at)) for at in (1, 2, 3))
+        yield pa.RecordBatch.from_arrays(
+            [channel.cast(pa.string()), key.cast(pa.string()), body, pa.array(some["id"].astype(np.int64))],
+            names=["channel", "key", "body", "message_id"],
+        )
+
+
+def bare_files(folder: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def read(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                yield from bare_batches(Path(folder, str(task)).read_bytes())
+
+    return read
+
+
+def bare_contents(batches: Iterable[Any]) -> Iterator[Any]:
+    for batch in batches:
+        for content in batch.column("content"):
+            yield from bare_batches(content.as_py())
+
+
+def bare_tuples(contents: Iterable[bytes]) -> Iterator[tuple[str, str, bytes, int]]:
+    unpack = struct.Struct(HEAD).unpack_from
+    for data in contents:
+        for pos in walked(data):
+            _, channel, key, body, number = unpack(data, pos)
+            start = pos + 17
+            middle = start + channel
+            last = middle + key
+            yield data[start:middle].decode(), data[middle:last].decode(), data[last : last + body], number
+
+
+# The roads.
+
+
+def session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    paths = [str(ROOT), str(ROOT / "transports"), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("tolliver benchmark")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def thrown_away(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def roads(spark: SparkSession, files: Files, rows: int) -> dict[str, tuple[str, Callable[[], object]]]:
+    """What is measured: by name, the name of its ceiling ("" for a ceiling) and the work."""
+    recording, frames = str(files.recording), str(files.frames)
+    ids = spark.range(0, TASKS, 1, TASKS)
+    paths = spark.sparkContext.parallelize([str(files.frames / str(task)) for task in range(TASKS)], TASKS)
+    contents = paths.map(lambda path: Path(path).read_bytes())
+    messages = partition_batches(["channel", "key", "body", "message_id"])
+    bare = partition_batches(["channel", "key", "body", "message_id"], of="frames")
+
+    def source(schema: str = CEILING, **options: object) -> DataFrame:
+        reading = spark.read.format("tolliver").schema(schema).option("minPartitions", TASKS)
+        return reading.options(**{name: str(value) for name, value in options.items()}).load(recording)
+
+    def values(folder: str) -> DataFrame:
+        return spark.read.format("binaryFile").load(folder)
+
+    def counted(found: Any) -> None:
+        assert found.count() == rows
+
+    everything = "channel string, key string, body binary, message_id bigint, reliable boolean, sender string"
+    arrow, content, pairs = "ceiling: mapInArrow", "ceiling: binaryFile, mapInArrow", "ceiling: mapPartitions, tuples"
+    return {
+        arrow: ("", lambda: thrown_away(ids.mapInArrow(bare_files(frames), CEILING))),
+        "source, the same columns": (arrow, lambda: thrown_away(source())),
+        "source, all columns": (arrow, lambda: thrown_away(source(everything))),
+        "source, message_id alone": (arrow, lambda: thrown_away(source("message_id bigint"))),
+        "source, channels=c7 (5 %)": (arrow, lambda: thrown_away(source(channels="c7"))),
+        "source, pushed channel = 'c7'": (
+            arrow,
+            lambda: thrown_away(source(filterPushdown=True).where("channel = 'c7'")),
+        ),
+        content: ("", lambda: thrown_away(values(frames).mapInArrow(bare_contents, CEILING))),
+        "binaryFile, partition_batches, frames": (
+            content,
+            lambda: thrown_away(values(frames).mapInArrow(bare, bare.schema)),
+        ),
+        "binaryFile, partition_batches, one .rec": (
+            content,
+            lambda: thrown_away(values(recording + "/*.rec").mapInArrow(messages, messages.schema)),
+        ),
+        pairs: ("", lambda: counted(contents.mapPartitions(bare_tuples))),
+        "mapPartitions, partition_events, frames": (
+            pairs,
+            lambda: counted(contents.mapPartitions(lambda chunks: partition_events(chunks, of="frames"))),
+        ),
+    }
+
+
+def timed(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--directory", type=Path, default=None, help="where files go (default: a temporary one)")
+    parser.add_argument("--quick", action="store_true", help="few rows, once: does it work?")
+    options = parser.parse_args()
+    rows, repetitions = (20_000, 1) if options.quick else (options.rows, options.repetitions)
+
+    times: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(dir=options.directory) as name:
+        files = write(Path(name), rows)
+        spark = session()
+        try:
+            ways = roads(spark, files, rows)
+            for turn in range(repetitions + 1):
+                for way, (_, work) in ways.items():
+                    seconds = timed(work)
+                    if turn:
+                        times.setdefault(way, []).append(seconds)
+        finally:
+            spark.stop()
+
+    from pyspark import __version__
+
+    print(f"CPython {platform.python_version()}, Spark {__version__}, local[2], {rows} rows, {BODY}-byte bodies")
+    print(f"medians of {repetitions} alternating repetitions")
+    for way, (ceiling, _) in ways.items():
+        taken = times[way]
+        ratio = ""
+        if ceiling:
+            share = statistics.median(least / one for least, one in zip(times[ceiling], taken, strict=True))
+            ratio = f"{share:>6.2f} of the ceiling"
+        print(f"  {way:<42} {rows / 1e6 / statistics.median(taken):>6.2f} M rows/s {ratio}")
+    print(f"again with: python benchmarks/spark.py --rows {rows} --repetitions {repetitions}")
+
+
+if __name__ == "__main__":
+    main()
