@@ -85,12 +85,9 @@ def _start(words: int, *, quick: bool) -> SparkSession:
         .config("spark.sql.shuffle.partitions", cores if quick else 8 * cores)
         .config("spark.sql.session.timeZone", "UTC")
     )
-    if quick:  # compiling takes longer than what it saves
-        builder = (
-            builder.config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-            .config("spark.sql.codegen.wholeStage", False)
-            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-            .config("spark.sql.adaptive.enabled", False)
+    if quick:  # what the JVM's second compiler and plans that adapt take is more than what they save
+        builder = builder.config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1").config(
+            "spark.sql.adaptive.enabled", False
         )
     sys.stderr.flush()
     own = os.dup(2)

@@ -18,6 +18,7 @@ from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL
 _PRIVATE = (RESERVED_CHANNEL, PROBE_CHANNEL)  # no application has sent what is on these
 _FLOW = ["sender", "receiver"]
 _ID = [*_FLOW, "message_id", "content"]
+_FAR = 2**63 - 1  # behind every place
 _FILE_BITS = 40  # a recording has less than 2**40 bytes
 _IDS = 2**31 - 2  # T-40: they run from 1 to this, and begin again
 _SMALL_GAP = 10**6  # ids; a larger one is the part of the circle that was never used, or a new database (T-40)
@@ -40,12 +41,23 @@ def placed(facts: DataFrame) -> DataFrame:
     """
     place = F.shiftleft(F.col("file").cast("bigint"), _FILE_BITS) + F.col("offset")
     read = facts.where(F.col("local").isNotNull()).withColumn("place", place)
-    starts = read.where(_is("handshake_request")).groupBy("local", "cid").agg(F.collect_set("place").alias("starts"))
-    last = F.array_max(F.filter("starts", lambda start: start <= F.col("place")))
+    of_cid = Window.partitionBy("local", "cid").orderBy("begin")
+    starts = (
+        read.where(_is("handshake_request"))
+        .select("local", "cid", F.col("place").alias("begin"))
+        .withColumn("end", F.coalesce(F.lead("begin").over(of_cid), F.lit(_FAR)))
+        .withColumnsRenamed({"local": "of_local", "cid": "of_cid"})
+    )
+    here = (
+        (F.col("local") == F.col("of_local"))
+        & (F.col("cid") == F.col("of_cid"))
+        & (F.col("place") >= F.col("begin"))
+        & (F.col("place") < F.col("end"))
+    )
     return (
-        read.join(F.broadcast(starts), ["local", "cid"], "left")
-        .withColumn("connection", F.coalesce(last, -1 - F.col("cid")))
-        .drop("starts")
+        read.join(F.broadcast(starts), here, "left")
+        .withColumn("connection", F.coalesce("begin", -1 - F.col("cid")))
+        .drop("of_local", "of_cid", "begin", "end")
     )
 
 
