@@ -20,6 +20,13 @@ java:
 	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } \
 	  || echo "Spark needs Java 17 or later, and none was found: on Debian, apt-get install openjdk-17-jre-headless. All else works without it."
 
+# A browser, without a window, looks at the audit's report. Installed in the same way; the tests skip it if it is missing.
+.PHONY: browser
+browser:
+	@for it in chromium-headless-shell chromium chromium-browser google-chrome; do command -v $$it >/dev/null && exit 0; done; \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell >/dev/null; } \
+	  || echo "No browser was found to look at the audit's report: on Debian, apt-get install chromium-headless-shell. All else is tested."
+
 # What the demo leaves behind is in ./demo, which the next one empties.
 demo: $(VENV)/.ready java
 	$(BIN)/tolliver demo --directory demo
@@ -28,7 +35,7 @@ WATCHED := { $(BIN)/python scripts/coverage_core.py --files; $(BIN)/python scrip
 
 # First what must run every line and every branch of tolliver_proto, then every line of the adapters, then all the rest,
 # and last what runs in Spark: two files at a time, as each process has a Spark of its own.
-test: check
+test: check browser
 	$(BIN)/python scripts/coverage_core.py -n 2
 	$(BIN)/python scripts/coverage_adapters.py -n 2 --dist worksteal
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/spark $$($(WATCHED) | xargs printf -- '--ignore=%s ')

@@ -5,6 +5,7 @@ The idea: every wait has a bound, and no process outlives its test.
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -39,10 +40,11 @@ def tolliver(*arguments: object, stdin: bytes = b"") -> Result:
     return Result(result.exit_code, result.stdout, result.stderr)
 
 
-def run_process(*arguments: object, stdin: bytes = b"") -> Result:
+def run_process(*arguments: object, stdin: bytes = b"", seconds: float = SECONDS, **environment: str) -> Result:
     """The command as a process, to its end."""
     command = [*COMMAND, *map(str, arguments)]
-    ended = subprocess.run(command, input=stdin, capture_output=True, timeout=SECONDS, check=False)
+    env = {**os.environ, **environment}
+    ended = subprocess.run(command, input=stdin, capture_output=True, timeout=seconds, check=False, env=env)
     return Result(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -18,8 +19,11 @@ from tolliver_transports._demo.child import PUBLISHER, SUBSCRIBERS
 from tolliver_transports._demo.log import Log, read_lines
 from tolliver_transports._demo.readings import readings
 from tolliver_transports._demo.verdict import judge
+from tolliver_transports.spark._local import missing
 
 from tests.cli.commands import COMMAND, SECONDS, run_process, tolliver
+
+WITH_SPARK = 240.0  # seconds, where it takes about twenty
 
 
 def processes_with(word: str) -> list[psutil.Process]:
@@ -29,9 +33,19 @@ def processes_with(word: str) -> list[psutil.Process]:
 
 def test_nothing_is_lost_and_a_loss_is_seen(tmp_path: Path) -> None:
     directory = tmp_path / "demo"
-    played = run_process("demo", "--directory", directory, "--seconds", 2.5, "--rate", 2000)
+    played = run_process("demo", "--directory", directory, "--seconds", 2.5, "--rate", 2000, seconds=WITH_SPARK)
     assert played.exit_code == 0, played.stdout + played.stderr
     assert "No reliable message was lost." in played.stdout
+    absent = missing()
+    if absent is None:
+        assert re.search(r"^lost = 0$", played.stdout, re.MULTILINE)
+        assert re.search(r"to alice: sent [\d,]+, delivered [\d,]{3,}, ", played.stdout)
+        report = (directory / "report.html").read_text()
+        assert "<b>lost = 0</b>" in report
+        assert all(name in report for name in (PUBLISHER, *SUBSCRIBERS))
+        assert report.count('class="gap"') >= 3  # bob's kill, and the publisher's for both
+    else:
+        assert f"No audit of the recordings by Spark: {absent}." in played.stdout
     for tally in judge(directory):
         assert tally.sent >= tally.stored > 0
         assert tally.delivered >= tally.stored
@@ -43,9 +57,21 @@ def test_nothing_is_lost_and_a_loss_is_seen(tmp_path: Path) -> None:
     lines = log.read_text().splitlines(keepends=True)
     gone = lines[len(lines) // 2].split()[1]
     log.write_text("".join(line for line in lines if line.split()[1] != gone))
-    judged = tolliver("demo", "--directory", directory, "--check")
+    judged = tolliver("demo", "--directory", directory, "--check", "--no-audit")
     assert judged.exit_code == 1
     assert f"alice: 1 lost: {gone}" in judged.stdout
+
+
+def test_without_java_the_demo_says_what_to_install(tmp_path: Path) -> None:
+    for name in SUBSCRIBERS:
+        log_of(tmp_path, PUBLISHER, len(name), [f"sent 1-1 cpu{name}", "sent 1 cpu", "stored 1 cpu"])
+        log_of(tmp_path, name, 1, ["got 1 cpu 1"])
+    judged = run_process("demo", "--directory", tmp_path, "--check", JAVA_HOME=str(tmp_path))
+    assert judged.exit_code == 0
+    assert re.search(r"^No audit of the recordings by Spark: .*install", judged.stdout, re.MULTILINE)
+    refused = run_process("audit", tmp_path, JAVA_HOME=str(tmp_path))
+    assert refused.exit_code == 1
+    assert re.search(r"^tolliver: no audit without Spark: .*install", refused.stderr)
 
 
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 _EXTRA = {"typer", "click", "rich", "anyio", "attr", "attrs", "cryptography", "psutil"}
+_SPARK = {"pyspark", "pyarrow", "numpy"}
 
 
 def main() -> None:
@@ -19,9 +20,10 @@ def main() -> None:
         app()
     except ModuleNotFoundError as error:
         module = (error.name or "").split(".")[0]
-        if module not in _EXTRA:
+        extra = "cli" if module in _EXTRA else "spark" if module in _SPARK else None
+        if extra is None:
             raise
-        sys.exit(f"tolliver: the module {module} is missing: pip install 'tolliver-proto[cli]'")
+        sys.exit(f"tolliver: the module {module} is missing: pip install 'tolliver-proto[{extra}]'")
 
 
 if __name__ == "__main__":

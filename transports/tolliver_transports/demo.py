@@ -2,7 +2,8 @@
 
 The idea: one process publishes real readings of this machine to two others over mutual TLS. In the middle one
 subscriber is killed with SIGKILL and comes back, and then the publisher. Everybody keeps a log that survives that; at
-the end the logs are compared, message by message. The exit status is 1 if a reliable message was lost.
+the end the logs are compared, message by message. Then Spark audits what went over the wires, which every process has
+recorded, and draws it. The exit status is 1 if a reliable message was lost.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from ._demo.child import HOST, PUBLISHER, SUBSCRIBERS
+from ._demo.child import HOST, PUBLISHER, RECORDINGS, SUBSCRIBERS
 from ._demo.publisher import DRAIN_SECONDS
 from ._demo.verdict import LEGEND, judge, table_of
 from .certs import make_ca, make_certificate
+from .spark._local import local_session, missing
 
 _MARK = ".tolliver-demo"  # only a directory with this file in it is emptied
 _PACKAGE = "tolliver_transports._demo"
@@ -230,14 +232,38 @@ def report(console: Console, directory: Path) -> int:
     return 0 if good else 1
 
 
-def run_demo(directory: Path, seconds: float, rate: float, check: bool) -> int:
+def audit_recordings(console: Console, directory: Path) -> int:
+    """Have Spark say it, too, of what went over the wires; returns the exit status. Without Spark, say what to do."""
+    reason = missing()
+    if reason is not None:
+        console.print(f"No audit of the recordings by Spark: {reason}.", highlight=False, markup=False)
+        return 0
+    from .spark.audit import audit
+
+    console.print("Spark audits the recordings of the three processes, which takes about half a minute.", style="dim")
+    page = directory / "report.html"
+    with local_session() as spark, audit(spark, [directory / RECORDINGS]) as found:
+        found.write_html(page)
+        for end, row in found.by_receiver().items():
+            counts = ", ".join(f"{name} {count:,}" for name, count in row.items())
+            console.print(f"  to {end}: {counts}", highlight=False, markup=False)
+            if not row["delivered"]:
+                raise DemoError(f"the recordings say nothing of what came to {end}: see {directory / RECORDINGS}")
+        lost = found.lost
+    console.print(f"lost = {lost:,}", style="bold red" if lost else "green", highlight=False)
+    console.print(f"The report, to open in a browser: {escape(str(page))}", highlight=False)
+    return 1 if lost else 0
+
+
+def run_demo(directory: Path, seconds: float, rate: float, check: bool, audit: bool = True) -> int:
     """Play it, or with `check` only judge the logs of an earlier run; returns the exit status."""
     console = Console(soft_wrap=True)
     try:
         if not check:
             prepare(directory)
             Demo(console, directory, seconds, rate).play()
-        return report(console, directory)
+        status = report(console, directory)
+        return max(status, audit_recordings(console, directory)) if audit else status
     except KeyboardInterrupt:
         console.print("interrupted; every process of the demo has ended")
         return 130

@@ -419,14 +419,40 @@ def drop(database: DatabaseFile, peer: PeerId) -> None:
 
 
 @app.command()
+def audit(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(help="Recordings, or directories of them, of two or more instances.", show_default=False),
+    ],
+    *,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report with charts: one HTML file.")
+    ] = None,
+    parquet: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write every table into this directory, as Parquet.")
+    ] = None,
+) -> None:
+    """What became of every message, from the recordings of those who sent and received it, by Spark. Exit status 1 if
+    one is lost."""
+    from .audit import run_audit
+
+    with words.clear_errors():
+        lost = run_audit(directories, html, parquet)
+        words.say(f"lost = {lost:,}")
+        if lost:
+            raise typer.Exit(1)
+
+
+@app.command()
 def demo(
     directory: Annotated[Path, typer.Option(help="Where certificates, databases and logs go.")] = Path("demo"),
     seconds: Annotated[float, typer.Option(min=1.0, help="How long readings flow.")] = 32.0,
     rate: Annotated[float, typer.Option(min=1.0, help="Readings a second.")] = 2500.0,
     check: Annotated[bool, typer.Option("--check", help="Only judge the logs of an earlier run.")] = False,
+    audit: Annotated[bool, typer.Option(help="Then have Spark audit the recordings, and write a report.")] = True,
 ) -> None:
     """Publish readings of this machine to two subscribers, kill one of them and the publisher, count what was lost."""
     from ..demo import run_demo
 
     with words.clear_errors():
-        raise typer.Exit(run_demo(directory, seconds, rate, check))
+        raise typer.Exit(run_demo(directory, seconds, rate, check, audit))

@@ -19,6 +19,8 @@ HOST = "127.0.0.1"
 PUBLISHER = "publisher"
 SUBSCRIBERS = {"alice": ("",), "bob": ("cpu", "memory")}
 """Who wants which channels; "" is all of them."""
+RECORDINGS = "recordings"
+"""A directory with one for each process."""
 
 
 def stop_with_parent() -> threading.Event:
@@ -39,8 +41,9 @@ def tls_of(directory: Path, name: str) -> TLS:
 
 
 def options(directory: Path, name: str, **more: object) -> InstanceOptions:
-    """Mutual TLS, and a database that the next run of this process finds again."""
-    return InstanceOptions(database=directory / f"{name}.db", tls=tls_of(directory, name), **more)  # type: ignore[arg-type]  # passed on as they are
+    """Mutual TLS, a database that the next run of this process finds again, and a recording for the audit."""
+    database, record = directory / f"{name}.db", directory / RECORDINGS / name
+    return InstanceOptions(database=database, tls=tls_of(directory, name), record=record, **more)  # type: ignore[arg-type]  # passed on as they are
 
 
 async def until(condition: Callable[[], bool]) -> None:

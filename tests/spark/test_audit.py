@@ -1,0 +1,491 @@
+"""The audit against stories whose end is known, and its report in a browser, which must have nothing to complain about.
+
+The idea: one audit hears all the stories of `stories`, and each test looks at what it says of one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tolliver-proto[spark]'")
+
+from tolliver_transports.spark.audit import TABLES, Audit, audit
+from tolliver_transports.spark.audit._charts import decades, nice_steps
+from tolliver_transports.spark.audit._collect import Findings, Table, collect
+from tolliver_transports.spark.audit._facts import FACTS, KINDS, facts_of
+from tolliver_transports.spark.audit._files import RANGES, items_of, names_of, recordings_in, rows_of
+from tolliver_transports.spark.audit._report import render
+from tolliver_transports.spark.audit._tables import PERCENTILES
+
+from tests.cli.commands import tolliver
+from tests.spark.stories import HOSTILE, LAST_ID, STORIES, tell_all
+from tests.spark.witnesses import IN, START, Witness
+from tolliver_proto import Ack, Decoder, Message, RemoteProtocolError, encode
+from tolliver_proto.recording import Block, read_blocks
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome", "chromium-browser")
+SECONDS = 60
+PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+RANGE_COLUMNS = [column.split()[0] for column in RANGES.split(", ")]
+Row = dict[str, Any]
+
+
+def ends(story: str) -> tuple[str, str]:
+    number = 2 * (list(STORIES).index(story) + 1)
+    return str(UUID(int=number)), str(UUID(int=number + 1))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("recordings")
+    tell_all(directory)
+    return directory
+
+
+# Facts.
+
+
+def facts_in(directory: Path) -> list[Row]:
+    recordings = recordings_in([directory])
+    return [
+        row
+        for values in rows_of(recordings, 1)
+        for named in [dict(zip(RANGE_COLUMNS, values, strict=True))]
+        for batch in facts_of(items_of(named), named["number"])
+        for row in batch.to_pylist()
+    ]
+
+
+def by_the_machine(block: Block) -> Iterator[tuple[Any, ...]]:
+    """What the decoder reads, frame by frame."""
+    decoder = Decoder(block.header.revision)
+    decoder.feed(block.payload)
+    try:
+        while (frame := decoder.next_frame()) is not None:
+            kind = KINDS.get(type(frame), "ack")
+            size = len(frame.body) if isinstance(frame, Message) else None
+            yield kind, *(getattr(frame, name, None) for name in ("message_id", "channel", "key")), size
+    except RemoteProtocolError:
+        yield "malformed", None, None, None, None
+
+
+def test_facts_say_what_the_machine_reads(recorded: Path) -> None:
+    found: dict[int, list[Row]] = {}
+    for row in sorted(facts_in(recorded), key=lambda row: row["offset"]):
+        if row["local"]:
+            found.setdefault(row["file"], []).append(row)
+    columns = ("local", "direction", "kind", "message_id", "channel", "key", "size")
+    for recording in recordings_in([recorded]):
+        blocks = [one for one in read_blocks([Path(recording.path).read_bytes()]) if isinstance(one, Block)]
+        expected = [
+            ((str(block.header.local), block.header.direction.name.lower(), *frame), block.header.time_ns // 1000)
+            for block in blocks
+            for frame in by_the_machine(block)
+        ]
+        here = found.get(recording.file, [])
+        assert [
+            (tuple(row[name] for name in columns), round(row["time"].timestamp() * 10**6)) for row in here
+        ] == expected
+
+
+def test_a_fact_stands_where_its_offset_says(recorded: Path) -> None:
+    paths = {one.file: one.path for one in recordings_in([recorded])}
+    messages = [row for row in facts_in(recorded) if row["kind"] == "message"]
+    assert len(messages) > 300
+    for row in messages:
+        data = Path(paths[row["file"]]).read_bytes()[row["offset"] :]
+        assert data[0] == 3
+        assert row["channel"].encode() + row["key"].encode() in data[:400]
+
+
+def test_same_names_and_bodies_have_the_same_content_and_others_do_not(tmp_path: Path) -> None:
+    witness = Witness(tmp_path, 1)
+    frames = [
+        Message("c", "k", b"1", 5),
+        Message("c", "k", b"1", 6),
+        Message("c", "k", b"2", 5),
+        Message("ck", "", b"3", 5),
+    ]
+    witness.record(0, IN, UUID(int=2), 1, *frames)
+    witness.end()
+    contents = [row["content"] for row in facts_in(tmp_path)]
+    assert contents[0] == contents[1]
+    assert len(set(contents)) == 3
+
+
+def test_what_cannot_be_read_is_a_fact(tmp_path: Path) -> None:
+    witness = Witness(tmp_path, 1)
+    witness.record(0, IN, UUID(int=2), 2**64 - 1, Message("c", "", b"", 1))
+    witness.record(1, IN, UUID(int=2), 1, Message("c", "", b"", 2))
+    witness.damage()
+    witness.record(2, IN, UUID(int=2), 1, encode(Ack(7)), b"\x02\xff", encode(Ack(8)))
+    witness.end()
+    (path,) = tmp_path.glob("*.rec")
+    path.write_bytes(path.read_bytes() + b"TLV")
+    facts = sorted(facts_in(tmp_path), key=lambda row: row["offset"])
+    kinds = [(row["kind"], row["message_id"]) for row in facts]
+    assert kinds[:3] == [("message", 1), ("damaged", None), ("ack", 7)]
+    assert kinds[-1] == ("torn", None)
+    assert not recordings_in([tmp_path])[0].ended
+
+
+def test_files_are_found_once_and_numbered_by_time(recorded: Path, tmp_path: Path) -> None:
+    once = recordings_in([recorded])
+    assert recordings_in([recorded, recorded, once[0].path]) == once
+    assert [one.file for one in once] == list(range(len(once)))
+    with pytest.raises(ValueError, match=r"no recordings .* in this directory"):
+        recordings_in([tmp_path])
+    with pytest.raises(FileNotFoundError):
+        recordings_in([tmp_path / "gone.rec"])
+
+
+def test_an_instance_is_called_after_a_directory_that_is_its_own(tmp_path: Path) -> None:
+    for number, home in enumerate(("alice", "both", "both", "x/bob", "y/bob", "z"), 1):
+        witness = Witness(tmp_path / home, number)
+        witness.record(0, IN, None, 1, Ack(1))
+        witness.end()
+    named = names_of(recordings_in([tmp_path]))
+    assert named == {str(UUID(int=1)): "alice", str(UUID(int=6)): "z"}
+    empty = tmp_path / "empty.rec"
+    empty.write_bytes(b"")
+    assert recordings_in([empty])[0].local is None
+
+
+# Tables.
+
+
+@pytest.fixture(scope="module")
+def told(recorded: Path, spark: Any) -> Iterator[Audit]:
+    """One audit of all stories. So little data takes Spark longer to compile for than to read."""
+    quick = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    before = {name: spark.conf.get(name, None) for name in quick}
+    for name, value in quick.items():
+        spark.conf.set(name, value)
+    with audit(spark, [recorded]) as found:
+        yield found
+    for name, old in before.items():
+        if old is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, old)
+
+
+@pytest.fixture(scope="module")
+def findings(told: Audit) -> Findings:
+    return collect(told)
+
+
+def of(story: str, table: Table, *columns: str) -> list[tuple[Any, ...]]:
+    """The rows that this story's witnesses or flow made."""
+    who = ends(story)
+    return [
+        tuple(row[name] for name in columns)
+        for row in table.rows
+        if row.get("local", row.get("sender", row.get("subscriber"))) in who
+    ]
+
+
+COUNTS = ("sent", "acknowledged", "delivered", "duplicates", "resent", "lost", "unproven", "pending", "unrecorded")
+EXPECTED: dict[str, list[tuple[int | None, ...]]] = {
+    "plain": [(100, 100, 100, 0, 0, 0, 0, 0, 0), (1, 1, 1, 0, 0, 0, 0, 0, 0)],
+    "sent_again": [(3, 3, 3, 2, 2, 0, 0, 0, 0)],
+    "overtaken": [(4, 3, 2, 0, 0, 2, 0, 0, 0)],
+    "given_up": [(3, 2, 2, 0, 0, 1, 0, 0, 0)],
+    "late_but_there": [(3, 3, 3, 0, 1, 0, 0, 0, 0)],
+    "set_back": [(3, 2, 2, 0, 0, 0, 0, 1, 0)],
+    "receiver_killed": [(3, 3, 2, 0, 0, 0, 1, 0, 0)],
+    "killed_and_sent_again": [(3, 3, 2, 0, 1, 0, 1, 0, 0)],
+    "recording_stopped": [(3, 3, 2, 0, 0, 0, 1, 0, 0)],
+    "both_killed": [(3, 2, 2, 0, 0, 0, 0, 1, 0)],
+    "sender_killed": [(2, 2, 3, 0, 0, 0, 0, 0, 1)],
+    "ends_early": [(5, 4, 1, 0, 0, 0, 3, 1, 0)],
+    "silent_receiver": [
+        (100, 100, None, None, 0, None, None, None, None),
+        (1, 1, None, None, 0, None, None, None, None),
+    ],
+    "silent_sender": [
+        (None, None, 100, 0, None, None, None, None, None),
+        (None, None, 1, 0, None, None, None, None, None),
+    ],
+    "damaged": [(3, 2, 2, 0, 0, 0, 0, 1, 0)],
+    "wraps": [(4, 4, 4, 0, 0, 0, 0, 0, 0)],
+    "gap": [(3, 3, 3, 0, 0, 0, 0, 0, 0)],
+    "same_id": [(2, 2, 2, 0, 0, 0, 0, 0, 0)],
+    "first_draft": [(1, 1, 1, 0, 0, 0, 0, 0, 0)],
+    "refused": [],
+    "hostile": [(1, 1, 1, 0, 0, 0, 0, 0, 0)],
+}
+
+
+def test_every_story_has_an_end() -> None:
+    assert set(EXPECTED) == set(STORIES)
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_what_became_of_the_messages(findings: Findings, story: str) -> None:
+    assert of(story, findings.deliveries, *COUNTS) == EXPECTED[story]
+
+
+def test_the_sum_is_what_is_lost_and_comes_first(told: Audit, findings: Findings) -> None:
+    assert told.lost == 3
+    assert [row["lost"] for row in findings.deliveries.rows[:2]] == [2, 1]
+    assert told.by_receiver()["overtaken-1"]["lost"] == 2
+
+
+def test_latency_is_the_senders_first_sending_to_its_first_ack(findings: Findings) -> None:
+    (channel, _) = of("plain", findings.deliveries, "p50", "p95", "p99", "max")
+    assert channel == (0.003, 0.003, 0.003, 0.5)
+    assert of("sent_again", findings.deliveries, "max") == [(0.103,)]
+    assert of("silent_sender", findings.deliveries, "max") == [(None,), (None,)]
+
+
+def test_unreliable_messages_are_counted_apart(findings: Findings) -> None:
+    columns = ("unreliable_sent", "unreliable_received")
+    assert of("plain", findings.deliveries, *columns) == [(2, 1), (0, 0)]
+    assert of("silent_receiver", findings.deliveries, *columns) == [(2, None), (0, None)]
+    assert of("silent_sender", findings.deliveries, *columns) == [(None, 1), (None, 0)]
+
+
+def test_gaps_in_ids_are_found_across_the_wrap_and_control_messages_fill_them(findings: Findings) -> None:
+    assert of("gap", findings.gaps, "after", "before", "missing") == [(3, 7, 3), (LAST_ID, 3, 2)]
+    assert len(findings.gaps.rows) == 2
+
+
+def test_handshakes_and_how_they_ended(findings: Findings) -> None:
+    seen = of("refused", findings.handshakes, "cid", "role", "status", "outcome")
+    assert sorted(seen) == [
+        (1, "client", 2, "incompatible"),
+        (1, "server", 2, "incompatible"),
+        (2, "client", None, "no answer"),
+        (3, "client", 3, "established"),
+        (3, "server", 3, "established"),
+        (4, "client", 3, "incompatible"),
+        (4, "server", 3, "incompatible"),
+    ]
+    assert {one for (one,) in of("refused", findings.handshakes, "seconds")} == {0.005, 0.001, None}
+
+
+def test_connections_are_told_apart_over_restarts(findings: Findings) -> None:
+    a, b = ends("both_killed")
+    rows = [row for row in findings.connections.rows if row["local"] in (a, b)]
+    assert [(row["local"], row["cid"], row["nth"], row["recorded_to_end"]) for row in rows] == [
+        (a, 1, 1, False),
+        (a, 1, 2, True),
+        (b, 1, 1, False),
+        (b, 1, 2, True),
+    ]
+    assert all(row["whole"] for row in rows)
+    assert not all(row["whole"] for row in findings.connections.rows if row["local"] in ends("damaged"))
+
+
+def test_subscriptions_over_time(findings: Findings) -> None:
+    columns = ("subscriber", "publisher", "action", "channel", "key")
+    a, b = ends("plain")
+    assert of("plain", findings.subscriptions, *columns) == [(b, a, "in handshake", "c", "")]
+    a, b = ends("wraps")
+    assert of("wraps", findings.subscriptions, *columns) == [
+        (a, b, "in handshake", "of the client", ""),
+        (b, a, "in handshake", "of the server", ""),
+    ]
+    a, b = ends("gap")
+    assert of("gap", findings.subscriptions, *columns) == [(a, b, "subscribe", "x", ""), (a, b, "unsubscribe", "x", "")]
+    assert len(of("silent_receiver", findings.subscriptions, "action")) == 1
+
+
+def test_traffic_and_latency_add_up(findings: Findings) -> None:
+    assert sum(row["delivered"] for row in findings.traffic) == sum(
+        row["delivered"] or 0 for row in findings.deliveries.rows
+    )
+    assert sum(row["sent"] for row in findings.traffic) == sum(row["sent"] or 0 for row in findings.deliveries.rows)
+    slowest = max(row["max"] for row in findings.latency)
+    assert slowest == 0.5
+    assert all(START <= row["begin"].timestamp() <= START + 3 for row in findings.traffic)
+
+
+def test_recordings_say_what_is_wrong_with_them(findings: Findings) -> None:
+    assert [bad for _, bad in of("damaged", findings.recordings, "damages", "damage") if bad] == [
+        "the payload's checksum is wrong"
+    ]
+    assert of("both_killed", findings.recordings, "ended_in_order") == [(False,), (False,), (True,), (True,)]
+
+
+def columns_on_the_page(table: str) -> list[str]:
+    section = re.search(rf"^### {table}\n(.*?)(?=^###|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert section is not None
+    lines = [line.split("|")[1] for line in section[1].splitlines() if line.startswith("| `")]
+    return [name for line in lines for name in re.findall(r"`(\w+)`", line)]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_page_has_every_column(told: Audit, table: str) -> None:
+    assert sorted(columns_on_the_page(table)) == sorted(getattr(told, table).columns)
+
+
+def test_the_command_prints_what_is_lost_and_writes_all_tables(
+    told: Audit, spark: Any, recorded: Path, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables"
+    arguments = ("audit", recorded / "given_up-0", recorded / "given_up-1", "--parquet", tables)
+    result = tolliver(*arguments)
+    assert result.exit_code == 1
+    head, line = result.stdout.splitlines()
+    assert head.split() == ["from", "to", "channel", *COUNTS[:5], "unproven", "pending", "lost", *PERCENTILES, "max"]
+    assert line.split()[:11] == ["given_up-0", "given_up-1", "'c'", *"32200001"]
+    assert "lost = 1" in result.stderr
+    assert sorted(path.name for path in tables.iterdir()) == sorted(TABLES)
+    facts = spark.read.parquet(str(tables / "facts"))
+    assert (facts.columns, facts.count()) == (FACTS.names, 2 * 4 + 8 + 1)
+    with audit(spark, [recorded / "plain-0"]) as found, pytest.raises(ValueError, match=r"has deliveries, .* already"):
+        found.write_parquet(tables)
+
+
+def test_without_recordings_there_is_no_audit(tmp_path: Path) -> None:
+    refused = tolliver("audit", tmp_path)
+    assert refused.exit_code == 1
+    assert "no recordings (*.rec) in this directory" in refused.stderr
+
+
+# The report.
+
+
+class Page(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def made_up() -> Findings:
+    """Findings in which every name is hostile."""
+    from datetime import datetime
+
+    begin = datetime.fromtimestamp(START)
+    flow = {"sender": HOSTILE, "receiver": HOSTILE + "2"}
+    counts = dict.fromkeys((*COUNTS, "unacknowledged", "unreliable_sent", "unreliable_received"), 7)
+    times = {"p50": 0.001, "p95": 0.01, "p99": 0.1, "max": 12.0}
+    line = {"local": HOSTILE, "peer": HOSTILE + "2", "began": begin, "ended": begin, "cid": 1, "outcome": HOSTILE}
+    connection = {**line, "messages_in": 1, "messages_out": 1, "recorded_to_end": False}
+    shake = {**line, "requested": begin, "role": HOSTILE, "requested_version": 1, "answered_version": None}
+    wish = {"time": begin, "subscriber": HOSTILE, "publisher": None, "action": "subscribe"}
+    file = {"local": HOSTILE, "path": HOSTILE, "bytes": 1, "frames": 1, "began": begin, "ended": begin}
+
+    def one(row: Row) -> Table:
+        return Table([row], more=True)
+
+    return Findings(
+        {HOSTILE: HOSTILE + "name"},
+        1.0,
+        one({**flow, "channel": HOSTILE, **counts, **times}),
+        one(connection),
+        one({**shake, "status": None, "seconds": None}),
+        one({**wish, "channel": HOSTILE, "key": HOSTILE}),
+        one({**flow, "after": 1, "before": 9, "missing": 7}),
+        one({**file, "ended_in_order": False, "damage": HOSTILE}),
+        [{**flow, "channel": f"{HOSTILE}{n}", "begin": begin, "sent": 1, "delivered": n} for n in range(20)],
+        [{**flow, "begin": begin, "acknowledged": 1, **times}],
+    )
+
+
+def test_names_stay_text() -> None:
+    page = Page(render(made_up()))
+    assert "script" not in page.tags
+    assert not {"src", "onload", "onerror", "href"} & {name for name, _ in page.attributes}
+    text = "".join(page.words)
+    assert text.count("<script>") >= 10
+    assert "\u202e" not in text
+    assert "url(" not in render(made_up())
+    assert page.tags.count("svg") == 3
+
+
+def test_nothing_at_all_is_a_report_too() -> None:
+    nothing = Table([], more=False)
+    page = render(Findings({}, 1.0, nothing, nothing, nothing, nothing, nothing, nothing, [], []))
+    assert "lost = 0" in page
+
+
+@pytest.mark.parametrize("top", [0.003, 1.0, 7.0, 1234.5, 10.0])
+def test_scales_are_round_and_wide_enough(top: float) -> None:
+    steps = nice_steps(top)
+    assert steps[0] == 0
+    assert steps[-2] < top * 1.001 <= steps[-1] * 1.002
+    assert 3 <= len(steps) <= 8
+    powers = decades([top, top * 50])
+    assert powers[0] <= top <= top * 50 <= powers[-1] * 1.001
+
+
+MEASURE = """<script>
+const drawn = [...document.querySelectorAll("figure")].map(figure => {
+  const box = figure.querySelector("svg").getBoundingClientRect();
+  const marks = [...figure.querySelectorAll(".line, .bar")].map(mark => mark.getBBox());
+  return {width: box.width, height: box.height, marks: marks.filter(mark => mark.width + mark.height > 0).length};
+});
+document.title = JSON.stringify({drawn, title: document.title});
+</script>"""
+
+
+def browse(page: Path) -> tuple[str, str]:
+    """The page as a browser has it in the end, and what it says in its console."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip("no browser looks at the report: on Debian, apt-get install chromium-headless-shell")
+    command = [browser, "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0", "--dump-dom"]
+    home = {**os.environ, "HOME": str(page.parent)}
+    seen = subprocess.run(
+        [*command, page.as_uri()], capture_output=True, text=True, timeout=SECONDS, env=home, check=True
+    )
+    return seen.stdout, "\n".join(line for line in seen.stderr.splitlines() if "CONSOLE" in line)
+
+
+def test_a_browser_draws_every_chart(findings: Findings, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(render(findings))
+    document, said = browse(page)
+    assert said == ""
+    assert "<title>Delivery audit</title>" in document
+    # A copy, in which a script of ours may measure.
+    page.write_text(re.sub(r"<meta http-equiv[^\n]*\n", "", page.read_text()).replace("</main>", f"</main>{MEASURE}"))
+    document, said = browse(page)
+    assert said == ""
+    title = re.search(r"<title>(\{.*?\})</title>", document)
+    assert title is not None
+    measured = json.loads(title[1].replace("&amp;", "&"))
+    assert measured["title"] == "Delivery audit"
+    assert len(measured["drawn"]) > 10
+    assert all(chart["width"] > 500 and chart["height"] > 50 for chart in measured["drawn"])
+    assert all(chart["marks"] for chart in measured["drawn"])
+
+
+def test_the_page_forbids_what_it_does_not_need(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(render(made_up()).replace("</main>", f"</main>{MEASURE}"))
+    document, said = browse(page)
+    assert "<title>Delivery audit</title>" in document
+    assert "Content Security Policy" in said

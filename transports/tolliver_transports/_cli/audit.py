@@ -1,0 +1,62 @@
+"""`tolliver audit`: what became of every message, on a terminal, as a page, or as Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..spark._local import NoSpark, local_session, missing
+from . import words
+from .tables import print_table
+
+if TYPE_CHECKING:
+    from ..spark.audit import Audit
+
+_COUNTS = ("sent", "acknowledged", "delivered", "duplicates", "resent", "unproven", "pending", "lost")
+_TIMES = ("p50", "p95", "p99", "max")
+
+
+def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | None) -> int:
+    """Print the deliveries and write what is asked for; returns how many messages are lost.
+
+    Raises NoSpark, and what `audit` and the writers raise.
+    """
+    reason = missing()
+    if reason is not None:
+        raise NoSpark(f"no audit without Spark: {reason}")
+    from ..spark.audit import audit
+    from ..spark.audit._files import recordings_in
+
+    size = sum(one.size for one in recordings_in(directories))
+    words.say(f"{size:,} bytes of recordings; starting Spark")
+    with local_session(size) as spark, audit(spark, directories) as found:
+        print_deliveries(found)
+        if html is not None:
+            found.write_html(html)
+            words.say(f"report: {html}")
+        if parquet is not None:
+            found.write_parquet(parquet)
+            words.say(f"tables: {parquet}")
+        return found.lost
+
+
+def print_deliveries(found: Audit) -> None:
+    """One line for each sender, receiver and channel; "-" is what was not recorded."""
+    from ..spark.audit._collect import deliveries
+
+    table = deliveries(found)
+    columns = ["from", "to", "channel", *_COUNTS, *_TIMES]
+    print_table(columns, [_line(found, row) for row in table.rows], "channel")
+    unknown = sum(row["lost"] is None for row in table.rows)
+    if unknown:
+        words.say(f"{words.count(unknown, 'line')} of {len(table.rows):,} unknown: one side recorded nothing")
+    if table.more:
+        words.say(f"these are the first {len(table.rows):,}; --parquet writes all")
+
+
+def _line(found: Audit, row: dict[str, Any]) -> list[object]:
+    ends = [words.line(found.names.get(row[end], row[end][-8:])) for end in ("sender", "receiver")]
+    counts = ["-" if row[name] is None else f"{row[name]:,}" for name in _COUNTS]
+    times = ["-" if row[name] is None else f"{row[name]:.3g} s" for name in _TIMES]
+    return [*ends, words.name(row["channel"]), *counts, *times]

@@ -1,0 +1,117 @@
+"""The recordings of an audit: which there are, whose they are, and whether they were ended in order.
+
+The idea: a file is told apart by its number in the order of names, which is the order of time, so (file, offset) says
+what came before what in all that an instance recorded, whatever its clock did. An index beside a file says that it was
+closed, so that nothing is missing at its end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tolliver_proto.recording import (
+    BLOCK,
+    INDEX,
+    INDEX_ENTRY,
+    INDEX_STEP,
+    INDEX_SUFFIX,
+    MAGIC,
+    SUFFIX,
+    Block,
+    Damage,
+    Index,
+)
+
+from .._ranges import DamagedRecording, Range, blocks_in, plan
+
+
+class Recording(NamedTuple):
+    """A file. `local` is whose it is, None where it has no block that can be read. `ended`: it was closed in order."""
+
+    file: int
+    path: str
+    local: str | None
+    size: int
+    ended: bool
+
+
+def recordings_in(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
+    """All recordings of these directories, with those below them, and of these files. Each file counts once.
+
+    Raises ValueError where a directory has none, OSError where something cannot be read.
+    """
+    found: set[Path] = set()
+    for path in map(Path, paths):
+        files = list(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
+        if not files:
+            raise ValueError(f"{path}: no recordings (*{SUFFIX}) in this directory or below it")
+        found.update(file.resolve() for file in files)
+    ordered = sorted(found, key=lambda path: (path.name, str(path)))
+    return [_recording(number, path) for number, path in enumerate(ordered)]
+
+
+def _recording(number: int, path: Path) -> Recording:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(BLOCK.size)
+    return Recording(number, str(path), _local(start), size, _has_index(path, size, start))
+
+
+def _has_index(path: Path, size: int, start: bytes) -> bool:
+    """Whether there is an index beside the file, and it is this file's as it is now."""
+    try:
+        with path.with_name(path.name + INDEX_SUFFIX).open("rb") as file:
+            data = file.read(INDEX.size + (size // INDEX_STEP + 2) * INDEX_ENTRY.size)
+    except FileNotFoundError:
+        return False
+    index = Index.decode(data)
+    return index is not None and index.fits(size, start)
+
+
+def _local(start: bytes) -> str | None:
+    if len(start) < BLOCK.size:
+        return None
+    values = BLOCK.unpack(start, 0)
+    return str(UUID(bytes=values["local"])) if values["magic"] == MAGIC else None
+
+
+RANGES = "number int, file string, start bigint, end bigint, last boolean, entries array<bigint>, length bigint"
+"""The columns of `rows_of`."""
+
+
+def rows_of(recordings: Sequence[Recording], tasks: int) -> list[tuple[Any, ...]]:
+    """What can be read on its own, in order, each with its file's number."""
+    numbers = {one.path: one.file for one in recordings}
+    parts = [part for task in plan(list(numbers), tasks) for part in task]
+    return [(numbers[part.file], *astuple(part)) for part in parts]
+
+
+def items_of(row: dict[str, Any]) -> Iterator[Block | Damage]:
+    """The blocks of one such row, and what of it is damaged."""
+    values = {name: value for name, value in row.items() if name != "number"}
+    try:
+        yield from blocks_in(Range(**values | {"entries": tuple(values["entries"])}))
+    except DamagedRecording as error:
+        yield Damage(error.offset, error.detail)
+
+
+def names_of(recordings: Sequence[Recording]) -> dict[str, str]:
+    """What to call an instance: its directory's name, where that holds one instance's recordings and nobody else's."""
+    owners: defaultdict[str, set[str]] = defaultdict(set)
+    homes: defaultdict[str, set[str]] = defaultdict(set)
+    for one in recordings:
+        if one.local is not None:
+            home = os.path.dirname(one.path)
+            owners[home].add(one.local)
+            homes[one.local].add(home)
+    named = {local: os.path.basename(min(where)) for local, where in homes.items() if len(where) == 1}
+    taken = list(named.values())
+    return {
+        local: name for local, name in named.items() if taken.count(name) == 1 and len(owners[min(homes[local])]) == 1
+    }
