@@ -44,6 +44,10 @@ def test_nothing_is_lost_and_a_loss_is_seen(tmp_path: Path) -> None:
         assert "<b>lost = 0</b>" in report
         assert all(name in report for name in (PUBLISHER, *SUBSCRIBERS))
         assert report.count('class="gap"') >= 3  # bob's kill, and the publisher's for both
+        assert "Values over time" in report
+        assert all(
+            f"{name}: " in report for name in ("average, 1 min", "ram, percent")
+        )  # a point of the curve at least
     else:
         assert f"No audit of the recordings by Spark: {absent}." in played.stdout
     for tally in judge(directory):

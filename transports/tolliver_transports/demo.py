@@ -238,12 +238,13 @@ def audit_recordings(console: Console, directory: Path) -> int:
     if reason is not None:
         console.print(f"No audit of the recordings by Spark: {reason}.", highlight=False, markup=False)
         return 0
+    from ._demo.curves import curves_of
     from .spark.audit import audit
 
     console.print("Spark audits the recordings of the three processes, which takes about half a minute.", style="dim")
     page = directory / "report.html"
     with local_session() as spark, audit(spark, [directory / RECORDINGS]) as found:
-        found.write_html(page)
+        found.write_html(page, curves_of(spark, directory / RECORDINGS / next(iter(SUBSCRIBERS))))
         for end, row in found.by_receiver().items():
             counts = ", ".join(f"{name} {count:,}" for name, count in row.items())
             console.print(f"  to {end}: {counts}", highlight=False, markup=False)

@@ -21,12 +21,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from . import _tables
+from ._charts import Curves
 from ._files import RANGES, Recording, items_of, names_of, recordings_in, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TABLES", "Audit", "audit"]
+__all__ = ["TABLES", "Audit", "Curves", "audit"]
 
 TABLES = (
     "deliveries", "messages", "connections", "handshakes", "subscriptions", "traffic", "latency", "gaps",
@@ -148,12 +149,15 @@ class Audit:
         for name in TABLES:
             getattr(self, name).write.parquet(os.fspath(Path(path) / name))
 
-    def write_html(self, path: str | os.PathLike[str]) -> None:
-        """The report: one file, which needs nothing else. Raises OSError where it cannot be written."""
+    def write_html(self, path: str | os.PathLike[str], curves: Iterable[Curves] = ()) -> None:
+        """The report: one file, which needs nothing else. Raises OSError where it cannot be written.
+
+        `curves` are charts of your own beside it, on the same axis of time.
+        """
         from ._collect import collect
         from ._report import render
 
-        Path(path).write_text(render(collect(self)), encoding="utf-8")
+        Path(path).write_text(render(collect(self), curves), encoding="utf-8")
 
     def close(self) -> None:
         """Let Spark forget what it has kept. The tables can still be asked for, and are then made anew."""

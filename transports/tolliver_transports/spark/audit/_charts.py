@@ -7,7 +7,7 @@ and a kill is seen in all of them. Colours are classes: the page's style sheet k
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import NamedTuple
@@ -37,6 +37,13 @@ class Series(NamedTuple):
 
     name: str
     points: Sequence[tuple[float, float | None]]
+
+
+class Curves(NamedTuple):
+    """A chart of the user's own for the report: by the name of a line its (seconds since 1970, value) in order."""
+
+    title: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
 
 
 class Bar(NamedTuple):

@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from ._charts import Axis, Bar, Series, bars, lines
+from ._charts import Axis, Bar, Curves, Series, bars, lines
 from ._collect import Findings, Row, Table
 
 FLOWS = 12
@@ -24,9 +24,10 @@ _LANES = 40
 _Flow = tuple[str, str]
 
 
-def render(found: Findings) -> str:
+def render(found: Findings, curves: Iterable[Curves] = ()) -> str:
     """The page."""
     page = _Page(found)
+    own = page.curves(curves)
     return "".join(
         (
             _HEAD,
@@ -36,6 +37,7 @@ def render(found: Findings) -> str:
             page.section("Connections", page.connection_bars(), _ABOUT_BARS),
             page.section("Messages over time", page.traffic_charts(), page.about_steps()),
             page.section("Delivery latency", page.latency_charts(), _ABOUT_LATENCY),
+            page.section("Values over time", own, "") if own else "",
             page.section("Handshakes", page.handshakes(), ""),
             page.section("Subscriptions", page.subscriptions(), ""),
             page.section("Gaps in message ids", page.gaps(), _ABOUT_GAPS),
@@ -165,6 +167,15 @@ class _Page:
             for name in ("p50", "p95", "p99", "max")
         ]
         return _figure(self._pair(flow), lines(self._axis, series, seconds, self._gaps(flow), log=True))
+
+    def curves(self, curves: Iterable[Curves]) -> str:
+        return "".join(
+            _figure(
+                one.title,
+                lines(self._axis, [Series(_printable(name), line) for name, line in one.lines.items()], _short),
+            )
+            for one in curves
+        )
 
     # Tables.
 
