@@ -11,6 +11,7 @@ time. What an instance with handlers takes is a matter of that instance: see doc
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import socket
 import statistics
@@ -183,6 +184,7 @@ def main() -> None:
     from pyspark import __version__
     from pyspark.sql import SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import random
 import re
 import socket
@@ -202,7 +203,15 @@ def test_the_example_runs(example: Example, certs: Certificates, tmp_path: Path)
     program.write_text(code)
     command = [sys.executable, "-W", "error", str(program)]
     with serving(tmp_path, beside, port):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
     assert done.returncode == 0, f"{example.name}:\n{done.stdout}{done.stderr}"
 
 

@@ -43,14 +43,15 @@ def endless(_name: str) -> Iterator[bytes]:
 class Left:
     """A source of its own for each subscriber, which counts those that were closed."""
 
-    def __init__(self, count: int = 10**9) -> None:
+    def __init__(self, count: int = 10**9, size: int = 1) -> None:
         self.count = count
+        self.size = size  # bytes of each element, at least
         self.closed = 0
 
     def __call__(self, _name: str) -> Iterator[bytes]:
         try:
             for number in range(self.count):
-                yield b"%d" % number
+                yield (b"%d" % number).rjust(self.size)
         finally:
             self.closed += 1
 
@@ -238,7 +239,7 @@ def nothing_after_the_end(stage: Stage) -> None:
 def nothing_after_a_cancel(stage: Stage) -> None:
     """At every step of a stream, also with much on its way: the monitor sees that not one frame follows."""
     streams, peer = stage.giving()
-    source = Left()
+    source = Left(size=8192)  # so that what fills the buffers is soon looked through
     streams.publish("p", stage.source(source))
     for demand, seen in ((0, 0), (3, 0), (3, 1), (3, 3), (100_000, 10), (UNBOUNDED, 10)):
         stream = peer.subscribe("p", demand)

@@ -402,8 +402,8 @@ def whatever_the_application_does_the_rules_are_kept(stage: Stage) -> None:
     "required_validate_boundedDepthOfOnNextAndRequestRecursion",
 )
 def request_from_the_handler(stage: Stage) -> None:
-    """Each of 100,000 elements asks for one (of 10,000 on the other loops of an adapter): the stack does not grow."""
-    whole = 100_000 if stage.world.kind in ("asyncio", "twisted", "blocking") else 10_000
+    """Each of 100,000 elements asks for one (of 10,000 on the other kinds): the stack does not grow."""
+    whole = 100_000 if stage.world.kind == "asyncio" else 10_000
     streams, peer = stage.taking()
     taken, stream = subscribed(streams, peer, 1, prefetch=0)
     depths: set[int] = set()
