@@ -29,12 +29,12 @@ import pytest
 from tolliver_transports import anyio, blocking, twisted
 from tolliver_transports._streams import BaseStreams
 from tolliver_transports.anyio import InstanceOptions, StreamsOptions, Subscription
+from tolliver_transports.spark._local import missing
 from tolliver_transports.spark._read_options import OPTIONS
 from tolliver_transports.spark._schema import METADATA, OF_MESSAGES
 
 import tolliver_proto
 from tests.certificates import Certificates
-from tests.spark.conftest import missing
 from tolliver_proto import Limits, Node, NoticeKind, Policy
 
 ROOT = Path(__file__).parent.parent

@@ -7,36 +7,19 @@ runs `make` has installed both.
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tolliver_transports.spark._local import missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
-
-
-def missing() -> str | None:
-    """What Spark needs and is not there."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        return "pyspark is not installed: pip install 'tolliver-proto[spark]'"
-    try:
-        said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
-    except (OSError, subprocess.SubprocessError):
-        return "there is no Java: install a Java 17 runtime"
-    version = re.search(r'version "(\d+)', said)
-    if version is None or int(version[1]) < 17:
-        return f"Java is too old, 17 is needed: {said.splitlines()[0]}"
-    return None
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,13 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from tolliver_transports.spark._local import missing
 
 import tolliver_proto
 from tests.wire.test_wheel import build
 from tolliver_proto import Message
 
-from .conftest import SOURCES, missing
+from .conftest import SOURCES
 from .recordings import block, write
 
 HERE = Path(__file__).parent
