@@ -1,0 +1,172 @@
+"""Show what holds: `proof.py [ROW ...]`, or all rows, in about an hour on two cores; writes docs/proof.md.
+
+The idea: a row is a few commands, each of which says what it ran and what came out (`scripts/proving/rows.py`). What
+they said is kept with the date and the commit in docs/proof.json, so rows can be run one at a time; the page is drawn
+from that and says nothing else. A row that fails says so there until it is run again. Exit status 1 if one failed.
+
+    python scripts/proof.py              all rows; nothing else should use the machine
+    python scripts/proof.py V7 V8        these
+    python scripts/proof.py --page       only draw the page
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypedDict
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]
+
+from scripts.proving.rows import ROWS, Row  # noqa: E402  # the line above comes first
+
+RECORD = ROOT / "docs" / "proof.json"
+PAGE = ROOT / "docs" / "proof.md"
+RESULT = re.compile(r"^result: (?P<row>[^|]+?) \| (?P<size>[^|]+?) \| (?P<figures>.+)$")
+LONGEST = 3600.0  # seconds for one command
+LAST_LINES = 15  # of a command that failed
+
+HEAD = """# What holds, and how that is known
+
+Every row is a claim, the size that a release asks for, and what was run last: `make proof` runs them all in about an
+hour on two cores, `python scripts/proof.py V7` one of them, and both write this page. Nothing here is written by hand.
+"""
+
+
+class Said(TypedDict):
+    """What one command said."""
+
+    size: str
+    figures: str
+
+
+class Outcome(TypedDict):
+    """How a row ended when it was last run."""
+
+    passed: bool
+    said: list[Said]
+    date: str
+    commit: str
+    seconds: int
+
+
+def run(row: Row) -> Outcome:
+    """All commands of the row, one after the other, also after one that failed."""
+    began = time.monotonic()
+    said: list[Said] = []
+    passed = True
+    for command in row.commands:
+        print(f"{row.name}: {command}", flush=True)
+        good, lines = _called(command)
+        said += lines
+        passed = passed and good
+    today = datetime.now(UTC).date().isoformat()
+    return Outcome(passed=passed, said=said, date=today, commit=_commit(), seconds=round(time.monotonic() - began))
+
+
+def _called(command: str) -> tuple[bool, list[Said]]:
+    """Whether it passed, and its results. One that says nothing has shown nothing."""
+    program, *arguments = shlex.split(command)
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    try:
+        done = subprocess.run(
+            [sys.executable if program == "python" else program, *arguments],
+            cwd=ROOT,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False, [Said(size=command, figures=f"did not end within {LONGEST:g} s")]
+    found = [match for line in done.stdout.splitlines() if (match := RESULT.match(line))]
+    for match in found:
+        print(f"  {match[0]}", flush=True)
+    if done.returncode or not found:
+        print("\n".join([*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]), flush=True)
+    said = [Said(size=match["size"], figures=match["figures"]) for match in found]
+    return done.returncode == 0 and bool(found), said or [Said(size=command, figures="it said nothing")]
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "?"
+
+
+def load() -> dict[str, Outcome]:
+    """What is known of earlier runs."""
+    return dict(json.loads(RECORD.read_text())) if RECORD.exists() else {}
+
+
+def page(outcomes: Mapping[str, Outcome]) -> str:
+    """docs/proof.md."""
+    lines = [HEAD, "| row | what must hold | asked | run | result | |", "|---|---|---|---|---|---|"]
+    lines += [_line(row, outcomes.get(row.name)) for row in ROWS]
+    smaller = [f"- **{row.name}**: {row.smaller}" for row in ROWS if row.smaller]
+    lines += ["", "## Less than asked", "", *smaller] if smaller else []
+    lines += ["", "## The commands", "", "| row | command | last run | commit | took |", "|---|---|---|---|---|"]
+    lines += [_command_line(row, outcomes.get(row.name)) for row in ROWS]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Row, outcome: Outcome | None) -> str:
+    if outcome is None:
+        return f"| {row.name} | {row.what} | {row.asked} | not run | | |"
+    sizes = "<br>".join(said["size"] for said in outcome["said"])
+    figures = "<br>".join(said["figures"] for said in outcome["said"])
+    verdict = "holds" if outcome["passed"] else "**FAILED**"
+    return f"| {row.name} | {row.what} | {row.asked} | {sizes} | {figures} | {verdict} |"
+
+
+def _command_line(row: Row, outcome: Outcome | None) -> str:
+    commands = "<br>".join(f"`{command}`" for command in row.commands)
+    if outcome is None:
+        return f"| {row.name} | {commands} | never | | |"
+    return f"| {row.name} | {commands} | {outcome['date']} | {outcome['commit']} | {outcome['seconds']:,} s |"
+
+
+def save(outcomes: Mapping[str, Outcome]) -> None:
+    known = {row.name: outcomes[row.name] for row in ROWS if row.name in outcomes}
+    RECORD.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(known))
+
+
+def chosen(names: Iterable[str]) -> list[Row]:
+    wanted = set(names)
+    unknown = wanted - {row.name for row in ROWS}
+    if unknown:
+        raise SystemExit(f"no row {', '.join(sorted(unknown))}: there are {', '.join(row.name for row in ROWS)}")
+    return [row for row in ROWS if not wanted or row.name in wanted]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run the proofs and write docs/proof.md.")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="which ones (default: all)")
+    parser.add_argument("--page", action="store_true", help="only draw the page from what is known")
+    arguments = parser.parse_args()
+    outcomes = load()
+    failed = []
+    for row in [] if arguments.page else chosen(arguments.rows):
+        outcomes[row.name] = run(row)
+        save(outcomes)  # after each row: an interrupted run keeps what it has shown
+        if not outcomes[row.name]["passed"]:
+            failed.append(row.name)
+    save(outcomes)
+    print(f"failed: {', '.join(failed)}" if failed else "all that was run holds")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""What must hold, and the commands that show it: a row of docs/proof.md each.
+
+The idea: data. A command is run as it stands here, and prints at least one line `result: ROW | size | figures`; its
+exit status says whether the figures are those that are asked for. The sizes fit all rows into about an hour on two
+cores; where that is less than what is asked for, `smaller` says why, and what the full size takes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+KINDS = ("asyncio", "trio", "twisted", "blocking")
+
+
+class Row(NamedTuple):
+    """One thing that must hold. `asked` is the size of a release and the figure that passes."""
+
+    name: str
+    what: str
+    asked: str
+    commands: tuple[str, ...]
+    smaller: str = ""
+
+
+def _hostile(command: str, *options: str) -> tuple[str, ...]:
+    """One of the hostile peers against every adapter."""
+    return tuple(" ".join(("python scripts/hostile.py", command, kind, *options)) for kind in KINDS)
+
+
+ROWS = (
+    Row(
+        "V1",
+        "Known frames give the same events however their bytes are cut",
+        "every golden vector x every 2-way split, byte by byte, every 3-way split up to 64 bytes, every ordered pair",
+        ("python scripts/roundtrip.py --vectors",),
+    ),
+    Row(
+        "V2",
+        "What is encoded decodes to itself",
+        "1,000,000 frames for each protocol",
+        ("python scripts/roundtrip.py",),
+    ),
+    Row(
+        "V3",
+        "No input raises what is not documented: bytes and operations",
+        "24 core-hours or 100,000,000 inputs",
+        ("python scripts/fuzz.py 10",),
+        "ten minutes on two cores; `make fuzz MINUTES=720` is the full size",
+    ),
+    Row(
+        "V4",
+        "The tests see every line and branch of the core, and bugs that are planted",
+        "100 % statement and branch; every planted bug caught",
+        ("python scripts/coverage_core.py -n 2", "python -m scripts.planted_bugs"),
+    ),
+    Row(
+        "V5",
+        "Simulated networks: drops at any byte, half-open lines, crossing dials, crashes, store errors, clocks",
+        "1,000,000 schedules, 0 failures, same seed same trace",
+        ("python scripts/simulate.py 100000", "python scripts/simulate.py --reactive 5000"),
+        "`make simulate SCHEDULES=1000000` is the full size",
+    ),
+    Row(
+        "V6",
+        "A crash before and after every store call, on both nodes, and every pair of them",
+        "every point and every pair, 0 lost",
+        ("python scripts/proofs.py crash",),
+    ),
+    Row(
+        "V7",
+        "kill -9 of real senders and receivers, with SQLite and TLS",
+        "10,000 kills, 1,000,000 messages or more, 0 lost",
+        ("python scripts/soak.py 2000",),
+        "`make soak KILLS=10000` is the full size",
+    ),
+    Row(
+        "V8",
+        "Power loss: the database, what was synced of its log, and any of the rest",
+        "10,000 images, 0 lost; without syncing it must lose",
+        ("python scripts/power_loss.py 10000",),
+    ),
+    Row(
+        "V9",
+        "Bits that flip in the store are never silent",
+        "10,000 flips, 0 silent",
+        ("python scripts/bit_flips.py 10000",),
+    ),
+    Row(
+        "V10",
+        "A store that is full, busy, failing or no database",
+        "send raises StoreError, nothing half-written, connections live, it recovers",
+        ("python scripts/store_errors.py",),
+    ),
+    Row(
+        "V11",
+        "Sizes that nobody has: 4 GiB bodies and names, 2^32-1 subscriptions, 2^63 packed elements",
+        "closed at the header, under 64 KiB each; under 8 MiB for 1,000",
+        _hostile("bombs"),
+    ),
+    Row("V12", "A large frame in small pieces takes linear time", "16 MiB: time(2n) ≤ 2.3 time(n)", _hostile("linear")),
+    Row(
+        "V13",
+        "Silent strangers",
+        "1,000 silent TCP and 1,000 TLS-only: a good peer connects within 1 s, all closed at 10 ± 1 s",
+        _hostile("slowloris"),
+    ),
+    Row("V14", "Half-open connections", "noticed within 60 s, 0 lost after return", _hostile("half-open")),
+    Row("V15", "Crossing dials leave one connection", "10,000 pairs, 0 lost", ("python scripts/proofs.py cross",)),
+    Row(
+        "V16",
+        "A peer that reads nothing",
+        "its buffer ≤ 1 MiB + 1 frame; the others' p99 under twice",
+        _hostile("slow-reader"),
+    ),
+    Row(
+        "V17",
+        "Message ids begin again while some are outstanding",
+        "5,000 messages over the wrap, 0 lost",
+        ("python scripts/proofs.py wrap",),
+    ),
+    Row(
+        "V18",
+        "TLS that must not work: certificates missing, wrong, expired, not bound; plaintext either way",
+        "4 adapters x 2 roles, 100 % the right error",
+        ("python scripts/hostile.py report V18",),
+    ),
+    Row("V19", "Many connections", "2,000 over TLS at ≤ 100 KiB each; 10,000 in memory", _hostile("many")),
+    Row("V20", "Clocks that jump, stand still or go back", "10,000 runs", ("python scripts/proofs.py clocks",)),
+    Row(
+        "V21",
+        "What peers know of each other's subscriptions converges",
+        "100,000 runs",
+        ("python scripts/proofs.py converge",),
+    ),
+    Row(
+        "V22",
+        "A peer that behaves as the Go program does",
+        "handshake, subscribe, send, ack both ways",
+        ("python scripts/hostile.py report V22",),
+    ),
+    Row(
+        "V23",
+        "Three nodes, random kills, for long",
+        "24 h: RSS slope < 1 MiB/h, descriptors constant",
+        ("python scripts/endurance.py 600",),
+        "ten minutes; `python scripts/endurance.py 86400` is the full size",
+    ),
+    Row(
+        "V24", "The rules of Reactive Streams on the wire, on three layers", "59 + 20, all", ("python scripts/tck.py",)
+    ),
+    Row(
+        "V25",
+        "Spark: its driver and JVM killed in the middle, tasks that fail or run twice",
+        "20 kills, 1,000,000 messages, 0 lost, none twice in the table",
+        ("python scripts/spark_soak.py 5 250000",),
+        "`make spark-soak KILLS=20` is the full size",
+    ),
+    Row(
+        "abuse",
+        "Peers that follow the grammar and abuse it",
+        "bounded memory and time, a good peer goes on",
+        _hostile("abuse"),
+    ),
+    Row(
+        "scale",
+        "1,000 nodes and 10,000 subscriptions converge",
+        "every list right; cost per node does not grow with their number",
+        ("python scripts/scale.py",),
+    ),
+)

@@ -1,0 +1,61 @@
+"""docs/proof.md says what was run, and the README quotes nothing else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from scripts import proof
+from scripts.proving.rows import ROWS, Row
+
+ROOT = Path(__file__).resolve().parent.parent
+FIGURE = re.compile(r"\d[\d,.]*\d|\d")
+
+
+def test_every_row_of_the_list_is_there_once() -> None:
+    names = [row.name for row in ROWS]
+    assert names[:25] == [f"V{number}" for number in range(1, 26)]
+    assert len(set(names)) == len(names)
+
+
+def test_the_commands_are_files_of_the_project() -> None:
+    for row in ROWS:
+        for command in row.commands:
+            program, *words = shlex.split(command)
+            assert program == "python"
+            script = f"{words[1].replace('.', '/')}.py" if words[0] == "-m" else words[0]
+            assert (ROOT / script).is_file(), command
+
+
+def test_the_page_is_drawn_from_what_was_run() -> None:
+    assert proof.PAGE.read_text() == proof.page(proof.load())
+
+
+def test_the_readme_quotes_only_figures_of_the_page() -> None:
+    _, section = (ROOT / "README.md").read_text().split("## Reliability\n")
+    section = section.split("\n## ")[0]
+    known = set(FIGURE.findall(proof.PAGE.read_text()))
+    quoted = set(FIGURE.findall(re.sub(r"\(docs/[^)]*\)", "", section)))
+    assert quoted
+    assert quoted <= known, f"{sorted(quoted - known)} are not in docs/proof.md"
+
+
+@pytest.mark.parametrize(
+    ("program", "passed", "figures"),
+    [
+        ("print('result: V0 | 3 runs | 0 lost')", True, "0 lost"),
+        ("print('result: V0 | 3 runs | 1 lost'); raise SystemExit(1)", False, "1 lost"),
+        ("print('all is well')", False, "it said nothing"),
+    ],
+)
+def test_a_command_passes_if_it_says_so_and_says_what(program: str, passed: bool, figures: str) -> None:
+    row = Row("V0", "nothing", "3 runs", (shlex.join(["python", "-c", program]),))
+    outcome = proof.run(row)
+    assert outcome["passed"] is passed
+    assert [said["figures"] for said in outcome["said"]] == [figures]
+    shown = proof.page({"V1": outcome})
+    assert ("| holds |" in shown) is passed
+    assert ("**FAILED**" in shown) is not passed
