@@ -2,125 +2,62 @@
 
 The idea: one process publishes real readings of this machine to two others over mutual TLS. In the middle one
 subscriber is killed with SIGKILL and comes back, and then the publisher. Everybody keeps a log that survives that; at
-the end the logs are compared, message by message. Then Spark audits what went over the wires, which every process has
-recorded, and draws it. The exit status is 1 if a reliable message was lost.
+the end the logs are compared, message by message. In a second act, where Spark can run, a streaming query writes the
+readings into a table, and its driver is killed together with its JVM. Then Spark looks whether the table has every
+reading once, audits what went over the wires, which every process has recorded, and draws it. The exit status is 1 if a
+reliable message was lost, or stands twice in the table.
 """
 
 from __future__ import annotations
 
 import shutil
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
-from ._demo.child import HOST, PUBLISHER, RECORDINGS, SUBSCRIBERS
+from ._demo.child import DRIVER, HOST, PUBLISHER, ROWS, SUBSCRIBERS
+from ._demo.looking import look_with_spark
+from ._demo.processes import Child, DemoError
 from ._demo.publisher import DRAIN_SECONDS
 from ._demo.verdict import LEGEND, judge, table_of
 from .certs import make_ca, make_certificate
-from .spark._local import local_session, missing
+from .spark._local import missing
 
 _MARK = ".tolliver-demo"  # only a directory with this file in it is emptied
-_PACKAGE = "tolliver_transports._demo"
 _STATUS_INTERVAL = 2.0  # seconds
 _ANSWER_SECONDS = 10.0  # for a process to end after it was asked to
-
-
-class DemoError(Exception):
-    """The demo could not be played to its end."""
-
-
-class Child:
-    """A process of the demo, through all its runs. Only these are ever killed, each by its own pid."""
-
-    def __init__(self, directory: Path, name: str, module: str, arguments: Sequence[object]) -> None:
-        self.name = name
-        self._directory = directory
-        self._module = module
-        self._arguments = arguments
-        self._run = 0
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self._run += 1
-        arguments = map(str, (self._directory, self.name, self._run, *self._arguments))
-        command = [sys.executable, "-m", f"{_PACKAGE}.{self._module}", *arguments]
-        with self._words.open("wb") as words:
-            # A session of its own: Ctrl-C is for the parent, which ends its children in order.
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=words, start_new_session=True)
-
-    def kill(self) -> None:
-        """SIGKILL: no chance to say or save anything."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._let_go()
-
-    def stop(self, seconds: float) -> None:
-        """Ask it to end in order, and wait for that."""
-        process = self._process
-        if process is None or process.stdin is None:
-            return
-        process.stdin.close()
-        try:
-            status = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise DemoError(f"{self.name} does not end within {seconds:g} s: {self._last_words()}") from None
-        self._let_go()
-        if status:
-            raise DemoError(f"{self.name} ended with status {status}: {self._last_words()}")
-
-    def check(self) -> None:
-        """Raises DemoError if it has ended by itself."""
-        status = self._process.poll() if self._process is not None else None
-        if status is not None:
-            raise DemoError(f"{self.name} ended by itself with status {status}: {self._last_words()}")
-
-    @property
-    def alive(self) -> bool:
-        return self._process is not None
-
-    @property
-    def _words(self) -> Path:
-        return self._directory / f"{self.name}.{self._run}.err"
-
-    def _last_words(self) -> str:
-        words = self._words.read_text(errors="backslashreplace").strip()
-        return f"{words.splitlines()[-1] if words else 'it said nothing'} (see {self._words})"
-
-    def _let_go(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process = None
+_SPARK_SECONDS = 120.0  # for Spark to start, to write a batch, or to end: far above what it takes
 
 
 class Demo:
     """The cast, the story, and what is shown of it while it runs."""
 
-    def __init__(self, console: Console, directory: Path, seconds: float, rate: float) -> None:
+    def __init__(self, console: Console, directory: Path, seconds: float, rate: float, *, spark: bool) -> None:
         self._console = console
         self._directory = directory
         self._seconds = seconds
         port = _free_port()
-        self._publisher = Child(directory, PUBLISHER, "publisher", [port, rate, len(SUBSCRIBERS)])
+        self._publisher = Child(directory, PUBLISHER, "publisher", [port, rate, len(SUBSCRIBERS) + spark])
         self._subscribers = {name: Child(directory, name, "subscriber", [port]) for name in SUBSCRIBERS}
+        self._drivers = [Child(directory, DRIVER, "table", [port])] if spark else []
         self._begun = time.monotonic()
         self._status_due = 0.0
-        self._counts = {name: LineCount(directory, name) for name in (PUBLISHER, *SUBSCRIBERS)}
+        self._counts = {name: LineCount(directory, name) for name in (PUBLISHER, DRIVER, *SUBSCRIBERS)}
 
     def play(self) -> None:
         """The whole story. Raises DemoError; leaves no process behind."""
         bob, publisher = self._subscribers["bob"], self._publisher
         try:
             self._say("starting two subscribers, alice (everything) and bob (cpu and memory), and the publisher")
-            for child in (*self._subscribers.values(), publisher):
+            for child in self._children:
                 child.start()
-            self._until_published()
+            if self._drivers:
+                self._say("and a Spark driver, whose streaming query writes everything into a table: some ten seconds")
+            self._until(PUBLISHER, "sent", 0)
+            self._say("connected over mutual TLS; readings flow")
             for share, words, act in (
                 (0.25, "killing subscriber bob with SIGKILL; what he misses waits on the publisher's disk", bob.kill),
                 (0.20, "bob comes back", bob.start),
@@ -130,23 +67,44 @@ class Demo:
                 self._pass(share)
                 self._say(words)
                 act()
+            for driver in self._drivers:
+                self._second_act(driver)
             self._pass(0.30)
             self._say("no more readings; the publisher drains what is still on its way")
             publisher.stop(DRAIN_SECONDS + _ANSWER_SECONDS)
             self._status()
             for subscriber in self._subscribers.values():
                 subscriber.stop(_ANSWER_SECONDS)
+            for driver in self._drivers:
+                self._say("the streaming query writes what is staged, and ends")
+                driver.stop(_SPARK_SECONDS)
+                self._status()
         finally:
-            for child in (publisher, *self._subscribers.values()):
+            for child in self._children:
                 child.kill()
 
-    def _until_published(self) -> None:
-        deadline = time.monotonic() + 30.0
-        while not self._counts[PUBLISHER].now():
+    def _second_act(self, driver: Child) -> None:
+        """The driver dies while a batch may be under way; what is sent meanwhile waits on the publisher's disk."""
+        self._until(DRIVER, ROWS, 0)
+        self._say("the table fills; killing the Spark driver and its JVM with SIGKILL")
+        driver.kill()
+        written = self._counts[DRIVER].now(ROWS)
+        self._say("the driver comes back, and goes on from its checkpoint")
+        driver.start()
+        self._until(DRIVER, ROWS, written)
+
+    @property
+    def _children(self) -> list[Child]:
+        return [*self._subscribers.values(), *self._drivers, self._publisher]
+
+    def _until(self, name: str, kind: str, count: int) -> None:
+        """Until a process has logged more of this."""
+        deadline = time.monotonic() + _SPARK_SECONDS
+        while self._counts[name].now(kind) <= count:
             self._look()
             if time.monotonic() > deadline:
-                raise DemoError(f"nothing was published within 30 s: see the .err files in {self._directory}")
-        self._say("connected over mutual TLS; readings flow")
+                what = f"{name} said nothing new for {_SPARK_SECONDS:g} s"
+                raise DemoError(f"{what}: see the .err files in {self._directory}")
 
     def _pass(self, share: float) -> None:
         end = time.monotonic() + share * self._seconds
@@ -154,7 +112,7 @@ class Demo:
             self._look()
 
     def _look(self) -> None:
-        for child in (self._publisher, *self._subscribers.values()):
+        for child in self._children:
             child.check()
         if time.monotonic() >= self._status_due:
             self._status_due = time.monotonic() + _STATUS_INTERVAL
@@ -165,6 +123,9 @@ class Demo:
         shown = [f"sent {self._counts[PUBLISHER].now('sent'):,}"]
         for name, child in self._subscribers.items():
             shown.append(f"{name} has {self._counts[name].now('got'):,}{'' if child.alive else ' (down)'}")
+        if self._drivers:
+            down = "" if self._drivers[0].alive else " (down)"
+            shown.append(f"the table has {self._counts[DRIVER].now(ROWS):,}{down}")
         if not self._publisher.alive:
             shown.append("publisher down")
         self._say(", ".join(shown), style="dim")
@@ -175,7 +136,10 @@ class Demo:
 
 
 class LineCount:
-    """How many lines a process has logged so far, of all its runs; reads each byte once."""
+    """How many lines of a kind a process has logged so far, of all its runs; reads each byte once.
+
+    Of `ROWS`, the sum of what they say.
+    """
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
@@ -191,8 +155,8 @@ class LineCount:
             whole = data[: data.rfind(b"\n") + 1]
             self._offsets[path] = self._offsets.get(path, 0) + len(whole)
             for line in whole.splitlines():
-                word = line.split(b" ", 1)[0].decode()
-                self._counts[word] = self._counts.get(word, 0) + 1
+                word, _, rest = line.decode().partition(" ")
+                self._counts[word] = self._counts.get(word, 0) + (int(rest) if word == ROWS else 1)
         return self._counts.get(kind, 0)
 
 
@@ -210,7 +174,7 @@ def prepare(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True)
     (directory / _MARK).touch()
     make_ca(directory)
-    for name in (PUBLISHER, *SUBSCRIBERS):
+    for name in (PUBLISHER, DRIVER, *SUBSCRIBERS):
         make_certificate(directory, name)
 
 
@@ -232,39 +196,15 @@ def report(console: Console, directory: Path) -> int:
     return 0 if good else 1
 
 
-def audit_recordings(console: Console, directory: Path) -> int:
-    """Have Spark say it, too, of what went over the wires; returns the exit status. Without Spark, say what to do."""
-    reason = missing()
-    if reason is not None:
-        console.print(f"No audit of the recordings by Spark: {reason}.", highlight=False, markup=False)
-        return 0
-    from ._demo.curves import curves_of
-    from .spark.audit import audit
-
-    console.print("Spark audits the recordings of the three processes, which takes about half a minute.", style="dim")
-    page = directory / "report.html"
-    with local_session() as spark, audit(spark, [directory / RECORDINGS]) as found:
-        found.write_html(page, curves_of(spark, directory / RECORDINGS / next(iter(SUBSCRIBERS))))
-        for end, row in found.by_receiver().items():
-            counts = ", ".join(f"{name} {count:,}" for name, count in row.items())
-            console.print(f"  to {end}: {counts}", highlight=False, markup=False)
-            if not row["delivered"]:
-                raise DemoError(f"the recordings say nothing of what came to {end}: see {directory / RECORDINGS}")
-        lost = found.lost
-    console.print(f"lost = {lost:,}", style="bold red" if lost else "green", highlight=False)
-    console.print(f"The report, to open in a browser: {escape(str(page))}", highlight=False)
-    return 1 if lost else 0
-
-
 def run_demo(directory: Path, seconds: float, rate: float, check: bool, audit: bool = True) -> int:
     """Play it, or with `check` only judge the logs of an earlier run; returns the exit status."""
     console = Console(soft_wrap=True)
     try:
         if not check:
             prepare(directory)
-            Demo(console, directory, seconds, rate).play()
+            Demo(console, directory, seconds, rate, spark=audit and missing() is None).play()
         status = report(console, directory)
-        return max(status, audit_recordings(console, directory)) if audit else status
+        return max(status, look_with_spark(console, directory)) if audit else status
     except KeyboardInterrupt:
         console.print("interrupted; every process of the demo has ended")
         return 130

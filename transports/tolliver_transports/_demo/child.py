@@ -19,8 +19,14 @@ HOST = "127.0.0.1"
 PUBLISHER = "publisher"
 SUBSCRIBERS = {"alice": ("",), "bob": ("cpu", "memory")}
 """Who wants which channels; "" is all of them."""
+DRIVER = "driver"
+"""The Spark driver that writes the readings into a table."""
 RECORDINGS = "recordings"
-"""A directory with one for each process."""
+"""A directory with one for each process that records."""
+STAGE, CHECKPOINT, TABLE = "stage", "checkpoint", "table"
+"""Directories of the driver."""
+ROWS = "rows"
+"""What the driver logs of each batch, with the number of its rows."""
 
 
 def stop_with_parent() -> threading.Event:

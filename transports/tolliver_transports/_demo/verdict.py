@@ -40,25 +40,28 @@ class Tally:
 
 def judge(directory: Path) -> list[Tally]:
     """A tally for each subscriber."""
-    published: dict[str, list[tuple[str, str]]] = {"sent": [], "stored": []}
-    for kind, *words in read_lines(directory, PUBLISHER):
-        if kind in published:
-            published[kind].append((words[0], words[1]))
-    return [_tally(directory, name, channels, published) for name, channels in SUBSCRIBERS.items()]
+    return [_judge_log(directory, name, channels) for name, channels in SUBSCRIBERS.items()]
 
 
-def _tally(directory: Path, name: str, channels: tuple[str, ...], published: dict[str, list[tuple[str, str]]]) -> Tally:
-    sent, stored = (
-        {message for message, channel in published[kind] if channel in channels or "" in channels}
-        for kind in ("sent", "stored")
-    )
+def _judge_log(directory: Path, name: str, channels: tuple[str, ...]) -> Tally:
     copies: Counter[str] = Counter()
     times = []
     for kind, *words in read_lines(directory, name):
         if kind == "got":
             copies[words[0]] += 1
             times.append(float(words[2]))
-    seconds = max(times) - min(times) if times else 0.0
+    return tally(directory, name, copies, channels, max(times) - min(times) if times else 0.0)
+
+
+def tally(
+    directory: Path, name: str, copies: Counter[str], channels: tuple[str, ...] = ("",), seconds: float = 0.0
+) -> Tally:
+    """Whoever wanted these channels, and how many copies of each message he had."""
+    published: dict[str, set[str]] = {"sent": set(), "stored": set()}
+    for kind, *words in read_lines(directory, PUBLISHER):
+        if kind in published and (words[1] in channels or "" in channels):
+            published[kind].add(words[0])
+    sent, stored = published["sent"], published["stored"]
     return Tally(
         name=name,
         sent=len(sent),
