@@ -14,9 +14,9 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports import demo
 from tolliver_transports._demo.child import PUBLISHER, SUBSCRIBERS
 from tolliver_transports._demo.log import Log, read_lines
+from tolliver_transports._demo.processes import Child, DemoError
 from tolliver_transports._demo.readings import readings
 from tolliver_transports._demo.verdict import judge
 from tolliver_transports.spark._local import missing
@@ -38,6 +38,10 @@ def test_nothing_is_lost_and_a_loss_is_seen(tmp_path: Path) -> None:
     assert "No reliable message was lost." in played.stdout
     absent = missing()
     if absent is None:
+        assert "killing the Spark driver and its JVM" in played.stdout
+        assert re.search(
+            r"^the table has [\d,]{3,} of [\d,]+ .*: 0 lost, 0 twice, 0 never sent$", played.stdout, re.MULTILINE
+        )
         assert re.search(r"^lost = 0$", played.stdout, re.MULTILINE)
         assert re.search(r"to alice: sent [\d,]+, delivered [\d,]{3,}, ", played.stdout)
         report = (directory / "report.html").read_text()
@@ -79,7 +83,7 @@ def test_without_java_the_demo_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
-    command = [*COMMAND, "demo", "--directory", str(tmp_path / "demo"), "--seconds", str(SECONDS)]
+    command = [*COMMAND, "demo", "--no-audit", "--directory", str(tmp_path / "demo"), "--seconds", str(SECONDS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         while b"readings flow" not in (line := process.stdout.readline()):
@@ -109,9 +113,9 @@ def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None
 
 
 def test_a_process_that_ends_by_itself_is_reported(tmp_path: Path) -> None:
-    child = demo.Child(tmp_path, "alice", "subscriber", ["no port"])
+    child = Child(tmp_path, "alice", "subscriber", ["no port"])
     child.start()
-    with pytest.raises(demo.DemoError, match=r"alice ended with status 1: ValueError.*no port.*alice\.1\.err"):
+    with pytest.raises(DemoError, match=r"alice ended with status 1: ValueError.*no port.*alice\.1\.err"):
         child.stop(SECONDS)
     child.kill()
 
