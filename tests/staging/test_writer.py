@@ -296,7 +296,7 @@ def small_disk(path: Path) -> Iterator[Callable[[], None]]:
     def enlarge() -> None:
         subprocess.run(["mount", "-o", "remount,size=8m", path], check=True)
 
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", path]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(path)]
     if subprocess.run(mount, check=False, capture_output=True).returncode == 0:
         try:
             yield enlarge
