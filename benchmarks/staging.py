@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -68,7 +68,8 @@ def plain(directory: Path) -> Iterator[int]:
         runs = instance.message_runs("c", "")
         thread = threading.Thread(target=acknowledge)
         thread.start()
-        yield instance.port
+        ((_, port),) = instance.addresses
+        yield port
     thread.join()
 
 
@@ -83,9 +84,9 @@ def staging(directory: Path) -> Iterator[int]:
         stager.folder.delete_before(stager.position)
 
 
-def through(receiver: Callable[[Path], Iterator[int]], directory: Path, count: int, size: int) -> float:
+def through(receiver: Callable[[Path], AbstractContextManager[int]], directory: Path, count: int, size: int) -> float:
     """Messages a second."""
-    with receiver(directory) as port:  # type: ignore[attr-defined]  # a context manager's function
+    with receiver(directory) as port:
         command = [sys.executable, __file__, "--send", f"{HOST}:{port}", "--directory", str(directory)]
         numbers = ["--messages", str(count), "--body", str(size)]
         said = subprocess.run([*command, *numbers], check=True, capture_output=True).stdout

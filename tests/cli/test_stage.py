@@ -1,4 +1,4 @@
-"""`tolliver stage` as it is used: a service over mutual TLS, which a signal ends in order, a full disk with an error."""
+"""`tolliver stage` as it is used: a service over mutual TLS; a signal ends it in order, a full disk with an error."""
 
 from __future__ import annotations
 
