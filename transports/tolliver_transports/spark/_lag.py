@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ._offsets import Place, StreamLost, read_place
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-
-def lag(progress: StreamingQueryProgress | Mapping[str, Any] | str | None) -> list[int]:
+def lag(progress: Mapping[str, Any] | str | None) -> list[int]:
     """For each live tolliver source of a query, in order: how many messages are staged and not yet read.
 
-    `progress` is what `query.lastProgress` or a listener gives, or its JSON. Before the first batch (None) there are no
-    sources. Streams of recordings (mode=files) do not count messages and are left out, as are other sources.
+    `progress` is a StreamingQueryProgress, as `query.lastProgress` or a listener gives it, or its JSON. Before the first
+    batch (None) there are no sources. Streams of recordings (mode=files) do not count messages and are left out, as are other sources.
     """
     if progress is None:
         return []
-    if not isinstance(progress, Mapping | str):
-        progress = progress.json
     said = json.loads(progress) if isinstance(progress, str) else progress
     return [count for source in said["sources"] if (count := _behind(source)) is not None]
 

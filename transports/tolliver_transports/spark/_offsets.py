@@ -38,7 +38,7 @@ def place_offset(place: Place) -> Offset:
 def read_place(offset: Mapping[str, Any]) -> Place:
     """Raises StreamLost for an offset that no live stream wrote."""
     _check_version(offset)
-    numbers = [offset.get(name) for name in Place._fields[1:]]
+    numbers: list[Any] = [offset.get(name) for name in Place._fields[1:]]
     try:
         stage = UUID(offset.get("stage", ""))
     except (ValueError, AttributeError, TypeError):
