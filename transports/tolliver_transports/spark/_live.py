@@ -22,6 +22,8 @@ from ._stream_reader import Bounds, log
 if TYPE_CHECKING:
     from ..staging import StageOptions, Stager
 
+_LOCK_TIMEOUT = 20.0  # seconds that the process of an earlier run may take to end, after its JVM was killed
+
 
 class Stage:
     """A stage as a log. With a stager it fills it, too."""
@@ -114,4 +116,4 @@ def _stage_options(options: StreamOptions, live: LiveOptions) -> StageOptions:
     chosen = {name: value for name, value in given.items() if value is not None}
     read = options.read
     subscriptions = tuple(product(read.channels or ("",), read.keys or ("",)))
-    return StageOptions(**chosen, subscriptions=subscriptions)
+    return StageOptions(**chosen, subscriptions=subscriptions, lock_timeout=_LOCK_TIMEOUT)
