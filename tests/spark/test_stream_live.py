@@ -197,9 +197,9 @@ def test_tasks(tmp_path: Path) -> None:
     writer = StageWriter(FolderOptions(directory=tmp_path / "stage", lock_timeout=0.0))
     writer.add(ALICE, 1, Revision.DRAFT_2, [Message("c", "", bytes(2**18), at) for at in range(1, 33)])
     writer.sync()
-    given = {"stagingDir": tmp_path / "stage", "columns": "message_id"}
-    for options, least in (({}, 1), ({"minPartitions": 4}, 4)):
-        reader = reader_of(None, staging="external", **given, **options)
+    for least in (1, 4):
+        given = {"staging": "external", "stagingDir": tmp_path / "stage", "minPartitions": least}
+        reader = reader_of(None, "message_id", **given)
         parts = reader.partitions(reader.initialOffset(), reader.reportLatestOffset())
         assert least <= len(parts) <= 2 * least
         found = [row["message_id"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
