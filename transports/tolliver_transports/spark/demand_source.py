@@ -1,0 +1,36 @@
+"""What `spark.read.format("tolliver-rs")` leads to: Reactive Streams as tables.
+
+The idea: a door and nothing behind it, as `source`. Spark takes one source from a module that it discovers by itself,
+and that is "tolliver": so this one is there after `register(spark)`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from ._demand_options import COLUMNS, demand_options
+from ._schema import ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from ._demand import DemandReader
+
+
+class DemandSource(DataSource):
+    """Publishers to read from, as much as is asked for."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tolliver-rs"
+
+    def schema(self) -> str:
+        return ddl(COLUMNS)
+
+    def reader(self, schema: StructType) -> DemandReader:
+        """Raises ValueError for an option that makes no sense, and for columns that there are not."""
+        from ._demand import DemandReader
+
+        return DemandReader(demand_options(self.options), schema)
