@@ -1,4 +1,4 @@
-"""tolliver in PySpark: recordings as tables, tables as messages, and the delivery audit.
+"""tolliver in PySpark: recordings as tables, peers as streams, tables as messages, and the delivery audit.
 
 The idea: workers import this package for one name of it, so each name is loaded when it is asked for.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._encode import encode_batches
+    from ._lag import lag
     from ._ranges import DamagedRecording
     from .partitions import partition_batches, partition_events
     from .registering import register
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "DamagedRecording": "._ranges",
     "encode_batches": "._encode",
+    "lag": "._lag",
     "partition_batches": ".partitions",
     "partition_events": ".partitions",
     "register": ".registering",
 }
 
-__all__ = ["DamagedRecording", "encode_batches", "partition_batches", "partition_events", "register"]
+__all__ = ["DamagedRecording", "encode_batches", "lag", "partition_batches", "partition_events", "register"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from functools import partial
 from glob import glob, has_magic
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from tolliver_proto import StoreError, TolliverError
@@ -81,16 +81,22 @@ def files_of(paths: Iterable[str]) -> list[str]:
     """
     found: list[str] = []
     for path in paths:
-        here = os.path.abspath(_local(path))
-        names = sorted(glob(here)) if has_magic(here) and not Path(here).exists() else [here]
-        recordings = [file for name in names for file in _files_at(Path(name))]
+        recordings = recordings_at(path)
         if not recordings:
             raise ValueError(f"{path}: no recordings (*{SUFFIX}) there: give files, directories or globs")
         found += recordings
     return list(dict.fromkeys(found))
 
 
-def _local(path: str) -> str:
+def recordings_at(path: str) -> list[str]:
+    """As `files_of`, of one path; there may be none."""
+    here = os.path.abspath(local_path(path))
+    names = sorted(glob(here)) if has_magic(here) and not Path(here).exists() else [here]
+    return [file for name in names for file in _files_at(Path(name))]
+
+
+def local_path(path: str) -> str:
+    """Without `file:`. Raises ValueError for what is not in the file system."""
     parts = urlsplit(path)
     if not parts.scheme or ("://" not in path and parts.scheme != "file"):
         return path
@@ -108,17 +114,34 @@ def _files_at(path: Path) -> list[str]:
     return [str(path)] if path.is_file() else []
 
 
+class Span(NamedTuple):
+    """Bytes of a file, from one block's first byte on."""
+
+    file: str
+    start: int
+    end: int
+
+
 def plan(files: Sequence[str], min_partitions: int = 1) -> list[list[Range]]:
     """What each task reads: `min_partitions` tasks or more where the sizes and the indexes allow it.
 
     Small files are read by one task together. Raises StoreError where a file cannot be read.
     """
-    sizes = [_size(file) for file in files]
-    most = min(RANGE_BYTES, max(INDEX_STEP, -(-sum(sizes) // min_partitions)))
+    return _packed([Span(file, 0, size_of(file)) for file in files], min_partitions, settled=False)
+
+
+def plan_spans(spans: Sequence[Span], min_partitions: int = 1, most: int = RANGE_BYTES) -> list[list[Range]]:
+    """As `plan`, of parts of files that end where a block ends. `most`: bytes for a task, but for a larger block."""
+    return _packed(spans, min_partitions, settled=True, most=most)
+
+
+def _packed(spans: Sequence[Span], min_partitions: int, *, settled: bool, most: int = RANGE_BYTES) -> list[list[Range]]:
+    size = sum(span.end - span.start for span in spans)
+    most = min(most, max(INDEX_STEP, -(-size // min_partitions)))
     tasks: list[list[Range]] = []
     free = 0
-    for file, size in zip(files, sizes, strict=True):
-        for part in _split(file, size, most):
+    for span in spans:
+        for part in _split(span, most, settled=settled):
             if part.size > free or not tasks:
                 tasks.append([])
                 free = most
@@ -127,43 +150,55 @@ def plan(files: Sequence[str], min_partitions: int = 1) -> list[list[Range]]:
     return tasks
 
 
-def _size(file: str) -> int:
-    with _opened(file) as recording:
+def size_of(file: str) -> int:
+    """In bytes. Raises StoreError where it cannot be read."""
+    with opened(file) as recording:
         return recording.seek(0, os.SEEK_END)
 
 
-def _split(file: str, length: int, most: int) -> list[Range]:
-    """The file in ranges of at most so many bytes, as far as its blocks allow."""
-    with _opened(file) as recording:
+def _split(span: Span, most: int, *, settled: bool) -> list[Range]:
+    """The span in ranges of at most so many bytes, as far as its blocks allow.
+
+    `settled`: its end is known to be a block's; else it is where the file ended.
+    """
+    file, start, end = span
+    with opened(file) as recording:
+        length = recording.seek(0, os.SEEK_END) if settled else end
+        hint = own_index(recording, file, length)
+        entries = hint.entries if hint is not None and hint.length == length else ()
         read_at = partial(_read_at, recording)
-        head = read_at(0, BLOCK.size)
-        hint = _sidecar(file, length)
-        ours = hint is not None and hint.fits(hint.length, head)
-        entries = hint.entries if hint is not None and ours and hint.length == length else ()
-        places = [entry.offset for entry in entries if entry.offset and _begins_block(entry.offset, read_at)]
-        if not places and length > most:
-            places = [entry.offset for entry in build_index(read_at, length).entries if entry.offset]
+        places = [at for at, _ in entries if start < at < end and _begins_block(at, read_at)]
+        if not places and end - start > most:
+            behind = build_index(lambda offset, size: read_at(start + offset, size), end - start)
+            places = [start + at for at, _ in behind.entries if at]
         # One that grew since its size was taken, and was closed, was not cut.
-        closed = hint.length if hint is not None and ours and hint.length > recording.seek(0, os.SEEK_END) else None
-    cuts = [0]
-    for place, after in pairwise([*places, length]):
+        cut = not settled and hint is not None and hint.length > recording.seek(0, os.SEEK_END)
+    cuts = [start]
+    for place, after in pairwise([*places, end]):
         if after - cuts[-1] > most:
             cuts.append(place)
     return [
         Range(
             file,
-            start,
-            end,
-            last=end == length,
-            entries=tuple(one for one in places if start < one < end),
-            length=closed if end == length else None,
+            begin,
+            stop,
+            last=not settled and stop == end,
+            entries=tuple(one for one in places if begin < one < stop),
+            length=hint.length if cut and hint is not None and stop == end else None,
         )
-        for start, end in pairwise([*cuts, length])
+        for begin, stop in pairwise([*cuts, end])
     ]
 
 
+def own_index(recording: BinaryIO, file: str, length: int) -> Index | None:
+    """The index beside a file, if it is this file's; it may be one of another length, and `length` bounds it."""
+    hint = _sidecar(file, length)
+    return hint if hint is not None and hint.fits(hint.length, _read_at(recording, 0, BLOCK.size)) else None
+
+
 @contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
+def opened(file: str) -> Iterator[BinaryIO]:
+    """Raises StoreError where it cannot be read."""
     try:
         with open(file, "rb") as recording:
             yield recording
@@ -193,13 +228,35 @@ def _begins_block(place: int, read_at: Callable[[int, int], bytes]) -> bool:
     return not isinstance(damage, Damage) or damage.resumes is not None
 
 
+def block_ends(file: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where each whole block from `start` on ends, and how many frames it has; only headers are read.
+
+    Ends at `end`, or before a block that ends behind it. Raises DamagedRecording at a damaged header, and StoreError.
+    """
+    with opened(file) as recording:
+        while start + BLOCK.size <= end:
+            head = _read_at(recording, start, BLOCK.size)
+            blocks = Blocks(start)
+            blocks.feed(head)
+            found = blocks.next_block()
+            if len(head) < BLOCK.size:
+                return  # it was cut this moment
+            if isinstance(found, Damage) and found.resumes is None:
+                raise DamagedRecording(file, start, found.detail)
+            values = BLOCK.unpack(head, 0)
+            start += BLOCK.size + values["length"]
+            if start > end:
+                return
+            yield start, values["frames"]
+
+
 def blocks_in(part: Range) -> Iterator[Block | Damage]:
     """The blocks of a range, in order, and what is damaged. Behind a damaged header it goes on at the next entry.
 
     Raises DamagedRecording where a block does not end by the end of the range: then the index was not the file's.
     """
     start: int | None = part.start
-    with _opened(part.file) as recording:
+    with opened(part.file) as recording:
         while start is not None:
             recording.seek(start)
             chunks = _chunks(recording, part.end - start)

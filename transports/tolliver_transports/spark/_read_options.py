@@ -54,7 +54,7 @@ class ReadOptions:
     rows_per_batch: int = 10_000
 
 
-def _names(text: str) -> tuple[str, ...]:
+def name_list(text: str) -> tuple[str, ...]:
     """Names with commas between them, or a JSON list of any names."""
     if text.lstrip().startswith("["):
         return _json_list(text)
@@ -73,7 +73,7 @@ def _json_list(text: str) -> tuple[str, ...]:
 
 def _peers(text: str) -> tuple[UUID, ...]:
     try:
-        return tuple(UUID(name) for name in _names(text))
+        return tuple(UUID(name) for name in name_list(text))
     except ValueError:
         raise ValueError("write the UUIDs of instances, with commas between them") from None
 
@@ -93,14 +93,14 @@ def _time(text: str) -> int:
         ) from None
 
 
-def _flag(text: str) -> bool:
+def flag(text: str) -> bool:
     values = {"true": True, "false": False}
     if text.strip().lower() not in values:
         raise ValueError("write true or false")
     return values[text.strip().lower()]
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
     digits = text.strip()
     number = int(digits) if digits.isdecimal() and len(digits) < _DIGITS else 0
     if number < 1:
@@ -108,7 +108,7 @@ def _count(text: str) -> int:
     return number
 
 
-def _one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
+def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         if text.strip().lower() not in values:
             raise ValueError(f"write {' or '.join(values)}")
@@ -118,7 +118,7 @@ def _one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
 
 
 class Option(NamedTuple):
-    """How an option's text becomes the value of a field of `ReadOptions`."""
+    """How an option's text becomes the value of a field, here of `ReadOptions`."""
 
     field: str
     read: Callable[[str], Any]
@@ -127,22 +127,38 @@ class Option(NamedTuple):
 OPTIONS: dict[str, Option] = {
     "path": Option("paths", lambda text: (text,)),
     "paths": Option("paths", _json_list),
-    "channels": Option("channels", _names),
-    "keys": Option("keys", _names),
+    "channels": Option("channels", name_list),
+    "keys": Option("keys", name_list),
     "peers": Option("peers", _peers),
     "timeFrom": Option("time_from", _time),
     "timeTo": Option("time_to", _time),
-    "direction": Option("direction", _one_of({"in": Direction.IN, "out": Direction.OUT, "both": None})),
-    "mode": Option("mode", _one_of({mode.value: mode for mode in Mode})),
-    "truncatedTail": Option("truncated_tail", _one_of({tail.value: tail for tail in TruncatedTail})),
-    "includeMetadata": Option("include_metadata", _flag),
-    "filterPushdown": Option("filter_pushdown", _flag),
-    "minPartitions": Option("min_partitions", _count),
-    "rowsPerBatch": Option("rows_per_batch", _count),
+    "direction": Option("direction", one_of({"in": Direction.IN, "out": Direction.OUT, "both": None})),
+    "mode": Option("mode", one_of({mode.value: mode for mode in Mode})),
+    "truncatedTail": Option("truncated_tail", one_of({tail.value: tail for tail in TruncatedTail})),
+    "includeMetadata": Option("include_metadata", flag),
+    "filterPushdown": Option("filter_pushdown", flag),
+    "minPartitions": Option("min_partitions", count),
+    "rowsPerBatch": Option("rows_per_batch", count),
 }
 """By the name that users write, in any case."""
 
-_BY_LOWER_NAME = {name.lower(): name for name in OPTIONS}
+
+def parse_values(options: Mapping[str, str], known: Mapping[str, Option]) -> dict[str, Any]:
+    """The values of these options, by the names of their fields; options may be written in any case.
+
+    Raises ValueError for an option that is not known, and for a text that makes no sense.
+    """
+    by_lower_name = {name.lower(): name for name in known}
+    values: dict[str, Any] = {}
+    for given, text in options.items():
+        name = by_lower_name.get(given.lower())
+        if name is None:
+            raise ValueError(f"option {given!r} is not known: there are {', '.join(known)}")
+        try:
+            values[known[name].field] = known[name].read(text)
+        except ValueError as error:
+            raise ValueError(f"option {name} is {text!r:.100}: {error}") from None
+    return values
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -150,15 +166,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
     Raises ValueError for an option that is not known, for a value that makes no sense, and where there is no path.
     """
-    values: dict[str, Any] = {}
-    for given, text in options.items():
-        name = _BY_LOWER_NAME.get(given.lower())
-        if name is None:
-            raise ValueError(f"option {given!r} is not known: there are {', '.join(OPTIONS)}")
-        try:
-            values[OPTIONS[name].field] = OPTIONS[name].read(text)
-        except ValueError as error:
-            raise ValueError(f"option {name} is {text!r:.100}: {error}") from None
+    values = parse_values(options, OPTIONS)
     if not values.get("paths"):
         raise ValueError("there is nothing to read: call load() with a recording, a directory of them, or a glob")
     return ReadOptions(**values)

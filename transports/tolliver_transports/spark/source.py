@@ -1,4 +1,4 @@
-"""What `spark.read.format("tolliver")` and `df.write.format("tolliver")` lead to.
+"""What `format("tolliver")` leads to: of spark.read, spark.readStream, df.write and df.writeStream.
 
 The idea: a door and nothing behind it. Spark imports this module on the driver and on every worker, so what a call
 needs is imported by that call.
@@ -16,19 +16,22 @@ from ._schema import ddl, message_columns
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from ._stream_reader import StreamReader
     from ._write import BatchWriter, StreamWriter
 
 
 class TolliverSource(DataSource):
-    """Recordings to read, and a peer to write to."""
+    """Recordings to read, peers whose messages to read as a stream, and a peer to write to."""
 
     @classmethod
     def name(cls) -> str:
         return "tolliver"
 
     def schema(self) -> str:
-        """All columns of the messages in recordings. Raises ValueError for an option that makes no sense."""
-        return ddl(message_columns(parse_options(self.options).include_metadata))
+        """All columns of messages. Raises ValueError for an option that makes no sense."""
+        from ._stream_options import read_options
+
+        return ddl(message_columns(read_options(self.options).include_metadata))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Raises ValueError for an option that makes no sense, and for columns that recordings do not have."""
@@ -36,6 +39,13 @@ class TolliverSource(DataSource):
 
         options = parse_options(self.options)
         return (PushdownReader if options.filter_pushdown else RecordingReader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """As `reader`, and for options that make no sense together."""
+        from ._stream_options import stream_options
+        from ._stream_reader import StreamReader
+
+        return StreamReader(stream_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Raises ValueError for an option that makes no sense, and for columns that are not those of messages."""

@@ -1,0 +1,80 @@
+"""What a streaming query writes down of how far it is.
+
+The idea: an offset is JSON in a checkpoint, and may come back years later, to another version and another folder. So it
+says which kind it is, is read with every check, and written in one form: Spark compares offsets as texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tolliver_proto import StoreError
+
+VERSION = 1
+
+Offset = dict[str, Any]
+"""As Spark hands it over and takes it."""
+
+
+class StreamLost(StoreError):
+    """What a query has still to read, or its place in it, is no longer there. See the option failOnDataLoss."""
+
+
+class Place(NamedTuple):
+    """A place in a stage: before this byte of this segment stand so many messages, since the stage was made."""
+
+    stage: UUID
+    segment: int
+    pos: int
+    frames: int
+
+
+def place_offset(place: Place) -> Offset:
+    return {"v": VERSION, "stage": str(place.stage), **dict(zip(place._fields[1:], place[1:], strict=True))}
+
+
+def read_place(offset: Mapping[str, Any]) -> Place:
+    """Raises StreamLost for an offset that no live stream wrote."""
+    _check_version(offset)
+    numbers: list[Any] = [offset.get(name) for name in Place._fields[1:]]
+    try:
+        stage = UUID(offset.get("stage", ""))
+    except (ValueError, AttributeError, TypeError):
+        raise _strange(offset, "a live stream") from None
+    if len(offset) != len(Place._fields) + 1 or not all(map(_is_count, numbers)):
+        raise _strange(offset, "a live stream")
+    return Place(stage, *numbers)
+
+
+def files_offset(positions: Mapping[str, int]) -> Offset:
+    return {"v": VERSION, "files": dict(sorted(positions.items()))}
+
+
+def read_files(offset: Mapping[str, Any]) -> dict[str, int]:
+    """How many bytes of each file are read. Raises StreamLost for an offset that no stream of files wrote."""
+    _check_version(offset)
+    files = offset.get("files")
+    if len(offset) != 2 or not isinstance(files, Mapping) or not all(map(_is_count, files.values())):
+        raise _strange(offset, "a stream of files")
+    return dict(files)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _check_version(offset: object) -> None:
+    if not isinstance(offset, Mapping) or offset.get("v") != VERSION:
+        raise StreamLost(
+            f"the checkpoint has the offset {offset!r:.200}, which this tolliver does not know: use the version that "
+            "wrote it, or a new checkpointLocation"
+        )
+
+
+def _strange(offset: object, kind: str) -> StreamLost:
+    return StreamLost(
+        f"the checkpoint has the offset {offset!r:.200}, which is none of {kind}: the checkpointLocation is another "
+        "query's, give this one its own"
+    )
