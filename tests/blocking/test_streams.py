@@ -277,7 +277,7 @@ def test_one_run_at_a_time_is_no_longer_than_asked_for(blocks: Blocks) -> None:
         with subscriber.subscribe("three", demand=10, prefetch=0) as subscription:
             assert blocks.blocked.wait(PATIENCE)
             until(lambda: publisher.stats()["unsent_bytes"] == 0)
-            taken = []
+            taken: list[bytes] = []
             while len(taken) < 3:
                 run = subscription.next_run(2, PATIENCE)
                 assert 1 <= len(run) <= 2

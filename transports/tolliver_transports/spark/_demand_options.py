@@ -15,7 +15,7 @@ from tolliver_proto.reactive import Limits
 
 from .._options import TLS, Remote
 from .._streams_options import StreamsOptions
-from ._read_options import _names
+from ._read_options import name_list
 from ._write_options import OF_PEER, Parsers, flag, parse, seconds, where
 
 COLUMNS = {"publisher": "string", "element": "binary"}
@@ -25,7 +25,7 @@ _MOST_BYTES = 2**30  # of an element: Spark's rows have at most 2 GiB
 
 def publishers(text: str) -> tuple[str, ...]:
     """Names with commas between them, or a JSON list of any names. Raises ValueError."""
-    names = _names(text)
+    names = name_list(text)
     if not names:
         raise ValueError("give the names of publishers, with commas between them or as a JSON list")
     if len(set(names)) < len(names):
