@@ -76,7 +76,7 @@ def test_what_is_granted_is_wanted_fits_and_never_runs_dry(window: int, planned:
         granted += demand.take(count)
 
 
-@pytest.mark.parametrize(("window", "planned"), [(16, 1000), (4096, 10), (1, 5), (64, 64)])
+@pytest.mark.parametrize(("window", "planned"), [(16, 200), (4096, 10), (1, 5), (64, 64)])
 def test_a_publisher_is_asked_for_the_planned_count_and_a_window_at_a_time(
     certs: Certificates, window: int, planned: int
 ) -> None:
@@ -179,7 +179,7 @@ def test_every_task_shows_the_identity_in_the_certificate(certs: Certificates) -
 
 
 def test_columns_in_any_order_and_number_and_batches_of_a_size(certs: Certificates) -> None:
-    large = [bytes([number]) * 2**20 for number in range(20)]
+    large = [bytes([number]) * 2**20 for number in range(10)]
     with publishing(certs, **{"few": few(1000), "large": large, "a,ß": [b"", b"\xff"]}) as publisher:
         asked = asking(certs, publisher, "few", untilComplete=True, rowsPerBatch=300, window=64)
         (part,) = batches(asked)

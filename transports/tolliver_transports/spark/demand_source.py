@@ -1,4 +1,4 @@
-"""What `spark.read.format("tolliver-rs")` leads to: Reactive Streams as tables.
+"""What `format("tolliver-rs")` leads to, of spark.read and spark.readStream: Reactive Streams as tables.
 
 The idea: a door and nothing behind it, as `source`. Spark takes one source from a module that it discovers by itself,
 and that is "tolliver": so this one is there after `register(spark)`.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ._demand import DemandReader
+    from ._demand_stream import DemandStreamReader
 
 
 class DemandSource(DataSource):
@@ -34,3 +35,9 @@ class DemandSource(DataSource):
         from ._demand import DemandReader
 
         return DemandReader(demand_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DemandStreamReader:
+        """As `reader`."""
+        from ._demand_stream import DemandStreamReader, demand_stream
+
+        return DemandStreamReader(demand_stream(self.options), schema)
