@@ -8,13 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import shutil
-import signal
-import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,6 +31,7 @@ from tolliver_transports.staging import _writer as module
 from tolliver_transports.staging._folder import HEAD, IDS_SUFFIX, SEGMENTS
 from tolliver_transports.staging._seen import Ids
 
+from tests.staging.disks import small_disk
 from tests.staging.stages import ALICE, BOB, D2, LAST_ID, ids, message, messages, staged, writer
 from tolliver_proto import Message, OwnLimitExceeded, ReservedChannel, StoreError, encode
 from tolliver_proto.recording import BlockHeader, Direction, Index, encode_block
@@ -286,31 +282,6 @@ def test_room_is_not_looked_for_all_the_time(tmp_path: Path) -> None:
     now = 0.2
     assert writing.has_room()
     writing.close()
-
-
-@contextmanager
-def small_disk(path: Path) -> Iterator[Callable[[], None]]:
-    """A disk of 256 KiB, or where we may not mount one a limit on the size of files; the call makes it large."""
-    path.mkdir()
-
-    def enlarge() -> None:
-        subprocess.run(["mount", "-o", "remount,size=8m", path], check=True)
-
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", path]
-    if subprocess.run(mount, check=False, capture_output=True).returncode == 0:
-        try:
-            yield enlarge
-        finally:
-            subprocess.run(["umount", "--lazy", path], check=True)
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
-    try:
-        yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:

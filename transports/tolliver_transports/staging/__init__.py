@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ._errors import StageFull, StageInUse, StageLost, UnknownStage
 from ._folder import Position, StageFolder, Stretch
-from ._options import FolderOptions
+from ._options import FolderOptions, StageOptions
+from ._stager import Stager
 from ._writer import StageWriter
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "StageFull",
     "StageInUse",
     "StageLost",
+    "StageOptions",
     "StageWriter",
+    "Stager",
     "Stretch",
     "UnknownStage",
 ]

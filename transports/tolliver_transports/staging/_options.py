@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field
+from attrs import define, field, validators
+
+from tolliver_proto import Acl, Limits, Revision
+from tolliver_proto.recording import MAX_LENGTH
+
+from .._options import TLS, InstanceOptions, Remote
+from ._folder import DATABASE
 
 _MIB = 2**20
 
@@ -69,3 +76,60 @@ class FolderOptions:
                 f"{type(self).__name__}.segment_bytes is {self.segment_bytes} and max_staged_bytes "
                 f"{self.max_staged_bytes}: only whole segments are deleted, so give at most half of it"
             )
+
+
+def _subscriptions(value: Any) -> tuple[tuple[str, str], ...]:
+    pairs = () if isinstance(value, str) else tuple(value)
+    if not pairs or any(isinstance(pair, str) or [type(one) for one in pair] != [str, str] for pair in pairs):
+        raise ValueError(
+            f'subscriptions is {value!r:.100}: give (channel, key) pairs, such as [("readings", "")]; "" is any, and '
+            '"cpu*" as a key is any that begins so'
+        )
+    return tuple((channel, key) for channel, key in pairs)
+
+
+@define(frozen=True, kw_only=True)
+class StageOptions(FolderOptions):
+    """A stage, and the instance that receives into it. Give `tls`, or for a trial on one machine `plaintext=True`.
+
+    - `listen`, `remotes`, `tls`, `plaintext`, `revision`, `limits`, `acl`: as of InstanceOptions; its database is in
+      the stage, and an earlier run's subscriptions that are not asked for now are given up.
+    - `subscriptions`: (channel, key) pairs. "" is any; a key with a `*` at its end is any that begins so, for which all
+      keys of the channel are subscribed to, and the others acknowledged and dropped.
+    - `unreliable`: "keep" stages what comes unreliably, too (nothing tells copies of it apart), "drop" counts it.
+    """
+
+    listen: str | tuple[str, int] | None = None
+    remotes: Iterable[str | Remote] = ()
+    tls: TLS | None = None
+    plaintext: bool = False
+    revision: Revision = Revision.DRAFT_2
+    limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
+    acl: Acl = field(factory=Acl)
+    subscriptions: tuple[tuple[str, str], ...] = field(default=(("", ""),), converter=_subscriptions)
+    unreliable: str = field(default="keep")
+    instance: InstanceOptions = field(init=False)
+    """The receiver's."""
+
+    @unreliable.validator
+    def _check_unreliable(self, _attribute: Any, value: Any) -> None:
+        if value not in ("keep", "drop"):
+            raise ValueError(f'StageOptions.unreliable is {value!r}: give "keep" or "drop"')
+
+    @instance.default
+    def _instance(self) -> InstanceOptions:
+        made = InstanceOptions(
+            database=self.directory / DATABASE,
+            listen=self.listen,
+            remotes=self.remotes,
+            tls=self.tls,
+            plaintext=self.plaintext,
+            revision=self.revision,
+            limits=self.limits,
+            acl=self.acl,
+        )
+        if made.listen is None and not made.remotes:
+            raise ValueError('StageOptions: nobody could send anything: give listen="host:port", or remotes, or both')
+        if made.limits.max_body + 2 * made.limits.max_name >= MAX_LENGTH:
+            raise ValueError(f"Limits.max_body is {made.limits.max_body}: a stage takes less than {MAX_LENGTH} bytes")
+        return made
