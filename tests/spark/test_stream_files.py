@@ -7,7 +7,6 @@ between, dies and starts again from its checkpoint; in the end every message of 
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -17,74 +16,20 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 
-from pyspark.sql.datasource import CaseInsensitiveDict
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import StructType
+from pyspark.sql.streaming.datasource import ReadMaxRows
 from tolliver_transports.spark import DamagedRecording, _files
 from tolliver_transports.spark._offsets import StreamLost
-from tolliver_transports.spark.source import TolliverSource
 
 from tolliver_proto import Message, StoreError
 from tolliver_proto.recording import BLOCK, Direction
 
+from .queries import EVERYTHING, Query, reader_of
 from .recordings import block, header, sidecar, write
-
-EVERYTHING = ReadAllAvailable()
 
 
 @pytest.fixture(autouse=True)
 def looks_whenever_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_files, "_REST", 0)
-
-
-def reader_of(path: Path | str, columns: str = "body", **options: Any) -> Any:
-    given = {name: str(value).lower() for name, value in options.items()} | {"path": str(path)}
-    schema = StructType()
-    for name in columns.split():
-        schema.add(name, {"body": "binary", "message_id": "long"}.get(name, "string"))
-    return TolliverSource(CaseInsensitiveDict(given)).streamReader(schema)
-
-
-class Query:
-    """What Spark does with a reader: batch after batch, each planned, written down, and run by workers."""
-
-    def __init__(self, path: Path | str, **options: Any) -> None:
-        self.path, self.options = path, options
-        self.rows: list[Any] = []
-        self.batches: list[int] = []
-        self.checkpoint: str | None = None
-        self.start()
-
-    def start(self) -> None:
-        """In a new process, from the checkpoint."""
-        self.reader = reader_of(self.path, **self.options)
-        self.worker = pickle.loads(pickle.dumps(self.reader))
-        if self.checkpoint is None:
-            self.checkpoint = json.dumps(self.reader.initialOffset())
-
-    def step(self, limit: Any = None) -> bool:
-        """A batch, if there is anything."""
-        before = json.loads(self.checkpoint or "")
-        after = json.dumps(self.reader.latestOffset(before, limit or self.reader.getDefaultReadLimit()))
-        if after == self.checkpoint:
-            return False
-        count = len(self.rows)
-        for partition in self.reader.partitions(before, json.loads(after)):
-            for batch in self.worker.read(pickle.loads(pickle.dumps(partition))):
-                self.rows += [tuple(row.values()) for row in batch.to_pylist()]
-        self.batches.append(len(self.rows) - count)
-        self.checkpoint = after
-        return True
-
-    def drain(self, limit: Any = None) -> list[Any]:
-        for _ in range(1000):
-            if not self.step(limit):
-                return self.rows
-        raise AssertionError("there is no end to it")
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [row[0] for row in self.rows]
 
 
 def some(first: int, count: int, direction: Direction = Direction.IN) -> bytes:

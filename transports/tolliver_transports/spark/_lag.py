@@ -16,8 +16,9 @@ from ._offsets import Place, StreamLost, read_place
 def lag(progress: Mapping[str, Any] | str | None) -> list[int]:
     """For each live tolliver source of a query, in order: how many messages are staged and not yet read.
 
-    `progress` is a StreamingQueryProgress, as `query.lastProgress` or a listener gives it, or its JSON. Before the first
-    batch (None) there are no sources. Streams of recordings (mode=files) do not count messages and are left out, as are other sources.
+    `progress` is a StreamingQueryProgress, as `query.lastProgress` or a listener gives it, or its JSON; None, which is
+    before the first batch, has no sources. Streams of recordings (mode=files) do not count messages and are left out,
+    as are other sources.
     """
     if progress is None:
         return []

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import fields
 
-from ..staging import Position, StageFolder, StageLost, StageOptions, Stager
+from ..staging import Position, StageFolder, StageLost
 from ._offsets import Offset, Place, place_offset, read_place
 from ._ranges import Span
 from ._stream_options import LiveOptions, Staging, StreamOptions
 from ._stream_reader import Bounds, log
+
+if TYPE_CHECKING:
+    from ..staging import StageOptions, Stager
+
+_LOCK_TIMEOUT = 20.0  # seconds that the process of an earlier run may take to end, after its JVM was killed
 
 
 class Stage:
@@ -95,6 +100,8 @@ def open_stage(options: StreamOptions) -> Stage:
     assert live is not None
     if live.staging is Staging.EXTERNAL:
         return Stage(StageFolder(live.directory), None, options, live)
+    from ..staging import Stager
+
     stager = Stager(_stage_options(options, live))
     stager.start()
     return Stage(StageFolder(live.directory), stager, options, live)
@@ -102,9 +109,11 @@ def open_stage(options: StreamOptions) -> Stage:
 
 def _stage_options(options: StreamOptions, live: LiveOptions) -> StageOptions:
     """What is not said is left to the stage's own defaults."""
+    from ..staging import StageOptions
+
     known = {field.name for field in fields(StageOptions)}
     given = {name: getattr(live, name) for name in live.__slots__ if name in known}
     chosen = {name: value for name, value in given.items() if value is not None}
     read = options.read
     subscriptions = tuple(product(read.channels or ("",), read.keys or ("",)))
-    return StageOptions(**chosen, subscriptions=subscriptions)
+    return StageOptions(**chosen, subscriptions=subscriptions, lock_timeout=_LOCK_TIMEOUT)

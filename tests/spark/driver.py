@@ -1,0 +1,46 @@
+"""A driver program that is there to be killed: a live stream into Parquet. See tests/spark/test_streams.py.
+
+python driver.py OPTIONS OUTPUT CHECKPOINT
+
+OPTIONS is JSON. It starts its session, says "ready", waits for a line, and then runs the query; one that fails, as its
+stager was killed, is started again from the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+_LIVES = 1000
+
+
+def main(options: str, output: str, checkpoint: str) -> None:
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", False)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    received = spark.readStream.format("tolliver").options(**json.loads(options)).load()
+    rows = received.selectExpr("CAST(decode(body, 'utf-8') AS BIGINT) AS number")
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    for _ in range(_LIVES):
+        query = rows.writeStream.format("parquet").option("path", output).option("checkpointLocation", checkpoint)
+        try:
+            query.start().awaitTermination()
+        except StreamingQueryException as error:
+            sys.stdout.write(f"again: {str(error)[:2000]!r}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

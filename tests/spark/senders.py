@@ -1,0 +1,124 @@
+"""Who sends into a stream: an instance over TLS that keeps what is not acknowledged."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
+
+from tolliver_proto import Limits
+
+_WAITING = 20_000  # messages that may wait for their acknowledgements
+
+
+def free_port() -> int:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        return int(reserved.getsockname()[1])
+
+
+class Sender(threading.Thread):
+    """Sends `count` messages whose bodies are numbers from `first` on, as soon as somebody subscribes, until `stop`.
+
+    The same numbers are sent once each, whoever receives and however often that one dies. `count` None: no end.
+    """
+
+    def __init__(
+        self, database: Path, port: int, tls: TLS, first: int, count: int | None, run: int = 500, pause: float = 0.0
+    ) -> None:
+        super().__init__(daemon=True)
+        self.options = InstanceOptions(
+            database=database,
+            tls=tls,
+            remotes=[f"127.0.0.1:{port}"],
+            retry_interval=1.0,
+            limits=Limits(redial_max=0.5),
+        )
+        self.first = first
+        self.sent = 0
+        self._count = count
+        self._run = run
+        self._pause = pause
+        self._ending = threading.Event()
+        self._drained = threading.Event()
+        self._failed: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._send()
+        except BaseException as error:
+            self._failed = error
+            raise
+        finally:
+            self._drained.set()
+
+    def _send(self) -> None:
+        with create_instance(self.options) as instance:
+            while not self._ending.is_set() and (self._count is None or self.sent < self._count):
+                if instance.stats()["pending"] > _WAITING:
+                    time.sleep(0.005)
+                    continue
+                some = self._run if self._count is None else min(self._run, self._count - self.sent)
+                begin = self.first + self.sent
+                receipt = instance.send_many(
+                    [("readings", f"k{at % 7}", b"%d" % at) for at in range(begin, begin + some)]
+                )
+                if receipt.recipients == 0:  # nobody has subscribed yet
+                    time.sleep(0.02)
+                    continue
+                assert receipt.recipients == some
+                self.sent += some
+                self._ending.wait(self._pause)
+            while instance.stats()["pending"]:
+                time.sleep(0.01)
+
+    def end(self) -> None:
+        """Send no more. It goes on until all is acknowledged."""
+        self._ending.set()
+
+    def drained(self, patience: float) -> bool:
+        """Whether all that was sent is acknowledged within so many seconds."""
+        self._drained.wait(patience)
+        assert self._failed is None, self._failed
+        return self._drained.is_set()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+
+def stager_of(stage: Path) -> int:
+    """The process that receives into a stage, or did last; 0 if there was none."""
+    try:
+        return int((stage / "lock").read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def alive(pid: int) -> bool:
+    """Whether the process is still there, and not just its name."""
+    try:
+        return pid != 0 and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def ends(pid: int, patience: float) -> bool:
+    """Whether the process ends within so many seconds."""
+    end = time.monotonic() + patience
+    while alive(pid):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,259 @@
+"""A live stream over a stage that is filled here: the reader called as Spark calls it, but without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
+
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from tolliver_transports.spark._offsets import read_place
+from tolliver_transports.staging import FolderOptions, StageFolder, StageLost, StageWriter, UnknownStage
+
+from tolliver_proto import Message, Revision
+
+from .queries import EVERYTHING, Query, reader_of
+
+ALICE, BOB = UUID(int=0xA11CE), UUID(int=0xB0B)
+
+
+class Filled:
+    """A stage, and what was put into it. A segment has some ten blocks."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.writer = StageWriter(FolderOptions(directory=directory, segment_bytes=2_000, lock_timeout=0.0))
+        self.count = 0
+
+    def add(self, *sizes: int) -> None:
+        """A block of so many messages for each."""
+        for size in sizes:
+            ids = range(self.count + 1, self.count + size + 1)
+            made = [Message("c" if at % 2 else "d", f"k{at}", b"%d" % at, at) for at in ids]
+            self.writer.add(BOB if at_odd(self.count) else ALICE, 1, Revision.DRAFT_2, made)
+            self.count += size
+            assert self.writer.sync()
+
+    @property
+    def segments(self) -> list[str]:
+        return sorted(path.name for path in self.directory.glob("segments/*.rec"))
+
+    def query(self, **options: Any) -> Query:
+        return Query(None, **{"staging": "external", "stagingDir": self.directory, **options})
+
+
+def at_odd(number: int) -> bool:
+    return bool(number % 2)
+
+
+def numbers(first: int, count: int) -> list[bytes]:
+    return [b"%d" % at for at in range(first, first + count)]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Filled]:
+    filled = Filled(tmp_path / "stage")
+    yield filled
+    filled.writer.close()
+
+
+def test_everything_once_in_order_and_where_it_began(stage: Filled) -> None:
+    stage.add(3, 4)
+    query, late = stage.query(), stage.query(startingOffsets="latest", deleteConsumed=False)
+    assert not late.step()
+    assert query.step()
+    assert not query.step()
+    stage.add(*20 * [10])
+    query.start()
+    late.drain()
+    query.drain()
+    assert query.bodies == numbers(1, 207)
+    assert late.bodies == numbers(8, 200)
+    assert read_place(json.loads(query.checkpoint or "")).frames == 207
+    assert query.reader.reportLatestOffset() == json.loads(query.checkpoint or "")
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.integers(1, 30), min_size=1, max_size=5)),
+    st.tuples(st.just("batch"), st.sampled_from([None, ReadMaxRows(1), ReadMaxRows(40), EVERYTHING])),
+    st.tuples(st.just("commit")),
+    st.tuples(st.just("restart")),
+    st.tuples(st.just("reopen")),
+)
+
+
+@settings(max_examples=40)
+@given(steps=st.lists(STEPS, max_size=30), inline=st.booleans(), most=st.integers(1, 3_000))
+def test_every_message_once_whatever_happens_between(
+    steps: list[Any], inline: bool, most: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    stage = Filled(tmp_path_factory.mktemp("stages") / "stage")
+    query = stage.query(maxBytesPerTrigger=most)
+    for what, *arguments in steps:
+        if what == "add":
+            stage.add(*arguments[0])
+        elif what == "batch":
+            query.step(*arguments)
+        elif what == "commit":
+            query.reader.commit(json.loads(query.checkpoint or ""))
+        elif what == "restart":
+            query.start()
+        else:
+            stage.writer.close()
+            count = stage.count
+            stage = Filled(stage.directory)
+            stage.count = count
+    query.drain()
+    assert query.bodies == numbers(1, stage.count)
+    assert len(stage.segments) <= 2  # what was read is deleted
+    stage.writer.close()
+
+
+def test_limits_are_of_whole_blocks(stage: Filled) -> None:
+    stage.add(*12 * [10])
+    by_rows = stage.query(maxRowsPerTrigger=25, deleteConsumed=False)
+    by_rows.drain()
+    assert by_rows.batches == 6 * [20]
+    one = stage.query(maxRowsPerTrigger=1, deleteConsumed=False)
+    one.drain()
+    assert one.batches == 12 * [10]
+    both = stage.query(maxRowsPerTrigger=1000, maxBytesPerTrigger=1, deleteConsumed=False)
+    both.drain()
+    assert both.batches == 12 * [10]
+    both = stage.query(maxRowsPerTrigger=1, deleteConsumed=False)
+    both.drain(EVERYTHING)
+    assert both.batches == [120]
+
+
+def test_available_now_ends_where_the_stage_ended(stage: Filled) -> None:
+    stage.add(5, 5)
+    query = stage.query(maxRowsPerTrigger=5)
+    query.reader.prepareForTriggerAvailableNow()
+    stage.add(5)
+    query.drain()
+    assert query.bodies == numbers(1, 10)
+    query.start()
+    query.reader.prepareForTriggerAvailableNow()
+    query.drain()
+    assert query.bodies == numbers(1, 15)
+
+
+def test_what_is_read_is_deleted_by_one_query(stage: Filled) -> None:
+    stage.add(*60 * [10])
+    before = stage.segments
+    other = stage.query(deleteConsumed=False)
+    other.drain()
+    assert stage.segments == before
+    query = stage.query(maxRowsPerTrigger=300)
+    query.step()
+    assert stage.segments == before  # nobody has said yet that the batch is done
+    query.reader.commit(json.loads(query.checkpoint or ""))
+    assert 2 < len(stage.segments) < len(before)
+    query.drain()
+    assert len(stage.segments) <= 2
+    assert query.bodies == numbers(1, 600)
+
+
+def test_the_same_batch_again(stage: Filled) -> None:
+    """A query that died is asked for its last batch once more, whatever came meanwhile."""
+    stage.add(*20 * [10])
+    query = stage.query(maxRowsPerTrigger=50, includeMetadata=True, columns="body sender file channel key")
+    query.step()
+    start = json.loads(query.checkpoint or "")
+    end = query.reader.latestOffset(start, ReadMaxRows(50))
+    query.reader.commit(start)
+
+    def rows(reader: Any) -> list[Any]:
+        parts = reader.partitions(start, end)
+        return [row for part in parts for batch in query.worker.read(part) for row in batch.to_pylist()]
+
+    first = rows(query.reader)
+    stage.add(*20 * [10])
+    query.start()
+    assert rows(query.reader) == first
+    assert [row["body"] for row in first] == numbers(51, 50)
+    assert {row["sender"] for row in first} <= {str(ALICE), str(BOB)}
+    assert query.reader.partitions(end, end) == []
+
+
+def test_filters_and_columns(stage: Filled) -> None:
+    stage.add(100)
+    assert stage.query(channels="d", keys="k1*", columns="key").drain() == [
+        (f"k{at}",) for at in range(2, 101, 2) if str(at).startswith("1")
+    ]
+
+
+def test_tasks(tmp_path: Path) -> None:
+    writer = StageWriter(FolderOptions(directory=tmp_path / "stage", lock_timeout=0.0))
+    writer.add(ALICE, 1, Revision.DRAFT_2, [Message("c", "", bytes(2**18), at) for at in range(1, 33)])
+    writer.sync()
+    given = {"stagingDir": tmp_path / "stage", "columns": "message_id"}
+    for options, least in (({}, 1), ({"minPartitions": 4}, 4)):
+        reader = reader_of(None, staging="external", **given, **options)
+        parts = reader.partitions(reader.initialOffset(), reader.reportLatestOffset())
+        assert least <= len(parts) <= 2 * least
+        found = [row["message_id"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+        assert found == [*range(1, 33)]
+    writer.close()
+
+
+# When it is lost.
+
+
+def lose_a_segment(stage: Filled) -> None:
+    os.unlink(stage.directory / "segments" / stage.segments[0])
+
+
+def lose_the_stage(stage: Filled) -> None:
+    stage.writer.close()
+    shutil.rmtree(stage.directory)
+    stage.writer = StageWriter(FolderOptions(directory=stage.directory, segment_bytes=2_000, lock_timeout=0.0))
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("lose", [lose_a_segment, lose_the_stage])
+def test_a_stage_that_is_lost(stage: Filled, lose: Any, restart: bool, caplog: pytest.LogCaptureFixture) -> None:
+    stage.add(*40 * [10])
+    strict = stage.query(maxRowsPerTrigger=20)
+    easy = stage.query(maxRowsPerTrigger=20, failOnDataLoss=False)
+    strict.step()
+    easy.step()
+    lose(stage)
+    stage.add(10)
+    planned = json.loads(easy.checkpoint or "") | {"frames": 40, "pos": 10**6}
+    if restart:
+        strict.start()
+        easy.start()
+    with pytest.raises(StageLost, match=r"To go on with what is there: failOnDataLoss=false"):
+        strict.step()
+    with pytest.raises(StageLost, match=r"failOnDataLoss=false"):
+        strict.reader.partitions(json.loads(strict.checkpoint or ""), planned)
+    assert easy.reader.partitions(json.loads(easy.checkpoint or ""), planned) == []
+    easy.rows.clear()
+    easy.drain()
+    assert easy.bodies == [b"%d" % at for at in range(1, 411) if at > 20][-len(easy.bodies) :]
+    assert easy.bodies[-10:] == numbers(401, 10)
+    assert "the query goes on with what is there" in caplog.text
+
+
+def test_no_stage(tmp_path: Path) -> None:
+    with pytest.raises(UnknownStage, match="is no stage"):
+        Query(None, staging="external", stagingDir=tmp_path)
+
+
+def test_a_stage_into_which_nothing_came(stage: Filled) -> None:
+    query = stage.query()
+    assert not query.step()
+    stage.add(1)
+    assert query.drain() == [(b"1",)]
+    assert StageFolder(stage.directory).first().frames == 0
