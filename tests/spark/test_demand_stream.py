@@ -115,7 +115,7 @@ def test_available_now_ends_and_one_that_begins_with_the_latest_has_what_comes(
     small = {"window": 16, "maxStagedBytes": 2**17, "maxElementBytes": 100}
     with publishing(certs, shared=in_turn()) as publisher:
         with streaming(certs, publisher, tmp_path, "shared", **small) as query:
-            wait_for(lambda: query.stager.stats()["elements"] > 100)
+            wait_for(lambda: query.stager.stats()["staged"] > 100)
             query.reader.prepareForTriggerAvailableNow()
             while query.step(ReadAllAvailable()):
                 pass

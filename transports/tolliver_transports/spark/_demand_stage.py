@@ -8,6 +8,7 @@ is subscribed to anew.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import queue
@@ -97,7 +98,7 @@ class DemandStager:
         self._waiting = 0  # bytes of what has arrived and is not on the disk
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._counts = {"elements": 0, "subscriptions": 0, "completed": 0}
+        self._counts = {"staged": 0, "subscriptions": 0, "completed": 0}
         self.failure: Exception | None = None
         """What ended it, and not we."""
 
@@ -110,6 +111,7 @@ class DemandStager:
         except BaseException:
             self._writer.close()
             raise
+        atexit.register(self.close)
         self._work("stages", self._stage)
         for name in self._options.publishers:
             self._work(f"takes {name:.100}", partial(self._follow, name))
@@ -127,13 +129,15 @@ class DemandStager:
 
     def close(self) -> None:
         """End the streams; what is not on the disk yet is given up. A second call does nothing."""
-        if self._closing.is_set():
-            return
-        self._closing.set()
-        self._streams.close()
+        atexit.unregister(self.close)
+        self._stop()
         for thread in self._threads:
             thread.join()
         self._writer.close()
+
+    def _stop(self) -> None:
+        self._closing.set()
+        self._streams.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -150,7 +154,7 @@ class DemandStager:
     def stats(self) -> Mapping[str, int]:
         """Elements put on the disk, subscriptions, publishers that completed; elements that are out, bytes staged."""
         with self._lock:
-            return self._counts | {"out": sum(self._credit.out.values()), "used": self._used()}
+            return self._counts | {"out": sum(self._credit.out.values()), "staged_bytes": self._used()}
 
     @property
     def folder(self) -> StageFolder:
@@ -254,7 +258,7 @@ class DemandStager:
         with self._lock:
             for one in arrived:
                 self._credit.settle(one.name, len(one.elements))
-                self._counts["elements"] += len(one.elements)
+                self._counts["staged"] += len(one.elements)
                 self._waiting -= sum(map(len, one.elements))
             self._lock.notify_all()
             if self._credit.full:
@@ -275,9 +279,10 @@ class DemandStager:
 
     def _fail(self, error: Exception) -> None:
         """Nothing goes on; whoever asks next is told why."""
-        if self.failure is None and not self._closing.is_set():
-            log.error("the stage %s gets nothing more: %s", self._options.folder.directory, error)
+        if not self._closing.is_set():
+            log.error("the stage %s takes nothing more: %s", self._options.folder.directory, error)
             self.failure = error
+            self._stop()
 
 
 def _sender(peer: Peer, remote: Remote) -> UUID:

@@ -20,7 +20,7 @@ from .._streams_options import StreamsOptions
 from ..staging import FolderOptions
 from ._demand_options import BATCH, COLUMNS, OF_DEMAND, READER, publishers, where_published
 from ._demand_stage import DemandStageOptions, DemandStager
-from ._live import Stage
+from ._live import LOCK_TIMEOUT, Stage
 from ._schema import check_schema
 from ._stream_options import LIVE_OPTIONS, StreamOptions, stream_options
 from ._stream_reader import Log, StreamReader
@@ -102,7 +102,9 @@ def demand_stream(options: Mapping[str, str]) -> DemandStream:
         publishers=given["publishers"],
         window=given.get("window", WINDOW),
         folder=FolderOptions(
-            directory=live.directory, **{name: value for name, value in chosen.items() if value is not None}
+            directory=live.directory,
+            lock_timeout=LOCK_TIMEOUT,
+            **{name: value for name, value in chosen.items() if value is not None},
         ),
     )
     stage.credit()
