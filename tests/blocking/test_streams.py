@@ -271,6 +271,34 @@ def test_what_a_source_has_yielded_goes_out_while_it_blocks(blocks: Blocks) -> N
         assert list(subscription) == [b"at last"]
 
 
+def test_one_run_at_a_time_is_no_longer_than_asked_for(blocks: Blocks) -> None:
+    with pair() as (publisher, subscriber):
+        publisher.publish("three", blocks)
+        with subscriber.subscribe("three", demand=10, prefetch=0) as subscription:
+            assert blocks.blocked.wait(PATIENCE)
+            until(lambda: publisher.stats()["unsent_bytes"] == 0)
+            taken: list[bytes] = []
+            while len(taken) < 3:
+                run = subscription.next_run(2, PATIENCE)
+                assert 1 <= len(run) <= 2
+                taken += run
+            assert taken == [b"1", b"2", b"3"]
+            with pytest.raises(ValueError, match="most is 0: give a number of elements"):
+                subscription.next_run(0)
+            with pytest.raises(TimeoutError):
+                subscription.next_run(2, 0.02)
+            blocks.go_on.set()
+            assert subscription.next(PATIENCE) == b"at last"
+            with pytest.raises(StopIteration):
+                subscription.next_run(2, PATIENCE)
+
+        publisher.publish("few", [b"1", b"2", b"3", b"4"])
+        with subscriber.subscribe("few") as subscription:
+            assert subscription.next(PATIENCE) == b"1"
+            rest = subscription.next_run(2, PATIENCE)
+            assert rest == [b"2", b"3"][: len(rest)]
+
+
 def test_every_element_of_a_slow_source_goes_out_at_once() -> None:
     steps = threading.Semaphore(0)
 

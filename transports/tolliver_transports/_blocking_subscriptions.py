@@ -78,9 +78,20 @@ class Subscription:
         element = self._take(timeout)
         return element if self._decode is None else self._decoded((element,), self._decode)[0]
 
+    def next_run(self, most: int, timeout: float | None = None) -> list[Any]:
+        """The next elements that have come, `most` of them or fewer. Raises as `next`, and ValueError for no number."""
+        if most < 1:
+            raise ValueError(f"most is {most}: give a number of elements, 1 or more")
+        run = self._take_run(most, timeout)
+        return run if self._decode is None else self._decoded(run, self._decode)
+
     def runs(self) -> Iterator[list[Any]]:
         """For bulk: lists of elements that have come, at most a quarter of the window each."""
-        while run := self._take_run():
+        while True:
+            try:
+                run = self._take_run(None, self._timeout)
+            except (StopIteration, TimeoutError):
+                return
             yield run if self._decode is None else self._decoded(run, self._decode)
 
     def for_each(self, handler: Callable[[Any], object]) -> None:
@@ -132,23 +143,22 @@ class Subscription:
                 self._wait(timeout)
             return self._current.popleft()
 
-    def _take_run(self) -> list[bytes]:
-        """Empty where the iteration ends."""
+    def _take_run(self, most: int | None, timeout: float | None) -> list[bytes]:
         with self._owner.lock:
-            try:
-                self._wait(self._timeout)
-            except (StopIteration, TimeoutError):
-                return []
+            if not self._current:
+                self._wait(timeout, most)
+            if most is not None and most < len(self._current):
+                return [self._current.popleft() for _ in range(most)]
             run = list(self._current)
             self._current.clear()
             return run
 
-    def _wait(self, timeout: float | None) -> None:
+    def _wait(self, timeout: float | None, most: int | None = None) -> None:
         """Until there is a current element. Raises as `next`, and what a failed stream failed with."""
         intake = self._its
         end = math.inf if timeout is None else time.monotonic() + timeout
         while not self._current:
-            self._current.extend(intake.take())
+            self._current.extend(intake.take(most))
             if self._current:
                 return
             if intake.closed:

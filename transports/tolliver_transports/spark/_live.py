@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import fields
 
@@ -20,15 +20,23 @@ from ._stream_options import LiveOptions, Staging, StreamOptions
 from ._stream_reader import Bounds, log
 
 if TYPE_CHECKING:
-    from ..staging import StageOptions, Stager
+    from ..staging import StageOptions
 
-_LOCK_TIMEOUT = 20.0  # seconds that the process of an earlier run may take to end, after its JVM was killed
+LOCK_TIMEOUT = 20.0
+"""Seconds that the process of an earlier run may take to end, after its JVM was killed."""
+
+
+class Filler(Protocol):
+    """Whoever puts into a stage what comes."""
+
+    def check(self) -> None:
+        """Raises what ended it."""
 
 
 class Stage:
     """A stage as a log. With a stager it fills it, too."""
 
-    def __init__(self, folder: StageFolder, stager: Stager | None, options: StreamOptions, live: LiveOptions) -> None:
+    def __init__(self, folder: StageFolder, stager: Filler | None, options: StreamOptions, live: LiveOptions) -> None:
         self._folder = folder
         self._stager = stager
         self._fails = options.fail_on_data_loss
@@ -116,4 +124,4 @@ def _stage_options(options: StreamOptions, live: LiveOptions) -> StageOptions:
     chosen = {name: value for name, value in given.items() if value is not None}
     read = options.read
     subscriptions = tuple(product(read.channels or ("",), read.keys or ("",)))
-    return StageOptions(**chosen, subscriptions=subscriptions, lock_timeout=_LOCK_TIMEOUT)
+    return StageOptions(**chosen, subscriptions=subscriptions, lock_timeout=LOCK_TIMEOUT)

@@ -19,13 +19,17 @@ from .._options import TLS, EndpointOptions, Remote
 _FROM_SPARK = frozenset(("checkpointlocation", "queryname"))  # a stream's own options reach its sink too
 
 
+Parsers = Mapping[str, tuple[str, Callable[[str], Any]]]
+"""Options by name: our name of each, and what parses it."""
+
+
 def _text(text: str) -> str:
     if not text:
         raise ValueError("give a text")
     return text
 
 
-def _flag(text: str) -> bool:
+def flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("give true or false")
     return text.lower() == "true"
@@ -37,14 +41,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     try:
-        seconds = float(text)
+        number = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
+        number = 0.0
+    if not 0 < number < float("inf"):
         raise ValueError("give a positive number of seconds")
-    return seconds
+    return number
 
 
 def _one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
@@ -56,25 +60,27 @@ def _one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
     return parse
 
 
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+OF_PEER: Parsers = {
     "connect": ("connect", _text),
     "peer": ("peer", UUID),
     "tls.cert": ("cert", _text),
     "tls.key": ("key", _text),
     "tls.ca": ("ca", _text),
-    "plaintext": ("plaintext", _flag),
-    "reliable": ("reliable", _flag),
+    "plaintext": ("plaintext", flag),
+}
+"""Whom to dial, and as whom: `where` takes them."""
+
+_OPTIONS: Parsers = {
+    **OF_PEER,
+    "reliable": ("reliable", flag),
     "idColumn": ("id_column", _text),
     "writeId": ("write_id", _text),
     "window": ("window", _count),
     "rowsPerSend": ("rows_per_send", _count),
-    "ackTimeout": ("ack_timeout", _seconds),
+    "ackTimeout": ("ack_timeout", seconds),
     "unsubscribed": ("drop_unsubscribed", _one_of({"error": False, "drop": True})),
     "revision": ("revision", _one_of({"1": Revision.DRAFT_1, "2": Revision.DRAFT_2})),
 }
-"""Our name of each, and what parses it."""
-
-_BY_LOWER = {name.lower(): name for name in _OPTIONS}
 
 
 @define(frozen=True, kw_only=True)
@@ -95,8 +101,8 @@ class WriteOptions:
 
 def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """From Spark's options. Raises ValueError, naming the option."""
-    given = _parse(options)
-    remote, tls = _where(given)
+    given = parse(options, _OPTIONS, "the sink")
+    remote, tls = where(given, "the sink")
     made = WriteOptions(remote=remote, tls=tls, **given)
     if made.rows_per_send > made.window:
         raise ValueError(
@@ -110,40 +116,47 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
     return made
 
 
-def _parse(options: Mapping[str, str]) -> dict[str, Any]:
+def parse(options: Mapping[str, str], parsers: Parsers, reader: str) -> dict[str, Any]:
+    """Values by our names. Raises ValueError, naming the option and who reads it."""
+    by_lower = {name.lower(): name for name in parsers}
     given = {}
     for written, text in options.items():
-        name = _BY_LOWER.get(written.lower())
+        name = by_lower.get(written.lower())
         if name is None and written.lower() in _FROM_SPARK:
             continue
         if name is None:
-            raise ValueError(f"the sink has no option {written!r}: it knows {', '.join(_OPTIONS)}")
+            raise ValueError(f"{reader} has no option {written!r}: it knows {', '.join(parsers)}")
         try:
-            ours, parse = _OPTIONS[name]
-            given[ours] = parse(text)
+            ours, value_of = parsers[name]
+            given[ours] = value_of(text)
         except ValueError as error:
-            raise ValueError(f"the option {name} is {text!r}: {error}") from error
+            raise ValueError(f"the option {name} is {text!r:.100}: {error}") from error
     return given
 
 
-def _where(given: dict[str, Any]) -> tuple[Remote, TLS | None]:
-    """Whom to dial, and as whom: takes the options that say so."""
+def where(
+    given: dict[str, Any], reader: str, other: str = "receiver", endpoint: type[EndpointOptions] = EndpointOptions
+) -> tuple[Remote, TLS | None]:
+    """Whom to dial, and as whom: takes the options that say so. Raises ValueError, naming the option.
+
+    `other` is who is dialled, and `endpoint` the kind of options that know its port.
+    """
     address, peer, plaintext = given.pop("connect", None), given.pop("peer", None), given.pop("plaintext", False)
     paths = [given.pop(name) for name in ("cert", "key", "ca") if name in given]
     if address is None:
-        raise ValueError('the sink needs the option connect: the address of the receiver, "host:port"')
+        raise ValueError(f'{reader} needs the option connect: the address of the {other}, "host:port"')
     if len(paths) not in (0, 3):
         raise ValueError(
             "of the options tls.cert, tls.key and tls.ca some are missing: give the paths of all three files"
         )
     if bool(paths) is plaintext:
         raise ValueError(
-            f"the sink has {'both' if plaintext else 'neither'} of plaintext=true and a certificate: give tls.cert, "
+            f"{reader} has {'both' if plaintext else 'neither'} of plaintext=true and a certificate: give tls.cert, "
             "tls.key and tls.ca, or plaintext=true for a trial on one machine (D-15)"
         )
     try:
-        named = Remote.parse(address)
-        security = EndpointOptions(tls=TLS(*paths) if paths else None, plaintext=plaintext)
+        named = Remote.parse(address, endpoint.default_port)
+        security = endpoint(tls=TLS(*paths) if paths else None, plaintext=plaintext)
         return security.remote(Remote(named.host, named.port, identity=peer)), security.tls
     except ValueError as error:
         raise ValueError(f"the option connect is {address!r}: {error}") from error

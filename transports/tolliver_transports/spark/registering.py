@@ -1,12 +1,14 @@
-"""Making `format("tolliver")` known to a session.
+"""Making `format("tolliver")` and `format("tolliver-rs")` known to a session.
 
-Spark finds an installed tolliver by itself; it does not look into what `--py-files` or `addPyFile` brought.
+Spark finds an installed "tolliver" by itself, one source for each module; it does not look for a second one there, nor
+into what `--py-files` or `addPyFile` brought.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .demand_source import DemandSource
 from .source import TolliverSource
 
 if TYPE_CHECKING:
@@ -14,5 +16,6 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format "tolliver" known to this session, local or through Spark Connect. May be called again."""
+    """Make the formats known to this session, local or through Spark Connect. May be called again."""
     spark.dataSource.register(TolliverSource)
+    spark.dataSource.register(DemandSource)
