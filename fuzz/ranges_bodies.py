@@ -78,7 +78,7 @@ def _sidecar(kind: int, place: int, written: Written) -> bytes | None:
     if kind == _TORN:
         return made[: place % len(made)]
     if kind == _OTHER:
-        return Index(whole.length, whole.first ^ 1, (*whole.entries, Entry(whole.length - 1, 99))).encode()
+        return Index(whole.length, whole.first ^ 1, (*whole.entries, Entry(max(0, whole.length - 1), 99))).encode()
     if kind == _LIE:  # checksums right, an entry wrong: the worst that can stand there
         wrong = Entry(place % max(1, whole.length), 1)
         entries = {entry.offset: entry for entry in (*whole.entries, wrong)}
