@@ -1,4 +1,4 @@
-"""Every fuzz target in every test run (V3): with hypothesis, with all cases of the corpus, and every crash there was."""
+"""Every fuzz target in every test run (V3): with hypothesis, with the corpus, and with every crash there ever was."""
 
 from __future__ import annotations
 
