@@ -1,0 +1,59 @@
+"""What the tests of staging share: messages, and what stands in a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from tolliver_transports.staging import FolderOptions, Position, StageFolder, StageWriter
+
+from tolliver_proto import Message, Revision, decode
+from tolliver_proto.recording import Block, read_blocks
+
+ALICE, BOB = UUID(int=0xA11CE), UUID(int=0xB0B)
+D2 = Revision.DRAFT_2
+LAST_ID = 2**31 - 2
+
+Row = tuple[UUID | None, Message]
+
+
+def message(number: int | None, body: bytes = b"", key: str = "k") -> Message:
+    return Message("c", key, body, number)
+
+
+def messages(first: int, last: int, body: bytes = b"") -> list[Message]:
+    return [message(number, body) for number in range(first, last + 1)]
+
+
+def writer(directory: Path, **options: Any) -> StageWriter:
+    return StageWriter(FolderOptions(directory=directory, **{"lock_timeout": 0.0, **options}))
+
+
+def staged(directory: Path, start: Position | None = None, end: Position | None = None) -> list[Row]:
+    """Who sent what, between these positions, or from the oldest that is there to the head."""
+    folder = StageFolder(directory)
+    end = end or folder.head()
+    assert end is not None
+    found = [row for stretch in folder.ranges(start or folder.first(), end) for row in rows_in(*stretch)]
+    if start is not None:
+        assert len(found) == end.frames - start.frames
+    return found
+
+
+def rows_in(file: str, start: int, end: int) -> Iterator[Row]:
+    """Every block of the range is whole."""
+    data = Path(file).read_bytes()
+    assert len(data) >= end
+    for block in read_blocks([data[start:end]], start):
+        assert isinstance(block, Block), block
+        frames = decode(block.payload, block.header.revision)
+        assert len(frames) == block.header.frames
+        for frame in frames:
+            assert isinstance(frame, Message)
+            yield block.header.peer, frame
+
+
+def ids(rows: list[Row]) -> list[int | None]:
+    return [one.message_id for _, one in rows]

@@ -1,0 +1,27 @@
+"""Staging: messages on disk, in segments that any number of programs read, before they are acknowledged.
+
+The idea: a receiver that only puts what comes into files is done with each message at once, whatever becomes of those
+who work on them. It remembers what it has had, so each message stands in the stage once (docs/staging.md).
+"""
+
+from __future__ import annotations
+
+from ._errors import StageFull, StageInUse, StageLost, UnknownStage
+from ._folder import Position, StageFolder, Stretch
+from ._options import FolderOptions, StageOptions
+from ._stager import Stager
+from ._writer import StageWriter
+
+__all__ = [
+    "FolderOptions",
+    "Position",
+    "StageFolder",
+    "StageFull",
+    "StageInUse",
+    "StageLost",
+    "StageOptions",
+    "StageWriter",
+    "Stager",
+    "Stretch",
+    "UnknownStage",
+]

@@ -1,0 +1,441 @@
+"""A stage on disk: what its files are called, how far they reach, and who may do what with them.
+
+The idea: a stage is a row of recordings that grows at its end and shrinks at its beginning. Names say which segment
+comes where and how many messages stand before it, and the head how far all of it is on the disk; so readers need no
+lock and ask nobody. One receiver writes, under a lock. Readers delete what they are through with.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from io import FileIO
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, Self
+from uuid import UUID, uuid4
+from weakref import WeakSet
+from zlib import crc32
+
+from tolliver_proto import StoreError
+from tolliver_proto._layouts import Fields
+from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage
+
+from ._errors import StageInUse, StageLost, UnknownStage
+
+LAYOUT = 1
+MARKER, LOCK, HEAD, DATABASE, SEGMENTS = "stage.json", "lock", "head", "node.db", "segments"
+IDS_SUFFIX = ".ids"
+DRAFT_SUFFIX = ".new"  # of a file that gets its name when it is whole
+
+_NAME = re.compile(r"(\d{8,19})-(\d{15,19})")
+_MARKER_BYTES = 4096
+_WINDOW = 2**16  # bytes that are read in one go where headers are looked through
+_LOOK = 0.05  # seconds between two looks at a lock
+_HEAD = Fields("4s magic, Q segment, Q pos, Q frames, I crc32")
+_HEAD_MAGIC = b"TLVH"
+_HEAD_TRIES = 3
+_CRC_BYTES = 4
+_FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)  # on macOS, where fsync alone stops at the drive's cache
+
+
+class Position(NamedTuple):
+    """A place in a stage: in front of the block that begins at byte `pos` of a segment.
+
+    `frames` counts the messages before it since the stage was made. The end of a closed segment is its length.
+    """
+
+    segment: int
+    pos: int
+    frames: int
+
+
+class Segment(NamedTuple):
+    """A recording of a stage; `frames` counts the messages that stand before it."""
+
+    number: int
+    frames: int
+    path: Path
+
+    @property
+    def start(self) -> Position:
+        return Position(self.number, 0, self.frames)
+
+
+class Stretch(NamedTuple):
+    """The blocks of a file from byte `start` up to byte `end`."""
+
+    file: str
+    start: int
+    end: int
+
+
+def sync_file(fd: int) -> None:
+    """What was written to the file is on the disk when this returns. Raises OSError."""
+    if _FULL_SYNC is not None:
+        fcntl.fcntl(fd, _FULL_SYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+def sync_directory(path: Path) -> None:
+    """The names in it are on the disk when this returns. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """A new file, or one in the place of the old: whole and on the disk, or not there. Only its owner may read it."""
+    draft = path.with_name(path.name + DRAFT_SUFFIX)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        sync_file(fd)
+    finally:
+        os.close(fd)
+    os.replace(draft, path)
+    sync_directory(path.parent)
+
+
+def segment_name(number: int, frames: int) -> str:
+    """Without its suffix."""
+    return f"{number:08d}-{frames:015d}"
+
+
+def segments_in(directory: Path, suffix: str = SUFFIX) -> list[Segment]:
+    """The files of this kind in order. Raises OSError."""
+    found = []
+    for name in os.listdir(directory):
+        match = _NAME.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
+        if match is not None:
+            found.append(Segment(int(match[1]), int(match[2]), directory / name))
+    return sorted(found)
+
+
+def encode_head(position: Position) -> bytes:
+    """As it stands in the head."""
+    data = _HEAD.struct.pack(_HEAD_MAGIC, *position, 0)[:-_CRC_BYTES]
+    return data + crc32(data).to_bytes(_CRC_BYTES, "big")
+
+
+class Lock:
+    """The right to write into a stage, until `close` or the end of the process."""
+
+    def __init__(self, directory: Path, patience: float) -> None:
+        """Waits so many seconds for an earlier receiver to end. Raises StageInUse, OSError."""
+        path = directory / LOCK
+        self._file = FileIO(path, "a+", opener=lambda name, flags: os.open(name, flags, 0o600))
+        deadline = time.monotonic() + patience
+        try:
+            while not self._taken():
+                if time.monotonic() >= deadline:
+                    raise StageInUse(
+                        f"the stage {directory} is received into by process {self._owner()}: a stage has one receiver. "
+                        "End that one, or give another directory"
+                    )
+                time.sleep(_LOOK)
+            self._file.truncate(0)
+            self._file.write(b"%d\n" % os.getpid())
+        except BaseException:
+            self._file.close()
+            raise
+        _locks.add(self)
+
+    def _taken(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _owner(self) -> str:
+        self._file.seek(0)
+        written = self._file.read(20).strip()
+        return written.decode() if written.isdigit() else "(unknown)"
+
+    def close(self) -> None:
+        """Let it go. A second call does nothing."""
+        self._file.close()
+        _locks.discard(self)
+
+
+_locks: WeakSet[Lock] = WeakSet()
+
+
+def _disown_all() -> None:
+    """In a forked child: our copy must not keep the lock when the parent has ended."""
+    for lock in list(_locks):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
+class StageFolder:
+    """A stage, as readers see it. `stage` is its identity, which a stage that is made in its place does not have.
+
+    Methods raise StageLost where what they need is gone, and StoreError where the folder cannot be read.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        """Raises UnknownStage where there is no stage, or one of another layout."""
+        self.directory = Path(os.path.abspath(directory))
+        self.segments_directory = self.directory / SEGMENTS
+        stage = _stage_of(self.directory)
+        if stage is None:
+            raise UnknownStage(f"{self.directory} is no stage: check the path, or have `tolliver stage` make one there")
+        self.stage = stage
+
+    @classmethod
+    def make(cls, directory: Path, patience: float = 0.0) -> tuple[Self, Lock]:
+        """The stage there, or a new one where the directory is missing or empty; and the right to write into it.
+
+        Raises UnknownStage, StageInUse, and StoreError where it cannot be made.
+        """
+        try:
+            if _stage_of(directory) is None:
+                _check_empty(directory)
+                _make_directory(directory)
+            lock = Lock(directory, patience)
+            try:
+                if _stage_of(directory) is None:  # under the lock: it may be there by now
+                    _make_directory(directory / SEGMENTS)
+                    marker = {"layout": LAYOUT, "stage": str(uuid4())}
+                    write_whole(directory / MARKER, json.dumps(marker).encode() + b"\n")
+                return cls(directory), lock
+            except BaseException:
+                lock.close()
+                raise
+        except OSError as error:
+            raise StoreError(
+                f"no stage can be made in {directory}: {error.strerror}. Give a directory that we may write to"
+            ) from error
+
+    def segments(self) -> list[Segment]:
+        """Those that are there now, oldest first."""
+        try:
+            return segments_in(self.segments_directory)
+        except OSError as error:
+            raise self._unreadable(self.segments_directory, error) from error
+
+    def head(self) -> Position | None:
+        """How far the stage is on the disk: what stands before it never changes. None where that is not known.
+
+        After the machine went down it may say less than it did, until the receiver runs again: never go back.
+        """
+        for _ in range(_HEAD_TRIES):  # a read may fall into a write
+            try:
+                data = (self.directory / HEAD).read_bytes()
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise self._unreadable(self.directory / HEAD, error) from error
+            if len(data) == _HEAD.size:
+                position = Position(*_HEAD.struct.unpack(data)[1:-1])
+                if data == encode_head(position):
+                    return position
+        return None
+
+    def first(self) -> Position:
+        """In front of the oldest message that is there."""
+        segments = self.segments()
+        return segments[0].start if segments else Position(1, 0, 0)
+
+    def check(self, position: Position, stage: UUID | None = None) -> None:
+        """Raises StageLost unless one can read on from there; `stage` says of which stage the position is."""
+        now = _stage_of(self.directory)
+        for expected in (self.stage, stage or self.stage):
+            if now != expected:
+                raise StageLost(
+                    f"the stage in {self.directory} is {now}, and the position is of {expected}: put that one back, or "
+                    "begin anew from what is there"
+                )
+        self._from(position)
+
+    def advance(
+        self, start: Position, end: Position, max_rows: int | None = None, max_bytes: int | None = None
+    ) -> Position:
+        """How far one may go from `start`, at most to `end`: whole blocks, and at least one where there is one.
+
+        So a single block may have more than `max_rows` messages or `max_bytes` bytes. Where all of it is within the
+        bounds, no block is looked at.
+        """
+        if start >= end:
+            return start
+        rows = end.frames - start.frames if max_rows is None else max_rows
+        left = sum(part.end - part.start for part in self.ranges(start, end)) if max_bytes is None else max_bytes
+        at = start
+        for segment, after in self._from(start, end):
+            here = at if segment.number == at.segment else segment.start
+            size = end.pos if segment.number == end.segment else _size(segment)
+            done = end.frames if after is None or segment.number == end.segment else after.frames
+            if done - here.frames <= rows and size - here.pos <= left:  # all that is left of it
+                at = Position(segment.number, size, done)
+                rows -= done - here.frames
+                left -= size - here.pos
+                continue
+            for length, frames in _blocks(segment, here.pos, size):
+                if at.frames > start.frames and (frames > rows or length > left):
+                    return at
+                here = at = Position(segment.number, here.pos + length, here.frames + frames)
+                rows -= frames
+                left -= length
+        return at
+
+    def ranges(self, start: Position, end: Position) -> list[Stretch]:
+        """The files from `start` to `end`, and which bytes of them."""
+        found = []
+        for segment, _ in self._from(start, end) if start < end else ():
+            first = start.pos if segment.number == start.segment else 0
+            last = end.pos if segment.number == end.segment else _size(segment)
+            if first < last:
+                found.append(Stretch(str(segment.path), first, last))
+        return found
+
+    def delete_before(self, position: Position) -> int:
+        """Remove the segments that end at or before it, but never the last one; returns how many were there.
+
+        Several readers may do so at once. What it cannot remove stays, and is tried again the next time.
+        """
+        count = 0
+        for segment in self.segments()[:-1]:
+            if segment.number > position.segment or (
+                segment.number == position.segment and _size(segment, 0) > position.pos
+            ):
+                break
+            with suppress(OSError):
+                segment.path.unlink()
+                count += 1
+            with suppress(OSError):
+                segment.path.with_name(segment.path.name + INDEX_SUFFIX).unlink()
+        return count
+
+    def _from(self, start: Position, end: Position | None = None) -> list[tuple[Segment, Segment | None]]:
+        """The segments from that position on, up to that of `end`, each with the one after it; none is missing."""
+        segments = self.segments()
+        row = [
+            (one, after)
+            for one, after in zip(segments, [*segments[1:], None], strict=False)
+            if one.number >= start.segment and (end is None or one.number <= end.segment)
+        ]
+        if not row:
+            if start == self.first():  # a stage into which nothing was received yet
+                return []
+            raise self._gone(start, segments)
+        first = row[0][0]
+        if first.number == start.segment:
+            if _size(first) < start.pos or first.frames > start.frames:
+                raise StageLost(
+                    f"{first.path} ends before byte {start.pos}, up to which it was read: put the whole file back, or "
+                    "begin anew from what is there"
+                )
+        elif first.frames != start.frames:  # else the position is the end of the segment before, which was deleted
+            raise self._gone(start, segments)
+        for (one, _), (other, _) in pairwise(row):
+            if one.number + 1 != other.number:
+                raise self._gone(Position(one.number + 1, 0, 0), segments)
+        last = row[-1][0]
+        if end is not None and (last.number != end.segment or _size(last) < end.pos):
+            raise self._gone(end, segments)
+        return row
+
+    def _gone(self, position: Position, segments: list[Segment]) -> StageLost:
+        there = f"{segments[0].number} to {segments[-1].number} are" if segments else "none is"
+        return StageLost(
+            f"segment {position.segment} of the stage {self.directory} is gone, or does not reach byte {position.pos} "
+            f"({there} there): put the files back, or begin anew from what is there"
+        )
+
+    def _unreadable(self, path: Path, error: OSError) -> StoreError:
+        return StoreError(f"{path} cannot be read: {error.strerror}. Is the stage mounted here, and may we read it?")
+
+
+def _stage_of(directory: Path) -> UUID | None:
+    """The stage's identity; None where there is no marker. Raises UnknownStage for one that is not known here."""
+    path = directory / MARKER
+    try:
+        with open(path, "rb") as file:
+            marker = json.loads(file.read(_MARKER_BYTES))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnknownStage(f"{path} cannot be read: {error.strerror}. Give the directory of a stage") from error
+    except (ValueError, RecursionError) as error:
+        raise UnknownStage(f"{path} says of no stage what it is: give another directory, or put a copy back") from error
+    layout = marker.get("layout") if isinstance(marker, dict) else None
+    if layout != LAYOUT:
+        raise UnknownStage(
+            f"the stage {directory} has layout {layout!r:.20}, and this version of tolliver knows only {LAYOUT}: use "
+            "the version that wrote it, or a newer one"
+        )
+    try:
+        return UUID(marker["stage"])
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise UnknownStage(f"{path} has no identity: give another directory, or put a copy back") from None
+
+
+def _check_empty(directory: Path) -> None:
+    """Raises UnknownStage where the directory holds what is not ours."""
+    ours = {LOCK, MARKER + DRAFT_SUFFIX, SEGMENTS}  # of one that was killed while it made a stage
+    there = [directory, directory / SEGMENTS]
+    others = sorted(name for path in there if path.exists() for name in set(os.listdir(path)) - ours)
+    if others:
+        raise UnknownStage(
+            f"{directory} is no stage, and not empty (it has {others[0]!r:.100}): give an empty directory, or one that "
+            "is not there yet"
+        )
+
+
+def _make_directory(path: Path) -> None:
+    if not path.exists():
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_directory(path.parent)
+
+
+def _size(segment: Segment, otherwise: int | None = None) -> int:
+    try:
+        return segment.path.stat().st_size
+    except OSError as error:
+        if otherwise is not None:
+            return otherwise
+        raise StageLost(
+            f"{segment.path} is gone ({error.strerror}): put it back, or begin anew from what is there"
+        ) from error
+
+
+def _blocks(segment: Segment, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The size in bytes and the number of messages of each block. Only headers are looked at."""
+    try:
+        with open(segment.path, "rb", buffering=_WINDOW) as file:
+            while start < end:
+                file.seek(start)
+                header = file.read(BLOCK.size)
+                values = _checked(segment, start, end, header)
+                yield values
+                start += values[0]
+    except OSError as error:
+        raise StageLost(f"{segment.path} cannot be read: {error.strerror}. Is it still there?") from error
+
+
+def _checked(segment: Segment, start: int, end: int, header: bytes) -> tuple[int, int]:
+    blocks = Blocks(start)
+    blocks.feed(header)
+    found = blocks.next_block()
+    values = BLOCK.unpack(header, 0) if len(header) == BLOCK.size else {"length": end}
+    size = BLOCK.size + values["length"]
+    if isinstance(found, Damage) or start + size > end:
+        detail = found.detail if isinstance(found, Damage) else f"no block ends at byte {end}"
+        raise StageLost(f"{segment.path}: byte {start}: {detail}: put a copy back, or begin anew behind it")
+    return size, values["frames"]

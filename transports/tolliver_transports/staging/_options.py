@@ -1,0 +1,135 @@
+"""What a stage is made of, checked before anything is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field, validators
+
+from tolliver_proto import Acl, Limits, Revision
+from tolliver_proto.recording import MAX_LENGTH
+
+from .._options import TLS, InstanceOptions, Remote
+from ._folder import DATABASE
+
+_MIB = 2**20
+
+
+def _whole(least: int) -> Any:
+    def validate(instance: Any, attribute: Any, value: Any) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{_named(instance, attribute)} is {value!r}: give a whole number, {least} or more")
+
+    return validate
+
+
+def _seconds(instance: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
+        raise ValueError(f"{_named(instance, attribute)} is {value!r}: give seconds, 0 or more")
+
+
+def _named(instance: Any, attribute: Any) -> str:
+    return f"{type(instance).__name__}.{attribute.name}"
+
+
+def _directory(value: str | os.PathLike[str]) -> Path:
+    if not os.fspath(value):
+        raise ValueError("the stage's directory is empty: give its path")
+    return Path(os.path.abspath(value))
+
+
+@define(frozen=True, kw_only=True)
+class FolderOptions:
+    """A stage on disk, and how much may stand in it.
+
+    - `directory`: the stage's; made where it is missing.
+    - `sync_bytes`, `sync_interval` (seconds): what gathers for one sync, if so much comes without a pause.
+    - `max_staged_bytes`: from there on nothing more is taken until readers have deleted segments.
+    - `segment_bytes`: a segment ends there, so that it can be deleted: at most half of `max_staged_bytes`; by default a
+      quarter of that, but no more than 64 MiB. A single message may be larger.
+    - `full_timeout`: seconds for which the disk may refuse to take anything.
+    - `dedupe`: how many messages, at least, are remembered, so that copies of them are known (T-48).
+    - `lock_timeout`: seconds to wait for an earlier receiver that is about to end.
+
+    Raises TypeError or ValueError.
+    """
+
+    directory: Path = field(converter=_directory)
+    sync_bytes: int = field(default=_MIB, validator=_whole(1))
+    sync_interval: float = field(default=0.01, validator=_seconds)
+    max_staged_bytes: int = field(default=4096 * _MIB, validator=_whole(2))
+    segment_bytes: int = field(validator=_whole(1))
+    full_timeout: float = field(default=60.0, validator=_seconds)
+    dedupe: int = field(default=1_000_000, validator=_whole(0))
+    lock_timeout: float = field(default=5.0, validator=_seconds)
+
+    @segment_bytes.default
+    def _segment_bytes(self) -> int:
+        return min(64 * _MIB, max(1, self.max_staged_bytes // 4)) if isinstance(self.max_staged_bytes, int) else 1
+
+    def __attrs_post_init__(self) -> None:
+        if self.segment_bytes > self.max_staged_bytes // 2:
+            raise ValueError(
+                f"{type(self).__name__}.segment_bytes is {self.segment_bytes} and max_staged_bytes "
+                f"{self.max_staged_bytes}: only whole segments are deleted, so give at most half of it"
+            )
+
+
+def _subscriptions(value: Any) -> tuple[tuple[str, str], ...]:
+    pairs = () if isinstance(value, str) else tuple(value)
+    if not pairs or any(isinstance(pair, str) or [type(one) for one in pair] != [str, str] for pair in pairs):
+        raise ValueError(
+            f'subscriptions is {value!r:.100}: give (channel, key) pairs, such as [("readings", "")]; "" is any, and '
+            '"cpu*" as a key is any that begins so'
+        )
+    return tuple((channel, key) for channel, key in pairs)
+
+
+@define(frozen=True, kw_only=True)
+class StageOptions(FolderOptions):
+    """A stage, and the instance that receives into it. Give `tls`, or for a trial on one machine `plaintext=True`.
+
+    - `listen`, `remotes`, `tls`, `plaintext`, `revision`, `limits`, `acl`: as of InstanceOptions; its database is in
+      the stage, and an earlier run's subscriptions that are not asked for now are given up.
+    - `subscriptions`: (channel, key) pairs. "" is any; a key with a `*` at its end is any that begins so, for which all
+      keys of the channel are subscribed to, and the others acknowledged and dropped.
+    - `unreliable`: "keep" stages what comes unreliably, too (nothing tells copies of it apart), "drop" counts it.
+    """
+
+    listen: str | tuple[str, int] | None = None
+    remotes: Iterable[str | Remote] = ()
+    tls: TLS | None = None
+    plaintext: bool = False
+    revision: Revision = Revision.DRAFT_2
+    limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
+    acl: Acl = field(factory=Acl)
+    subscriptions: tuple[tuple[str, str], ...] = field(default=(("", ""),), converter=_subscriptions)
+    unreliable: str = field(default="keep")
+    instance: InstanceOptions = field(init=False)
+    """The receiver's."""
+
+    @unreliable.validator
+    def _check_unreliable(self, _attribute: Any, value: Any) -> None:
+        if value not in ("keep", "drop"):
+            raise ValueError(f'StageOptions.unreliable is {value!r}: give "keep" or "drop"')
+
+    @instance.default
+    def _instance(self) -> InstanceOptions:
+        made = InstanceOptions(
+            database=self.directory / DATABASE,
+            listen=self.listen,
+            remotes=self.remotes,
+            tls=self.tls,
+            plaintext=self.plaintext,
+            revision=self.revision,
+            limits=self.limits,
+            acl=self.acl,
+        )
+        if made.listen is None and not made.remotes:
+            raise ValueError('StageOptions: nobody could send anything: give listen="host:port", or remotes, or both')
+        if made.limits.max_body + 2 * made.limits.max_name >= MAX_LENGTH:
+            raise ValueError(f"Limits.max_body is {made.limits.max_body}: a stage takes less than {MAX_LENGTH} bytes")
+        return made

@@ -1,0 +1,441 @@
+"""The writer of a stage: messages in, and on the disk with the next sync, each of them once.
+
+The idea: what was added waits in memory until a sync has put all of it on the disk; so whatever fails on the way, the
+segment is cut back to what is known to be there, and the same is written again. What a stage remembers is read from
+its own segments when it is opened: a kill at any moment leaves it as it was, with a torn tail that nobody was told of.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from io import FileIO
+from typing import NamedTuple
+from uuid import UUID
+
+from tolliver_proto import Limits, Message, OwnLimitExceeded, ProtocolError, Revision, StoreError, decode, encode
+from tolliver_proto._spans import spans_of
+from tolliver_proto.recording import (
+    BLOCK,
+    INDEX_SUFFIX,
+    MAX_LENGTH,
+    SUFFIX,
+    Block,
+    BlockHeader,
+    Direction,
+    Indexer,
+    encode_block,
+    read_blocks,
+)
+
+from ._errors import StageFull, StageLost
+from ._folder import (
+    DRAFT_SUFFIX,
+    HEAD,
+    IDS_SUFFIX,
+    Position,
+    Segment,
+    StageFolder,
+    encode_head,
+    segment_name,
+    segments_in,
+    sync_directory,
+    sync_file,
+    write_whole,
+)
+from ._options import FolderOptions
+from ._seen import Ids, Seen
+
+BLOCK_MESSAGES = 1024
+BLOCK_BYTES = 2**20
+RETRY = 1.0
+"""Seconds between two tries of a disk that takes nothing."""
+
+_LOOK = 0.2  # seconds between two looks at what readers have deleted
+_CHUNK = 2**20  # bytes
+_FORMAT = Limits.format()
+
+
+class _Source(NamedTuple):
+    """What all messages of a block have in common."""
+
+    sender: UUID
+    cid: int
+    revision: Revision
+
+
+class _Block(NamedTuple):
+    data: bytes
+    sender: UUID
+    ids: list[int]
+    frames: int
+
+
+class StageWriter:
+    """The one receiver of a stage. Not thread-safe: one thread has it.
+
+    `local` is who receives, as the recordings say: the stage itself, until somebody else is named.
+    `end` is in front of what was not synced yet.
+    """
+
+    def __init__(self, options: FolderOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        """Takes the stage's lock, and reads what the last segments have.
+
+        Raises UnknownStage, StageInUse, StageLost where something that was acknowledged is missing, and StoreError.
+        """
+        self._options = options
+        self._clock = clock
+        self._failing: tuple[float, OSError] | None = None  # since when, and why
+        self._looked = -_LOOK
+        self._waiting: deque[_Block] = deque()
+        self._source: _Source | None = None
+        self._frames: list[bytes] = []  # of the block that is being made
+        self._ids: list[int] = []
+        self._gathered = 0  # bytes in it
+        self.waiting_bytes = 0
+        """What was added since the last sync."""
+        self.messages = self.bytes = self.duplicates = 0
+        self.folder, self._lock = StageFolder.make(options.directory, options.lock_timeout)
+        self.local = self.folder.stage
+        self._head: int | None = None
+        self._open: _Segment | None = None
+        self._seen = Seen(options.dedupe)
+        self._staged = 0
+        self.end = Position(0, 0, 0)
+        try:
+            self._recover()
+        except OSError as error:
+            self.close()
+            raise StoreError(
+                f"the stage {options.directory} cannot be opened: {error.strerror}. May we write there, and is there "
+                "space?"
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let the stage go. What was not synced is given up: it was not acknowledged. A second call does nothing."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+        if self._head is not None:
+            os.close(self._head)
+            self._head = None
+        self._lock.close()
+
+    # What comes in.
+
+    def add(self, sender: UUID, cid: int, revision: Revision, messages: Sequence[Message]) -> int:
+        """Messages of one sender, in order; returns how many are new. They may be acknowledged after the next sync.
+
+        That holds for a copy of an earlier one too: it is not staged, and its original may not be synced yet.
+        Raises LocalProtocolError where one cannot be written; then nothing was added.
+        """
+        frames = [encode(message, revision) for message in messages]
+        longest = max(map(len, frames), default=0)
+        if longest > MAX_LENGTH:
+            raise OwnLimitExceeded(
+                "too_long", f"a frame of {longest} bytes: the limit is {MAX_LENGTH}, send it in parts"
+            )
+        fresh = self._seen.take(sender, [message.message_id for message in messages])
+        self.duplicates += len(messages) - len(fresh)
+        source = _Source(sender, cid, revision)
+        for at in fresh:
+            frame, message_id = frames[at], messages[at].message_id
+            if (
+                source != self._source
+                or len(self._frames) >= BLOCK_MESSAGES
+                or self._gathered + len(frame) > BLOCK_BYTES
+            ):
+                self._finish_block()
+                self._source = source
+            self._frames.append(frame)
+            self._gathered += len(frame)
+            if message_id is not None:
+                self._ids.append(message_id)
+            self.waiting_bytes += len(frame)
+        return len(fresh)
+
+    def _finish_block(self) -> None:
+        if self._source is not None and self._frames:
+            sender, cid, revision = self._source
+            header = BlockHeader(time.time_ns(), self.local, sender, cid, Direction.IN, revision, len(self._frames))
+            data = encode_block(header, b"".join(self._frames))
+            self._waiting.append(_Block(data, sender, self._ids, len(self._frames)))
+        self._source, self._frames, self._ids, self._gathered = None, [], [], 0
+
+    # What goes to the disk.
+
+    def sync(self) -> bool:
+        """Whether everything that was added is on the disk now. If not, it still waits: call again in `RETRY` seconds.
+
+        Raises StageFull once the disk has taken nothing for `full_timeout` seconds.
+        """
+        self._finish_block()
+        try:
+            while self._waiting:
+                self._write(self._writable())
+        except OSError as error:
+            self._on_failure(error)
+            return False
+        self._failing = None
+        with suppress(OSError):  # what is staged is on the disk: the next sync tries again
+            if self._open is not None and self._open.length >= self._options.segment_bytes:
+                self._close_segment(self._open)
+                self._next_segment()
+        return True
+
+    @property
+    def failing(self) -> str | None:
+        """Why the last sync could not write; None if it could."""
+        return None if self._failing is None else str(self._failing[1].strerror)
+
+    def has_room(self) -> bool:
+        """Whether less than `max_staged_bytes` is staged; what readers have deleted is noticed a little later."""
+        if self._staged + self.waiting_bytes < self._options.max_staged_bytes:
+            return True
+        now = self._clock()
+        if now - self._looked < _LOOK:
+            return False
+        self._looked = now
+        with suppress(OSError):
+            self._staged = self._size()
+        return self._staged + self.waiting_bytes < self._options.max_staged_bytes
+
+    @property
+    def staged_bytes(self) -> int:
+        """What stands in the segments, as far as we know."""
+        return self._staged
+
+    def _size(self) -> int:
+        total = 0
+        for segment in segments_in(self.folder.segments_directory):
+            with suppress(FileNotFoundError):
+                total += segment.path.stat().st_size
+        return total
+
+    def _on_failure(self, error: OSError) -> None:
+        now = self._clock()
+        since = now if self._failing is None else self._failing[0]
+        self._failing = since, error
+        if now - since >= self._options.full_timeout:
+            raise StageFull(
+                f"the stage {self.folder.directory} could not be written for {self._options.full_timeout:g} s: "
+                f"{error.strerror}. Nothing is lost, the peers keep what was not acknowledged: free some space and "
+                "start again"
+            ) from error
+
+    def _write(self, segment: _Segment) -> None:
+        """As many waiting blocks as the segment has room for: on the disk, or all of them still wait."""
+        count = 0
+        length = segment.length
+        for block in self._waiting:
+            if length and length + len(block.data) > self._options.segment_bytes:
+                break
+            length += len(block.data)
+            count += 1
+        if not count:
+            self._close_segment(segment)
+            return
+        blocks = [self._waiting[at] for at in range(count)]
+        segment.append(blocks)
+        for block in blocks:
+            self._waiting.popleft()
+            self.messages += block.frames
+            self.bytes += len(block.data)
+            self._staged += len(block.data)
+        self.waiting_bytes = sum(len(block.data) for block in self._waiting)
+        self.end = segment.end
+        self._tell_head()
+
+    def _writable(self) -> _Segment:
+        return self._open if self._open is not None else self._next_segment()
+
+    def _next_segment(self) -> _Segment:
+        number, frames = self.end.segment + 1, self.end.frames
+        path = self.folder.segments_directory / (segment_name(number, frames) + SUFFIX)
+        self._open = _Segment(Segment(number, frames, path))
+        self.end = self._open.end
+        self._tell_head()
+        return self._open
+
+    def _close_segment(self, segment: _Segment) -> None:
+        """Its ids are on the disk before the next one is there, and so before a reader may delete it."""
+        path = segment.at.path
+        write_whole(path.with_suffix(IDS_SUFFIX), segment.ids.encode())
+        with suppress(OSError):  # a hint
+            write_whole(path.with_name(path.name + INDEX_SUFFIX), segment.indexer.index().encode())
+        self._seen.close(segment.at.number, segment.ids)
+        segment.close()
+        self._open = None
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what belongs to segments that readers have deleted and that nobody needs any more."""
+        directory = self.folder.segments_directory
+        there = {segment.number for segment in segments_in(directory)}
+        oldest = self._seen.oldest
+        for suffix in (IDS_SUFFIX, SUFFIX + INDEX_SUFFIX):
+            for other in segments_in(directory, suffix):
+                needed = suffix == IDS_SUFFIX and oldest is not None and other.number >= oldest
+                if other.number not in there and not needed:
+                    with suppress(OSError):
+                        other.path.unlink()
+
+    def _tell_head(self) -> None:
+        """Never synced: it only ever says less than what is. If it cannot be written, readers see less for a while."""
+        with suppress(OSError):
+            if self._head is None:
+                self._head = os.open(self.folder.directory / HEAD, os.O_WRONLY | os.O_CREAT, 0o600)
+            os.pwrite(self._head, encode_head(self.end), 0)
+
+    # What was there before.
+
+    def _recover(self) -> None:
+        """Read what is there, and go on at its end. Raises OSError, StageLost, StoreError."""
+        directory = self.folder.segments_directory
+        for name in os.listdir(directory):
+            if name.endswith(DRAFT_SUFFIX):
+                (directory / name).unlink()
+        segments = {segment.number: segment for segment in segments_in(directory)}
+        closed = {segment.number: segment for segment in segments_in(directory, IDS_SUFFIX)}
+        numbers = sorted(segments.keys() | closed.keys())
+        head = self.folder.head()
+        if head is not None and head.segment > max(numbers, default=0):
+            raise StageLost(
+                f"segment {head.segment} of the stage {self.folder.directory} is gone, and what it had was "
+                f"acknowledged: put it back, or remove {HEAD} to go on without it"
+            )
+        for number, after in zip(numbers, [*numbers[1:], None], strict=False):
+            segment = segments.get(number)
+            ids = _read_ids(closed[number], segment) if number in closed else None
+            if segment is not None and ids is None:
+                held = self._read_again(segment, head, None if after is None else segments.get(after))
+                self._seen.add(held.ids)
+                self._open, self.end = held, held.end
+                if after is not None:
+                    self._close_segment(held)
+            elif ids is not None:
+                self._seen.add(ids)
+                self._seen.close(number, ids)
+                self.end = Position(number, 0, (segment or closed[number]).frames + ids.frames)
+        if self._open is None:
+            self._next_segment()
+        self._sweep()
+        self._staged = self._size()
+        self._tell_head()
+
+    def _read_again(self, segment: Segment, head: Position | None, after: Segment | None) -> _Segment:
+        """A segment that was not closed: its ids are those of its blocks. What is no whole block at its end is cut."""
+        held = _Segment(segment)
+        try:
+            detail = held.read_again()
+            told = head is not None and head.segment == segment.number and held.end < head
+            if told or (after is not None and held.end.frames != after.frames):
+                raise StageLost(
+                    f"{segment.path}: byte {held.length}: {detail}, and what stands there was acknowledged. Put a copy "
+                    f"back, or move the stage away and begin another one"
+                )
+            held.cut()
+        except BaseException:
+            held.close()
+            raise
+        return held
+
+
+def _read_ids(closed: Segment, segment: Segment | None) -> Ids | None:
+    """What a closed segment has; None where its file is damaged, and the segment can be read again."""
+    ids = Ids.decode(closed.path.read_bytes())
+    if ids is None and segment is None:
+        raise StoreError(
+            f"{closed.path} is damaged: it says which messages were staged already. Put a copy back, or remove it to "
+            "go on: those of them that come again are then staged twice"
+        )
+    return ids
+
+
+def _chunks(file: FileIO) -> Iterator[bytes]:
+    while data := file.read(_CHUNK):
+        yield data
+
+
+def _ids_of(block: Block) -> list[int] | None:
+    """Of a block that a stage wrote; None for any other."""
+    try:
+        messages = decode(block.payload, block.header.revision, _FORMAT)
+    except ProtocolError:
+        return None
+    ids = [message.message_id for message in messages if isinstance(message, Message)]
+    if len(ids) != block.header.frames or len(messages) != len(ids) or block.header.peer is None:
+        return None
+    return [number for number in ids if number is not None]
+
+
+class _Segment:
+    """The recording at the end of the stage, and what it has. Methods raise OSError."""
+
+    def __init__(self, at: Segment) -> None:
+        """Opens it, or makes it: then its name is on the disk too."""
+        self.at = at
+        self.indexer = Indexer()
+        self.ids = Ids()
+        self._fd = os.open(at.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            sync_directory(at.path.parent)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def length(self) -> int:
+        return self.indexer.length
+
+    @property
+    def end(self) -> Position:
+        return Position(self.at.number, self.length, self.at.frames + self.ids.frames)
+
+    def append(self, blocks: Sequence[_Block]) -> None:
+        """They are on the disk when this returns; after an error, none of them is there.
+
+        Not even what the system said to have written counts then: it may have been let go by a sync that failed.
+        """
+        try:
+            at, rest = self.length, memoryview(b"".join([block.data for block in blocks]))
+            while rest:
+                written = os.pwrite(self._fd, rest, at)
+                at, rest = at + written, rest[written:]
+            sync_file(self._fd)
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(self._fd, self.length)
+            raise
+        for block in blocks:
+            self.indexer.add(block.data, len(block.data))
+            self.ids.add(block.sender, spans_of(block.ids), block.frames)
+
+    def read_again(self) -> str:
+        """What its blocks have, up to the first that is none; returns what is wrong with that one."""
+        with FileIO(self._fd, closefd=False) as file:
+            for block in read_blocks(_chunks(file)):
+                if not isinstance(block, Block):
+                    return block.detail
+                ids, sender = _ids_of(block), block.header.peer
+                if ids is None or sender is None:
+                    return "this is no block of a stage"
+                self.indexer.add(os.pread(self._fd, BLOCK.size, block.offset), BLOCK.size + len(block.payload))
+                self.ids.add(sender, spans_of(ids), block.header.frames)
+        return "the file ends"
+
+    def cut(self) -> None:
+        """Away with what stands behind the last whole block; the rest is on the disk."""
+        os.ftruncate(self._fd, self.length)
+        sync_file(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
