@@ -58,6 +58,12 @@ check: $(VENV)/.ready java
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# All fuzz targets for so long in all; what reaches new edges is kept in fuzz/corpus, a crash in fuzz/crashes.
+MINUTES ?= 10
+.PHONY: fuzz
+fuzz: $(VENV)/.ready
+	$(BIN)/python scripts/fuzz.py $(MINUTES)
+
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

@@ -204,7 +204,7 @@ class Trace:
 
 def connection(data: bytes, *, watch_memory: bool = False) -> None:
     """Any bytes as a program: documented errors only, invariants after each step, whole == in pieces."""
-    reader = _Reader(data)
+    reader = Reader(data)
     make = _settings(reader)
     steps = [_step(reader) for _ in range(MOST_STEPS) if reader]
     piece = len(data) % 7 + 1
@@ -229,7 +229,7 @@ def _run(make: Callable[[], Connection], steps: list[Step], piece: int | None) -
     return trace
 
 
-class _Reader:
+class Reader:
     """The case's bytes, taken from the front; nothing left reads as zeros."""
 
     def __init__(self, data: bytes) -> None:
@@ -247,7 +247,7 @@ class _Reader:
         return self._data[self._at - size : self._at]
 
 
-def _settings(reader: _Reader) -> Callable[[], Connection]:
+def _settings(reader: Reader) -> Callable[[], Connection]:
     first, limits = reader.byte(), LIMITS[1 + reader.byte() % 2]
     role = Role.SERVER if first & 1 else Role.CLIENT
     revision = REVISIONS[first >> 1 & 1]
@@ -270,7 +270,7 @@ def _settings(reader: _Reader) -> Callable[[], Connection]:
     return make
 
 
-def _step(reader: _Reader) -> Step:
+def _step(reader: Reader) -> Step:
     code = reader.byte()
     argument = reader.byte()
     if code % 4 == 0:

@@ -31,6 +31,7 @@ class Peer:
         "forgotten",
         "link",
         "outbox",
+        "repins",
         "routed",
         "spki_sha256",
         "subscriptions",
@@ -49,6 +50,7 @@ class Peer:
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
         self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
+        self.repins: list[tuple[bytes | None, Receipt]] = []  # what its pin is to be after that
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
         self.attempts: dict[int, int] = {}  # failed deliveries from this peer, by message id (T-47)
 

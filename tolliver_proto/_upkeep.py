@@ -97,20 +97,32 @@ class Upkeep(Storing):
             elif peer.derived:
                 self._drop_derived(peer)
             self._actions.append(Stored(receipts, error))
+            repins, peer.repins = peer.repins, []
+            for spki_sha256, receipt in repins:
+                self._repin(peer.uuid, spki_sha256, receipt)
 
         self._search(_Search(peer.uuid, 0.0, lambda found: self._remove(peer, found), purged))
 
     def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
         """The peer has a new key: this one, or, if None, the one that it shows next (D-3). `Stored` names the receipt.
 
-        A connection that stands on another key than this one is closed.
+        A connection that stands on another key than this one is closed. Of a peer that is being forgotten it becomes
+        the pin once that is done, or the pin would be forgotten too (T-77).
         """
         self._tick(now)
         receipt = Receipt(0, -1, [])
+        peer = self._peers.get(uuid)
+        if peer is not None and peer.forgotten:
+            peer.repins.append((spki_sha256, receipt))
+        else:
+            self._repin(uuid, spki_sha256, receipt)
+        return receipt
+
+    def _repin(self, uuid: UUID, spki_sha256: bytes | None, receipt: Receipt) -> None:
         self._batch.tokens.append(receipt)
         peer = self._peers.get(uuid)
         if peer is None and spki_sha256 is None:
-            return receipt
+            return
         if peer is None:
             peer = self._peers[uuid] = Peer(uuid, LoadedPeer())
         self._batch.pins.setdefault(peer, peer.spki_sha256)
@@ -119,7 +131,6 @@ class Upkeep(Storing):
         link = peer.link
         if link is not None and not link.identity.uuids and spki_sha256 not in (None, link.identity.spki_sha256):
             self._end(link)
-        return receipt
 
     def retry(self, uuid: UUID, now: float | None = None) -> Receipt:
         """Send what was set aside for this peer once more (T-09). `receipt.counts` has how many, once `Stored`."""

@@ -480,6 +480,30 @@ def test_a_key_may_be_given_before_the_first_connection() -> None:
     assert play.knows(LOW)
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["forgotten", "not forgotten"])
+@pytest.mark.parametrize("begun", [False, True], ids=["before its commit", "while it is stored"])
+def test_a_key_given_while_a_peer_is_being_forgotten_stays(begun: bool, fails: bool) -> None:
+    play = Play()
+    play.accepted(LOW, PeerIdentity(spki_sha256=b"o" * 32)).request(WANTED)
+    play.hold_commits = True
+    play.node.forget_peer(LOW, now=play.now)
+    if begun:
+        play.run()
+    receipt = play.node.repin(LOW, b"n" * 32, now=play.now)
+    said = play.run()
+    while play.held:
+        said += play.fail() if fails else play.finish()
+        fails = False
+    assert receipt in [token for action in said if isinstance(action, Stored) for token in action.tokens]
+    play.hold_commits = False
+    assert pin(play) == b"n" * 32
+    refused = play.accepted(LOW, PeerIdentity(spki_sha256=b"o" * 32))
+    assert NoticeKind.IDENTITY_MISMATCH in notices(refused.request(WANTED))
+    play.accepted(LOW, PeerIdentity(spki_sha256=b"n" * 32)).request(WANTED)
+    assert [peer.connected for peer in play.node.peers()] == [True]
+    assert list(play.store.load().peers) == [LOW]
+
+
 def test_a_repin_that_is_not_stored_changes_nothing() -> None:
     play = Play()
     play.accepted(LOW, PeerIdentity(spki_sha256=b"o" * 32)).request(WANTED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -15,30 +14,23 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'to
 
 import numpy as np
 from tolliver_transports.spark import _columns
-from tolliver_transports.spark._columns import Columns, ack_ids, as_text, find_frames
+from tolliver_transports.spark._columns import Columns, as_text, find_frames
 
+from fuzz.columns_bodies import same
 from tests.wire.drive import REVISIONS
 from tests.wire.strategies import frames
 from tests.wire.test_decoding import BAD_UTF8, control, names, regular, request
 from tolliver_proto import (
     Ack,
-    Decoded,
-    Decoder,
-    HandshakeFinal,
     HandshakeRequest,
-    HandshakeResponse,
-    Ignored,
-    IgnoreReason,
     Message,
     OwnLimitExceeded,
-    RemoteProtocolError,
     Revision,
     Subscription,
     encode,
 )
 from tolliver_proto._layouts import LAYOUTS
 
-HANDSHAKES = (HandshakeRequest, HandshakeResponse, HandshakeFinal)
 ODD = [
     *(regular(bad, b"key", b"x") for bad in BAD_UTF8),
     *(regular(b"channel", bad, b"x", 2**31 - 1) for bad in BAD_UTF8),
@@ -72,62 +64,10 @@ def streams(draw: st.DrawFn, revision: Revision) -> bytes:
     return b"".join(pieces) + draw(st.sampled_from([b"", *HOSTILE]) | st.binary(max_size=30))
 
 
-def as_the_machine_says(data: bytes, revision: Revision) -> tuple[list[Decoded], RemoteProtocolError | None]:
-    decoder, found = Decoder(revision), []
-    decoder.feed(data)
-    try:
-        while (frame := decoder.next_frame()) is not None:
-            found.append(frame)
-        decoder.finish()
-    except RemoteProtocolError as error:
-        return found, error
-    return found, None
-
-
-def messages_of(columns: Columns) -> list[Message]:
-    rows = np.flatnonzero(columns.regular)
-    channel, key, body = (columns.part(name, rows) for name in ("channel", "key", "body"))
-    ids = columns.message_ids(rows)
-    assert [one is not None for one in ids.to_pylist()] == columns.reliable[rows].tolist()
-    table = (as_text(channel), as_text(key), body, ids)
-    return [Message(*values) for values in zip(*(column.to_pylist() for column in table), strict=True)]
-
-
-def told(error: RemoteProtocolError | None) -> tuple[Any, ...] | None:
-    return None if error is None else (type(error), error.code, error.frame, error.offset)
-
-
-def check(data: bytes, revision: Revision) -> None:
-    expected, error = as_the_machine_says(data, revision)
-    found = find_frames(data, revision)
-    assert told(found.error) == told(error)
-    assert [frame for _, frame in found.handshakes] == [one for one in expected if isinstance(one, HANDSHAKES)]
-    acks = np.array(found.acks, np.int64)
-    assert [Ack(one) for one in ack_ids(data, acks, revision).tolist()] == [
-        one for one in expected if isinstance(one, Ack)
-    ]
-    columns = Columns(data, found.messages, revision)
-    assert messages_of(columns) == [one for one in expected if isinstance(one, Message)]
-
-    # What is no application's is found again at its place, by whoever wants it.
-    others = np.flatnonzero(~columns.regular)
-    spans = zip(columns.offsets[others].tolist(), columns.ends[others].tolist(), strict=True)
-    decoded = [as_the_machine_says(data[start:end], revision) for start, end in spans]
-    rest = [one for one in expected if not isinstance(one, (Message, Ack, *HANDSHAKES))]
-    assert decoded == [([one], None) for one in rest]
-    bad_text = [isinstance(one, Ignored) and one.reason is IgnoreReason.BAD_TEXT for one in rest]
-    assert columns.control[others].tolist() == [not bad for bad in bad_text]
-
-    # Every byte before the error belongs to one frame, and they stand in order.
-    starts = sorted([*found.messages, *found.acks, *(offset for offset, _ in found.handshakes)])
-    assert len(starts) == len(expected)
-    assert starts[:1] == ([0] if expected else [])
-
-
 @pytest.mark.parametrize("revision", REVISIONS, ids=["draft1", "draft2"])
 @given(data=st.data())
 def test_columns_are_the_machine_s_frames(data: st.DataObject, revision: Revision) -> None:
-    check(data.draw(streams(revision)), revision)
+    same(data.draw(streams(revision)), revision)
 
 
 @pytest.mark.parametrize("ending", HOSTILE, ids=range(len(HOSTILE)))
@@ -135,7 +75,7 @@ def test_columns_are_the_machine_s_frames(data: st.DataObject, revision: Revisio
 def test_every_ending_is_told_as_the_machine_tells_it(ending: bytes, revision: Revision) -> None:
     before = encode(Message("a", "b", b"c", 1), revision) + b"".join(ODD) + encode(Ack(7), revision)
     for start in (b"", before):
-        check(start + ending, revision)
+        same(start + ending, revision)
         assert find_frames(start + ending, revision).error is not None
 
 

@@ -78,7 +78,7 @@ def test_the_seeds_reach_live_connections() -> None:
     """A fuzzer that never gets past the handshake would prove little."""
     events: Counter[str] = Counter()
     for program in bodies.connection_seeds():
-        reader = bodies._Reader(program)
+        reader = bodies.Reader(program)
         make = bodies._settings(reader)
         steps = [bodies._step(reader) for _ in range(len(program) // 2)]
         trace = bodies._run(make, steps, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, pairwise, product
 
 import pytest
@@ -11,6 +11,7 @@ from tolliver_proto import Decoded, Decoder, Revision, UnexpectedEOF, decode, en
 
 from .vectors import BOTH, D1, D2, VECTORS, Vector
 
+Record = Callable[[str, object], None]
 each = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
 
 
@@ -49,14 +50,17 @@ def test_read_whole_and_byte_by_byte(vector: Vector) -> None:
 
 
 @each
-def test_every_two_way_and_three_way_cut(vector: Vector) -> None:
+def test_every_two_way_and_three_way_cut(vector: Vector, record_property: Record) -> None:
+    count = 0
     for parts in (2, 3):
         for pieces in cuts(vector.data, parts):
             assert read(pieces, vector.revision) == [vector.frame], pieces
+            count += 1
+    record_property("V1 cuts of a golden vector", count)
 
 
 @pytest.mark.parametrize("revision", BOTH)
-def test_every_ordered_pair(revision: Revision) -> None:
+def test_every_ordered_pair(revision: Revision, record_property: Record) -> None:
     vectors = [vector for vector in VECTORS if vector.revision is revision]
     for first, second in product(vectors, vectors):
         data, frames = first.data + second.data, [first.frame, second.frame]
@@ -64,6 +68,8 @@ def test_every_ordered_pair(revision: Revision) -> None:
         assert read(single_bytes(data), revision) == frames
         for pieces in cuts(data, 2):
             assert read(pieces, revision) == frames, (first.name, second.name, pieces)
+    record_property("V1 golden vectors", len(vectors))
+    record_property("V1 ordered pairs", len(vectors) ** 2)
 
 
 @each

@@ -1,0 +1,1 @@
+"""Fuzzing: `targets` has the list, `python -m fuzz` runs one, `make fuzz` runs all."""

@@ -1,0 +1,67 @@
+"""The fuzz targets (V3), as data: which body, its first cases, and what is watched for edges.
+
+The idea: a target is a name here and two functions in a module of bodies, `NAME(data)` and `NAME_seeds()`. Whatever
+makes up bytes goes through this table: atheris (`python -m fuzz TARGET`), all of them at once (`make fuzz`), and the
+tests, with hypothesis, every case of the corpus, and every crash there ever was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent
+CORPUS, CRASHES, DICTIONARIES = ROOT / "corpus", ROOT / "crashes", ROOT / "dictionaries"
+
+Body = Callable[..., object]
+
+
+class Target(NamedTuple):
+    """One of them. `module` has its body; `watched` are the packages whose edges count; `words` names a dictionary."""
+
+    name: str
+    module: str
+    body: str
+    watched: tuple[str, ...] = ("tolliver_proto",)
+    words: str = "wire"
+    needs: str = ""
+
+    def load(self) -> tuple[Body, Callable[[], list[bytes]]]:
+        """The body and what makes its seeds. To be imported under atheris where edges are counted."""
+        module = import_module(f"fuzz.{self.module}")
+        return getattr(module, self.body), getattr(module, f"{self.body}_seeds")
+
+    @property
+    def corpus(self) -> Path:
+        return CORPUS / self.name
+
+    @property
+    def crashes(self) -> Path:
+        return CRASHES / self.name
+
+    @property
+    def cases(self) -> list[Path]:
+        """Every case that is kept: of the corpus, and every crash that there was."""
+        return sorted(path for folder in (self.corpus, self.crashes) for path in folder.glob("*") if path.is_file())
+
+
+_SPARK = ("tolliver_transports.spark._columns", "tolliver_transports.spark._ranges")
+_SHOWN = ("tolliver_transports._x509", "tolliver_transports._acl_file", "tolliver_transports.derived")
+_ALL = (
+    Target("decoder", "bodies", "decoder"),
+    Target("connection", "bodies", "connection"),
+    Target("node", "node_bodies", "operations", words="steps"),
+    Target("reactive_decoder", "reactive_bodies", "decoder", words="reactive"),
+    Target("reactive_connection", "reactive_bodies", "connection", words="reactive"),
+    Target("reactive_hub", "hub_bodies", "operations", words="reactive"),
+    Target("recording", "recording_bodies", "blocks", words="recording"),
+    Target("frames", "recording_bodies", "frames"),
+    Target("index", "recording_bodies", "index", words="recording"),
+    Target("ranges", "ranges_bodies", "ranges", ("tolliver_proto", *_SPARK), "recording", needs="pyarrow"),
+    Target("columns", "columns_bodies", "columns", ("tolliver_proto", *_SPARK), needs="pyarrow"),
+    Target("certificate", "trust_bodies", "certificate", ("tolliver_proto", *_SHOWN), "trust", needs="cryptography"),
+    Target("rules", "trust_bodies", "rules", ("tolliver_proto", *_SHOWN), "trust", needs="cryptography"),
+)
+TARGETS = {target.name: target for target in _ALL}
