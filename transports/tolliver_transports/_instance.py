@@ -262,7 +262,7 @@ class BaseInstance(BaseEndpoint):
 
     def _on_damage(self, lines: Iterable[str]) -> None:
         for line in lines:
-            detail = f"after a crash the database {self.options.database} is damaged: {line}"
+            detail = f"the database {self.options.database} is damaged: {line}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str) -> None:
