@@ -66,8 +66,8 @@ def check_of(table: str, *columns: str) -> str:
     return _FORMULAS[table].format(*(columns or _COLUMNS[table]))
 
 
-GOOD = {table: f"IFNULL(crc = {check_of(table)}, 0)" for table in _COLUMNS}
-GOOD["delivery"] += " AND parked IN (0, 1)"  # an empty text would count as 0
+_ALSO = {"delivery": "AND parked IN (0, 1)"}  # in arithmetic an empty text would count as 0
+GOOD = {table: f"IFNULL(crc = {check_of(table)} {_ALSO.get(table, '')}, 0)" for table in _COLUMNS}
 """SQL for a row that is as it was written, by table."""
 
 # The seal.
