@@ -48,6 +48,12 @@ simulate: $(VENV)/.ready
 
 .PHONY: demo test check simulate simulate-reactive tck format clean
 
+# kill -9 of real senders and receivers on all cores, then compare sets.
+KILLS ?= 10000
+.PHONY: soak
+soak: $(VENV)/.ready
+	$(BIN)/python scripts/soak.py $(KILLS)
+
 check: $(VENV)/.ready java
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

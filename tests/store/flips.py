@@ -86,6 +86,7 @@ def ask(store: SQLiteStore) -> Answers:
         "next_seq": loaded.next_seq > max(one[1] for one in found),
         "loaded": replace(loaded, next_seq=0),
         "letters": letters,
+        "news": store.news(),
         "found": sorted(found),
         "old": store.find(None, 0, 10_000, 100.0),  # nothing is: what is would expire
     }
@@ -145,13 +146,12 @@ class Flips:
             for expected in (self.before, self.after):
                 with closing(open_store(path)) as store:
                     answers = ask(store)
-                    if store.unclean and store.check():
+                    if answers["news"] or (store.unclean and store.check()):
                         return "told"
                     if answers != expected:
                         differing = {key for key in {*answers, *expected} if answers.get(key) != expected.get(key)}
                         if not all(isinstance(answers.get(key), CorruptMessage) for key in differing):
-                            # dead letters are told of when they are asked for
-                            return "told" if differing == {"letters"} and store.check() else "silent"
+                            return "silent"
                         parked = True
                     if expected is self.before:
                         use(store)

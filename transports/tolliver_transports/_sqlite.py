@@ -186,6 +186,7 @@ class SQLiteStore:
         """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
         self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
+        self._news: list[str] = []
         # Nobody connecting, nothing held, nothing lost its recipients: then nothing is to be removed from `held`.
         self._may_hold = bool(self._file.damage)
         self._peers: dict[UUID, int] = self._file.peers
@@ -197,6 +198,11 @@ class SQLiteStore:
     def check(self) -> list[str]:
         """What is wrong with the structure of the file, [] if nothing. Slow: reads all of it, beside commits."""
         return self._file.check()
+
+    def news(self) -> list[str]:
+        """Damage that reading has found since the last call."""
+        news, self._news = self._news, []
+        return news
 
     # Reading.
 
@@ -266,7 +272,7 @@ class SQLiteStore:
             ]
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
-        """As `Store.dead_letters`. One whose checksum is wrong is left out, and `check` tells of it (V9)."""
+        """As `Store.dead_letters`. One whose checksum is wrong is left out, and `news` tells of it (V9)."""
         letters = []
         uuids = {number: uuid for uuid, number in self._peers.items()}
         with self._file.failing("read", *MALFORMED):
@@ -281,7 +287,7 @@ class SQLiteStore:
                     names = (channel.decode(), key.decode())
                     letters.append(DeadLetter(uuids[peer], *names, body, wire_id, attempts, number, failed_at))
                 else:
-                    self._file.tell(f"dead letter {number} has a wrong checksum and is left out: its content is lost")
+                    self._news.append(f"dead letter {number} has a wrong checksum and is left out: its text is lost")
         return letters
 
     def _salvaged(self, seqs: Iterable[int]) -> Iterator[tuple[int, _Values]]:

@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Any
 from zlib import crc32
 
 _PRIME = 4294967291  # the largest of 32 bits: no power of two is a multiple, so no single bit is without effect
@@ -72,32 +71,21 @@ GOOD = {table: f"IFNULL(crc = {check_of(table)} {_ALSO.get(table, '')}, 0)" for 
 
 # The seal.
 
-_SEALED = ("delivery", "peer", "peer_subscription", "own_subscription", "dead_letter", "handled")
+SEALED = ("peer", "delivery", "handled", "own_subscription", "peer_subscription", "dead_letter")
 
 
-def seal(connection: sqlite3.Connection) -> str:
+def seal(connection: sqlite3.Connection) -> bytes:
     """How many rows each table has, and the sum of their checks."""
-    return json.dumps({table: _sums(connection, table) for table in _SEALED})
+    return json.dumps({table: _sums(connection, table) for table in SEALED}).encode()
 
 
 def _sums(connection: sqlite3.Connection, table: str) -> list[int]:
     return list(connection.execute(f"SELECT COUNT(*), IFNULL(SUM(crc), 0) FROM {table}").fetchone())
 
 
-def broken_seal(connection: sqlite3.Connection, sealed: bytes, known: Container[str]) -> Iterator[str]:
-    """In words, where the tables are not as they were when they were sealed. Of those `known` the rows differ."""
-    for table, (count, total) in json.loads(sealed).items():
-        now, sum_now = _sums(connection, table)
-        if now != count:
-            number = f"{abs(now - count)} rows {'are missing' if now < count else 'too many'}"
-            yield f"table {table} has {now} rows, and had {count} at the end of the last use: {number}"
-        elif sum_now != total and table not in known:
-            yield f"the rows of table {table} are not those of the end of the last use"
+# What is found.
 
-
-# Rows.
-
-_TELLS = {
+_THEN = {
     "delivery": "these messages are not sent to that peer: send them again if they matter",
     "handled": "what they name may be handled once more if it comes again (T-48)",
     "own_subscription": "subscribe to it again if it is wanted",
@@ -106,36 +94,44 @@ _TELLS = {
 _SHOWN = 3
 
 
-def damaged_rows(connection: sqlite3.Connection) -> dict[str, list[tuple[Any, ...]]]:
-    """The first damaged rows of each table that can do without them, and their number as the last one."""
-    found = {}
-    for table in _TELLS:
-        bad = f"FROM {table} WHERE NOT {GOOD[table]}"
-        if count := connection.execute(f"SELECT COUNT(*) {bad}").fetchone()[0]:
-            found[table] = [*connection.execute(f"SELECT * {bad} LIMIT {_SHOWN}"), (count,)]
-    return found
+def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[int]]) -> Iterator[str]:
+    """In words what is wrong with a table. Its damaged rows are taken out, where the others can do without."""
+    bad = []
+    if table in GOOD:
+        query = f"FROM {table} WHERE NOT {GOOD[table]}"
+        bad = connection.execute(f"SELECT * {query} LIMIT {_SHOWN}").fetchall()
+    if table in sealed:
+        yield from _broken_seal(table, sealed[table], _sums(connection, table), bool(bad))
+    if bad:
+        [(count,)] = connection.execute(f"SELECT COUNT(*) {query}").fetchall()
+        shown = ", ".join(repr(row)[:200] for row in bad) + (" and others" if count > len(bad) else "")
+        yield f"{count} rows of table {table} have a wrong checksum and are left out, {shown}: {_THEN[table]}"
+        _rebuild(connection, table)
+    if table in ("delivery", "peer_subscription", "handled"):
+        query = f"SELECT peer, COUNT(*) FROM {table} GROUP BY peer HAVING peer NOT IN (SELECT id FROM peer)"
+        for peer, count in connection.execute(query).fetchall():
+            yield f"{count} rows of table {table} belong to a peer ({peer}) whose own row is missing: they are left out"
 
 
-def told(found: dict[str, list[tuple[Any, ...]]]) -> Iterator[str]:
-    for table, (*rows, (count,)) in found.items():
-        shown = f"{', '.join(repr(row)[:200] for row in rows)}{' and others' if count > len(rows) else ''}"
-        yield f"{count} rows of table {table} have a wrong checksum and are left out, {shown}: {_TELLS[table]}"
+def _broken_seal(table: str, then: list[int], now: list[int], known: bool) -> Iterator[str]:
+    missing = then[0] - now[0]
+    if missing:
+        number = f"{abs(missing)} rows {'are missing' if missing > 0 else 'too many'}"
+        yield f"table {table} has {now[0]} rows and had {then[0]} at the end of the last use: {number}"
+    elif then != now and not known:
+        yield f"the rows of table {table} are not those of the end of the last use"
 
 
-def rebuild(connection: sqlite3.Connection, table: str) -> None:
+def _rebuild(connection: sqlite3.Connection, table: str) -> None:
     """Only the good rows, in a tree that is built anew: one that is out of order would lead past some."""
     connection.execute(f"CREATE TEMP TABLE good AS SELECT * FROM main.{table} WHERE {GOOD[table]}")
     connection.execute(f"DELETE FROM main.{table}")
     connection.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM good")
     connection.execute("DROP TABLE temp.good")
-
-
-def strangers(connection: sqlite3.Connection) -> Iterator[str]:
-    """Rows of peers that have no row of their own."""
-    for table in ("delivery", "peer_subscription", "dead_letter", "handled"):
-        query = f"SELECT peer, COUNT(*) FROM {table} GROUP BY peer HAVING peer NOT IN (SELECT id FROM peer)"
-        for peer, count in connection.execute(query):
-            yield f"{count} rows of table {table} belong to a peer ({peer}) whose own row is missing: they are left out"
+    if table == "delivery":  # their messages have nobody left: the next opening drops them
+        connection.execute(
+            "INSERT OR IGNORE INTO held SELECT seq FROM message WHERE seq NOT IN (SELECT seq FROM delivery)"
+        )
 
 
 # The log.

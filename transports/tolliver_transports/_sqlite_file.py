@@ -8,6 +8,7 @@ damaged on the way and can be done without is told by `check`.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import struct
@@ -20,19 +21,7 @@ from weakref import WeakSet
 
 from tolliver_proto import StoreError
 
-from ._sqlite_checks import (
-    STAMP,
-    Log,
-    broken_seal,
-    check_of,
-    damaged_rows,
-    make_known,
-    rebuild,
-    row_check,
-    seal,
-    strangers,
-    told,
-)
+from ._sqlite_checks import SEALED, STAMP, Log, check_of, damage, make_known, row_check, seal
 
 try:
     import fcntl
@@ -95,7 +84,6 @@ _FROM_LAYOUT_1 = {
 _DROP_HELD = """
     DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
         SELECT 1 FROM peer CROSS JOIN delivery ON delivery.peer = peer.id WHERE delivery.seq = held.seq))"""  # T-62
-_HOLD_ORPHANS = "INSERT OR IGNORE INTO held SELECT seq FROM message WHERE seq NOT IN (SELECT seq FROM delivery)"
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
     "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
@@ -240,7 +228,7 @@ class DatabaseFile:
             connection.execute("BEGIN")
             for statement in _TABLES.values():
                 connection.execute(statement)
-            row = (instance_id.bytes, first_id, seal(connection).encode())
+            row = (instance_id.bytes, first_id, seal(connection))
             connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, ?)", (*row, row_check(*row)))
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {_LAYOUT}")
@@ -296,20 +284,15 @@ class DatabaseFile:
                     self._damaged(f"the row of peer {number} has a wrong checksum, so who it is and its pin")
                 )
             self.peers[UUID(bytes=uuid)] = int(number)
-        found = damaged_rows(connection)
-        complaints = [*told(found), *strangers(connection)]
-        if sealed is not None:
-            complaints += broken_seal(connection, sealed, found)
-        for table in found:
-            rebuild(connection, table)
-        if "delivery" in found:
-            connection.execute(_HOLD_ORPHANS)
+        complaints: list[str] = []
+        for table in SEALED:
+            try:
+                complaints += damage(connection, table, json.loads(sealed or b"{}"))
+            except sqlite3.DatabaseError as error:
+                if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+                    raise
+                complaints.append(f"table {table} cannot be read to its end: {error}")
         return complaints
-
-    def tell(self, complaint: str) -> None:
-        """From now on `check` says this too."""
-        if complaint not in self.damage:
-            self.damage.append(complaint)
 
     def _damaged(self, what: str) -> str:
         return f"cannot open the database {self.path}: {what}; {_DAMAGED[1]}"
@@ -331,7 +314,7 @@ class DatabaseFile:
         if self._connection is not None:
             with suppress(sqlite3.Error), self.transaction() as connection:
                 set_instance(connection, "seal", None)
-                set_instance(connection, "seal", seal(connection).encode())  # if it cannot, the next opening is unclean
+                set_instance(connection, "seal", seal(connection))  # if it cannot, the next opening is unclean
             self._release()
 
     def _release(self) -> None:
