@@ -53,6 +53,12 @@ spark-soak: $(VENV)/.ready java
 
 .PHONY: demo test check spark-soak simulate simulate-reactive tck format clean
 
+# kill -9 of real senders and receivers on all cores, then compare sets.
+KILLS ?= 10000
+.PHONY: soak
+soak: $(VENV)/.ready
+	$(BIN)/python scripts/soak.py $(KILLS)
+
 check: $(VENV)/.ready java
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tolliver_transports._sqlite_checks import make_known
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
@@ -207,7 +208,8 @@ def test_a_second_key_for_a_uuid_is_refused_until_it_is_pinned(nodes: Nodes, cer
 def _damage(database: Path) -> None:
     """As after a crash of the machine: not closed in order, and a page of zeroes that opening does not read."""
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE instance SET clean = 0")
+        make_known(connection)
+        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, next_id, NULL)")
         [(page,)] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'dead_letter'").fetchall()
         [(size,)] = connection.execute("PRAGMA page_size").fetchall()
     with database.open("r+b") as file:
@@ -221,7 +223,7 @@ def test_after_a_crash_damage_is_looked_for_and_told(nodes: Nodes) -> None:
     _damage(left.database)
     with nodes.open("left") as left, nodes.open("right") as right:
         until(lambda: noticed(left, NoticeKind.STORE_ERROR))
-        assert f"after a crash the database {left.database} is damaged: " in noticed(left, NoticeKind.STORE_ERROR)[0]
+        assert f"a look at the database {left.database} found damage: " in noticed(left, NoticeKind.STORE_ERROR)[0]
         left.new_connection(address(right))  # what is whole is used
     with nodes.open("left") as left:  # it was closed in order
         assert not left._look(lambda instance: instance._store.unclean)
@@ -231,7 +233,8 @@ def test_a_database_that_cannot_be_looked_at_is_told(nodes: Nodes) -> None:
     with nodes.open("left") as left:
         pass
     with closing(sqlite3.connect(left.database)) as connection, connection:
-        connection.execute("UPDATE instance SET clean = 0")
+        make_known(connection)
+        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, next_id, NULL)")
     with nodes.open("left") as left:
         left.database.unlink()
         left._look(lambda instance: instance._on_damage(instance._check_store()))

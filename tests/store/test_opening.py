@@ -248,10 +248,10 @@ def test_a_database_of_another_application_is_left_alone(path: Path, tmp_path: P
 def test_a_newer_layout_is_left_to_the_version_that_wrote_it(path: Path) -> None:
     open_store(path).close()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
     os.remove(f"{path}.lock")
-    refused(path, "has layout 2, and this version of tolliver knows only 1: use the version that wrote it")
+    refused(path, "has layout 3, and this version of tolliver knows 1 to 2: use the version that wrote it")
 
 
 def test_a_creation_that_was_cut_off_is_done_again(path: Path) -> None:

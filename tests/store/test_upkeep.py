@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tolliver_transports._sqlite_checks import STAMP
 
 from tolliver_proto import (
     AddDeadLetter,
@@ -33,7 +34,7 @@ def test_found_by_age_oldest_first(tmp_path: Path) -> None:
     path = tmp_path / "node.db"
     with closing(open_store(path)) as store:
         store.commit([storing(range(1, 7), [PEER, OTHER])])
-    change(path, "UPDATE message SET stored_at = stored_at - 1000 WHERE seq <= 4")
+    change(path, f"UPDATE message SET stamp = stamp - 1000 * {STAMP} WHERE seq <= 4")
     with closing(open_store(path)) as store:
         assert [one.seq for one in store.find(PEER, 0, 100, 900.0)] == [1, 2, 3, 4]
         assert [one.seq for one in store.find(None, 0, 100, 900.0)] == [1, 1, 2, 2, 3, 3, 4, 4]

@@ -165,7 +165,7 @@ class BaseInstance(BaseEndpoint):
     def dead_letters(self, after: int = 0, count: int = 1000) -> Any:
         """Messages that our handlers failed too often (T-47), oldest first: at most `count` after number `after`."""
         self.check_open()
-        return self._driver.when_read(lambda: self._store.dead_letters(after, count))
+        return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._whole_letters)
 
     def replay(self, letters: Iterable[DeadLetter]) -> Any:
         """Give dead letters to the matching handlers again; returns how many. One that is handled well is removed."""
@@ -254,15 +254,19 @@ class BaseInstance(BaseEndpoint):
         self._store.close()
 
     def _check_store(self) -> list[str]:
-        """After a crash, beside everything else, off the loop: what is damaged (D-13)."""
+        """After a crash, or where opening found damage, beside everything else, off the loop: what it is (D-13)."""
         try:
             return self._store.check()
         except TolliverError as failure:
             return [str(failure)]
 
+    def _whole_letters(self, letters: list[DeadLetter]) -> list[DeadLetter]:
+        self._on_damage(self._store.news())
+        return letters
+
     def _on_damage(self, lines: Iterable[str]) -> None:
         for line in lines:
-            detail = f"after a crash the database {self.options.database} is damaged: {line}"
+            detail = f"a look at the database {self.options.database} found damage: {line}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str) -> None:

@@ -51,7 +51,8 @@ from tolliver_proto import (
     UnpinPeer,
 )
 
-from ._sqlite_file import MALFORMED, DatabaseFile, primary_code
+from ._sqlite_checks import GOOD, PARK, STAMP, UNPARK, check_of, letter_check
+from ._sqlite_file import MALFORMED, DatabaseFile, primary_code, set_instance
 
 Row = StoredMessage | CorruptMessage
 Span = tuple[int, int]
@@ -66,17 +67,24 @@ _COUNTS = """
     SELECT peer, SUM(1 - parked), SUM(size * (1 - parked)), MAX(seq * (1 - parked)), SUM(parked)
     FROM delivery GROUP BY peer"""
 _OWED = "SELECT seq, wire_id, COUNT(*) FROM delivery GROUP BY seq"
-_DELIVERIES = """
-    SELECT seq, wire_id, size FROM delivery WHERE peer = ? AND seq > ? AND parked = 0 ORDER BY seq LIMIT ?"""
+_DELIVERIES = f"""
+    SELECT seq, wire_id, size, {GOOD["delivery"]} FROM delivery
+    WHERE peer = ? AND seq > ? AND parked = 0 ORDER BY seq LIMIT ?"""
 _OLD = """
-    SELECT seq, ?1 AS peer, delivery.wire_id, size, parked, stored_at FROM delivery CROSS JOIN message USING (seq)
+    SELECT seq, ?1 AS peer, delivery.wire_id, size, parked, stamp FROM delivery LEFT JOIN message USING (seq)
     WHERE peer = ?1 AND seq > ?2 ORDER BY seq"""
 _LETTERS = """
-    SELECT uuid, dead_letter.channel, dead_letter.key, body, wire_id, attempts, number, failed_at, crc
-    FROM dead_letter JOIN peer ON peer.id = dead_letter.peer WHERE number > ? ORDER BY number LIMIT ?"""
-_MESSAGE = "SELECT message.seq, message.wire_id, crc, channel, key, body FROM"
+    SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, crc FROM dead_letter
+    WHERE number > ? ORDER BY number LIMIT ?"""
+_PIN = "UPDATE peer SET spki_sha256 = ?1, crc = row_check(id, uuid, ?1) WHERE id = ?2"
+_MESSAGE = "SELECT message.seq, message.wire_id, message.crc, channel, key, body FROM"
 _MESSAGES = f"""
     {_MESSAGE} delivery CROSS JOIN message USING (seq) WHERE peer = ? AND seq BETWEEN ? AND ? AND parked = 0"""
+
+_NEW_DELIVERY = f"*, 0, {check_of('delivery', 'column1', 'column2', 'column3', 'column4', '0')}"
+_NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2')}"
+_NEW_PEER_SUBSCRIPTION = f"*, {check_of('peer_subscription', 'column1', 'column2', 'column3')}"
+_NEW_OWN_SUBSCRIPTION = f"*, {check_of('own_subscription', 'column1', 'column2')}"
 
 _CHECKED = Struct(">qqII")
 
@@ -94,10 +102,15 @@ def _verified(seq: int, wire_id: int, size: int, stored: Any) -> Row:
     return CorruptMessage(seq, wire_id, size)
 
 
+def _stored_at(stamp: int | None, now: int) -> int:
+    """What has lost its message, or when that was stored, is not old: it may not expire for that (V9)."""
+    return now if stamp is None or stamp % STAMP else stamp // STAMP
+
+
 @lru_cache
-def _insert_sql(into: str, width: int, size: int) -> str:
+def _insert_sql(into: str, columns: str, width: int, size: int) -> str:
     row = f"({', '.join('?' * width)})"
-    return f"{into} SELECT * FROM (VALUES {', '.join([row] * size)}) LIMIT ?"
+    return f"{into} SELECT {columns} FROM (VALUES {', '.join([row] * size)}) LIMIT ?"
 
 
 @lru_cache
@@ -170,17 +183,13 @@ class SQLiteStore:
         self._file = DatabaseFile(path, instance_id, first_id)
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
-        """The last use did not end with `close`: call `check` when there is time (D-13)."""
+        """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
         self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
-        self._may_hold = False  # nobody connecting, nothing held: then nothing is to be removed from `held`
-        try:
-            with self._file.failing("open", *MALFORMED):
-                peers = self._file.connection.execute("SELECT uuid, id FROM peer")
-                self._peers = {UUID(bytes=uuid): int(number) for uuid, number in peers}
-        except BaseException:
-            self._file.close()
-            raise
+        self._news: list[str] = []
+        # Nobody connecting, nothing held, nothing lost its recipients: then nothing is to be removed from `held`.
+        self._may_hold = bool(self._file.damage)
+        self._peers: dict[UUID, int] = self._file.peers
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
@@ -189,6 +198,11 @@ class SQLiteStore:
     def check(self) -> list[str]:
         """What is wrong with the structure of the file, [] if nothing. Slow: reads all of it, beside commits."""
         return self._file.check()
+
+    def news(self) -> list[str]:
+        """Damage that reading has found since the last call."""
+        news, self._news = self._news, []
+        return news
 
     # Reading.
 
@@ -224,7 +238,8 @@ class SQLiteStore:
         number = self._peers.get(peer, 0)
         with self._file.failing("read", *MALFORMED):
             rows = connection.execute(_DELIVERIES, (number, after_seq, max_count)).fetchall()
-            deliveries = [(int(seq), int(wire_id), int(size)) for seq, wire_id, size in rows]
+            deliveries = [(int(seq), int(wire_id), int(size)) for seq, wire_id, size, _ in rows]
+            damaged = {row[0] for row in rows if not row[3]}
             within = sum(total <= max_bytes for total in accumulate(size for _, _, size in deliveries))
             deliveries = deliveries[: max(1, within)]
             if not deliveries:
@@ -236,6 +251,8 @@ class SQLiteStore:
                 if primary_code(error) != sqlite3.SQLITE_CORRUPT:
                     raise
                 stored = dict(self._salvaged(seq for seq, _, _ in deliveries))
+            for seq in damaged:
+                stored.pop(seq, None)
             return [_verified(seq, wire_id, size, stored.get(seq)) for seq, wire_id, size in deliveries]
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
@@ -247,21 +264,31 @@ class SQLiteStore:
             queues = []
             for number in uuids:
                 cursor = cursors.enter_context(closing(self._file.connection.execute(_OLD, (number, after_seq))))
-                queues.append(takewhile(lambda row: row[5] <= now - min_age, cursor))
+                aged = ((*row, _stored_at(stamp, now)) for *row, stamp in cursor)
+                queues.append(takewhile(lambda row: row[5] <= now - min_age, aged))
             return [
                 Found(uuids[number], int(seq), int(wire_id), int(size), bool(parked), float(now - stored_at))
                 for seq, number, wire_id, size, parked, stored_at in islice(merge(*queues), max_count)
             ]
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
-        """As `Store.dead_letters`. One whose checksum is wrong is left out (V9)."""
+        """As `Store.dead_letters`. One whose checksum is wrong is left out, and `news` tells of it (V9)."""
+        letters = []
+        uuids = {number: uuid for uuid, number in self._peers.items()}
         with self._file.failing("read", *MALFORMED):
-            rows = self._file.connection.execute(_LETTERS, (after_number, max_count)).fetchall()
-            return [
-                DeadLetter(UUID(bytes=uuid), channel.decode(), key.decode(), body, wire_id, attempts, number, failed_at)
-                for uuid, channel, key, body, wire_id, attempts, number, failed_at, crc in rows
-                if crc == _checksum(0, wire_id, channel, key, body)
-            ]
+            for number, peer, *row in self._file.connection.execute(_LETTERS, (after_number, max_count)).fetchall():
+                wire_id, attempts, failed_at, channel, key, body, crc = row
+                try:
+                    content = _checksum(0, wire_id, channel, key, body)
+                    good = crc == letter_check(content, peer, attempts, failed_at)
+                except (*MALFORMED, struct_error):
+                    good = False
+                if good and peer in uuids:
+                    names = (channel.decode(), key.decode())
+                    letters.append(DeadLetter(uuids[peer], *names, body, wire_id, attempts, number, failed_at))
+                else:
+                    self._news.append(f"dead letter {number} has a wrong checksum and is left out: its text is lost")
+        return letters
 
     def _salvaged(self, seqs: Iterable[int]) -> Iterator[tuple[int, _Values]]:
         """One by one, the message rows that can be read: one damaged page must not hold up a peer (V9)."""
@@ -286,10 +313,12 @@ class SQLiteStore:
             self._peers = self._peers if known is None else known
             raise
 
-    def _insert(self, into: str, rows: Sequence[_Values]) -> None:
+    def _insert(self, into: str, rows: Sequence[_Values], columns: str = "*") -> None:
         for size, chunk in _chunks(rows):
             padding = [0] * ((size - len(chunk)) * len(chunk[0]))
-            self._execute(_insert_sql(into, len(chunk[0]), size), [*chain.from_iterable(chunk), *padding, len(chunk)])
+            self._execute(
+                _insert_sql(into, columns, len(chunk[0]), size), [*chain.from_iterable(chunk), *padding, len(chunk)]
+            )
 
     def _delete(self, head: str, spans: Iterable[Span], *fixed: int) -> None:
         short: list[int] = []
@@ -306,13 +335,13 @@ class SQLiteStore:
         number = self._peers.get(peer)
         if number is None:
             number = max(self._peers.values(), default=0) + 1
-            self._execute("INSERT INTO peer(id, uuid) VALUES (?, ?)", (number, peer.bytes))
+            self._execute("INSERT INTO peer VALUES (?1, ?2, NULL, row_check(?1, ?2, NULL))", (number, peer.bytes))
             self._peers[peer] = number
             self._new_peers.append(peer)
         return number
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
-        now = int(time.time())
+        stamp = int(time.time()) * STAMP
         messages, deliveries = [], []
         held = {seq for op in run for seq in op.held}
         recipients, numbers = None, list[int]()
@@ -321,20 +350,20 @@ class SQLiteStore:
                 recipients, numbers = peers, [self._number(peer) for peer in peers]
             seq, wire_id, channel, key, body = message.seq, message.wire_id, message.channel, message.key, message.body
             crc = _checksum(seq, wire_id, channel.encode(), key.encode(), body)
-            messages.append((seq, wire_id, crc, now, channel, key, body))
+            messages.append((seq, wire_id, crc, stamp, channel, key, body))
             for number in numbers:
                 deliveries.append((number, seq, wire_id, message.size))
             if not peers:
                 held.add(seq)
         for rows in _by_bytes(messages):
             self._insert("INSERT INTO message", rows)
-        self._insert("INSERT INTO delivery(peer, seq, wire_id, size)", deliveries)
+        self._insert("INSERT INTO delivery", deliveries, _NEW_DELIVERY)
         self._insert("INSERT OR IGNORE INTO held", [(seq,) for seq in sorted(held)])
         self._may_hold = self._may_hold or bool(held)
 
     def _add_deliveries(self, run: list[AddDeliveries]) -> None:
         rows = [(self._number(op.peer), *delivery) for op in run for delivery in op.deliveries]
-        self._insert("INSERT OR IGNORE INTO delivery(peer, seq, wire_id, size)", rows)
+        self._insert("INSERT OR IGNORE INTO delivery", rows, _NEW_DELIVERY)
 
     def _remove_deliveries(self, run: list[RemoveDeliveries]) -> None:
         by_peer: dict[UUID, list[Span]] = {}
@@ -352,18 +381,18 @@ class SQLiteStore:
     def _park(self, run: list[ParkDelivery]) -> None:
         for op in run:
             delivery = (self._peers.get(op.peer, 0), op.seq)
-            self._execute("UPDATE delivery SET parked = 1 WHERE peer = ? AND seq = ?", delivery)
+            self._execute(f"UPDATE delivery SET {PARK} WHERE peer = ? AND seq = ? AND parked = 0", delivery)
 
     def _replace_peer_subscriptions(self, run: list[ReplacePeerSubscriptions]) -> None:
         for op in run:
             number = self._number(op.peer)
             self._execute("DELETE FROM peer_subscription WHERE peer = ?", (number,))
             rows = [(number, *subscription) for subscription in op.subscriptions]
-            self._insert("INSERT OR IGNORE INTO peer_subscription", rows)
+            self._insert("INSERT OR IGNORE INTO peer_subscription", rows, _NEW_PEER_SUBSCRIPTION)
 
     def _add_peer_subscriptions(self, run: list[AddPeerSubscription]) -> None:
         rows = [(self._number(op.peer), *op.subscription) for op in run]
-        self._insert("INSERT OR IGNORE INTO peer_subscription", rows)
+        self._insert("INSERT OR IGNORE INTO peer_subscription", rows, _NEW_PEER_SUBSCRIPTION)
 
     def _remove_peer_subscriptions(self, run: list[RemovePeerSubscription]) -> None:
         for op in run:
@@ -371,7 +400,8 @@ class SQLiteStore:
             self._execute("DELETE FROM peer_subscription WHERE peer = ? AND channel = ? AND key = ?", row)
 
     def _add_own_subscriptions(self, run: list[AddOwnSubscription]) -> None:
-        self._insert("INSERT OR IGNORE INTO own_subscription", [op.subscription for op in run])
+        rows = [op.subscription for op in run]
+        self._insert("INSERT OR IGNORE INTO own_subscription", rows, _NEW_OWN_SUBSCRIPTION)
 
     def _remove_own_subscriptions(self, run: list[RemoveOwnSubscription]) -> None:
         for op in run:
@@ -379,19 +409,19 @@ class SQLiteStore:
 
     def _pin_peers(self, run: list[PinPeer]) -> None:
         for op in run:
-            self._execute("UPDATE peer SET spki_sha256 = ? WHERE id = ?", (op.spki_sha256, self._number(op.peer)))
+            self._execute(_PIN, (op.spki_sha256, self._number(op.peer)))
 
     def _unpark(self, run: list[UnparkDeliveries]) -> None:
         for op in run:
             for first, last in op.spans:
                 self._execute(
-                    "UPDATE delivery SET parked = 0 WHERE peer = ? AND seq BETWEEN ? AND ?",
+                    f"UPDATE delivery SET {UNPARK} WHERE peer = ? AND seq BETWEEN ? AND ? AND parked = 1",
                     (self._peers.get(op.peer, 0), first, last),
                 )
 
     def _unpin_peers(self, run: list[UnpinPeer]) -> None:
         for op in run:
-            self._execute("UPDATE peer SET spki_sha256 = NULL WHERE id = ?", (self._peers.get(op.peer, 0),))
+            self._execute(_PIN, (None, self._peers.get(op.peer, 0)))
 
     def _forget_peers(self, run: list[ForgetPeer]) -> None:
         """Its row stays where dead letters name it, without a pin."""
@@ -401,7 +431,7 @@ class SQLiteStore:
             self._delete(f"DELETE FROM {table} WHERE peer", spans)
         self._delete("DELETE FROM peer WHERE id NOT IN (SELECT peer FROM dead_letter) AND id", spans)
         for peer, number in numbers.items():
-            self._execute("UPDATE peer SET spki_sha256 = NULL WHERE id = ?", (number,))
+            self._execute(_PIN, (None, number))
             if self._file.connection.execute("SELECT id FROM peer WHERE id = ?", (number,)).fetchall():
                 self._peers[peer] = number
 
@@ -409,9 +439,10 @@ class SQLiteStore:
         now = int(time.time())
         rows = []
         for letter in (op.letter for op in run):
-            crc = _checksum(0, letter.message_id, letter.channel.encode(), letter.key.encode(), letter.body)
-            names = (letter.channel, letter.key, letter.body)
-            rows.append((self._number(letter.peer), letter.message_id, letter.attempts, now, crc, *names))
+            peer, names = self._number(letter.peer), (letter.channel, letter.key, letter.body)
+            content = _checksum(0, letter.message_id, letter.channel.encode(), letter.key.encode(), letter.body)
+            crc = letter_check(content, peer, letter.attempts, now)
+            rows.append((peer, letter.message_id, letter.attempts, now, crc, *names))
         for some in _by_bytes(rows):
             columns = "peer, wire_id, attempts, failed_at, crc, channel, key, body"
             self._insert(f"INSERT INTO dead_letter({columns})", some)
@@ -422,11 +453,11 @@ class SQLiteStore:
 
     def _remember_handled(self, run: list[RememberHandled]) -> None:
         rows = [(self._number(peer), wire_id) for op in run for peer, wire_id in op.messages]
-        self._insert("INSERT INTO handled(peer, wire_id)", rows)
+        self._insert("INSERT INTO handled", rows, _NEW_HANDLED)
         self._execute("DELETE FROM handled WHERE number <= (SELECT MAX(number) FROM handled) - ?", (run[-1].keep,))
 
     def _reserve_ids(self, run: list[ReserveIds]) -> None:
-        self._execute("UPDATE instance SET next_id = ?", (run[-1].next_id,))
+        set_instance(self._file.connection, "next_id", run[-1].next_id)
 
     _APPLY: ClassVar[dict[type[Operation], Callable[[Any, list[Any]], None]]] = {
         StoreMessages: _store_messages,

@@ -2,11 +2,13 @@
 
 The idea: nothing is touched before it is known to be ours. A lock is taken on a file beside the database, the header
 is read without letting SQLite change anything, and only then is the file opened for writing. From there on every
-failure, SQLite's or the system's, becomes a StoreError with the file, the cause and the next step.
+failure, SQLite's or the system's, becomes a StoreError with the file, the cause and the next step. What is found to be
+damaged on the way and can be done without is told by `check`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import struct
@@ -19,6 +21,8 @@ from weakref import WeakSet
 
 from tolliver_proto import StoreError
 
+from ._sqlite_checks import SEALED, STAMP, Log, check_of, damage, make_known, row_check, seal
+
 try:
     import fcntl
 
@@ -27,37 +31,56 @@ except ImportError:  # not POSIX: SQLite's own exclusive mode stands in
     _FLOCK = False
 
 _APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
-_LAYOUT = 1
+_LAYOUT = 2
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
-_SCHEMA = (
-    f"""CREATE TABLE instance(
-        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, clean INTEGER NOT NULL
+# `crc` is a check of all other columns, except in `message`: see _sqlite_checks. A stamp there is its own.
+_TABLES = {
+    "instance": f"""CREATE TABLE instance(
+        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, seal BLOB,
+        crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
-    f"CREATE TABLE peer(id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, spki_sha256 BLOB) {_BY_ROWID}",
-    f"""CREATE TABLE message(
-        seq INTEGER PRIMARY KEY, wire_id INTEGER NOT NULL, crc INTEGER NOT NULL, stored_at INTEGER NOT NULL,
+    "peer": f"""CREATE TABLE peer(
+        id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL
+    ) {_BY_ROWID}""",
+    "message": f"""CREATE TABLE message(
+        seq INTEGER PRIMARY KEY, wire_id INTEGER NOT NULL, crc INTEGER NOT NULL, stamp INTEGER NOT NULL,
         channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
     ) {_BY_ROWID}""",
-    f"""CREATE TABLE delivery(
+    "delivery": f"""CREATE TABLE delivery(
         peer INTEGER NOT NULL, seq INTEGER NOT NULL, wire_id INTEGER NOT NULL, size INTEGER NOT NULL,
-        parked INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(peer, seq)
+        parked INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(peer, seq)
     ) {_BY_KEY}""",
-    f"CREATE TABLE held(seq INTEGER PRIMARY KEY) {_BY_ROWID}",
-    f"""CREATE TABLE peer_subscription(
-        peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(peer, channel, key)
+    "held": f"CREATE TABLE held(seq INTEGER PRIMARY KEY) {_BY_ROWID}",
+    "peer_subscription": f"""CREATE TABLE peer_subscription(
+        peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL,
+        PRIMARY KEY(peer, channel, key)
     ) {_BY_KEY}""",
-    f"""CREATE TABLE dead_letter(
+    "dead_letter": f"""CREATE TABLE dead_letter(
         number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
         attempts INTEGER NOT NULL, failed_at INTEGER NOT NULL, crc INTEGER NOT NULL,
         channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
     ) {_BY_ROWID}""",
-    f"""CREATE TABLE handled(
-        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL
+    "handled": f"""CREATE TABLE handled(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
+        crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
-    f"CREATE TABLE own_subscription(channel TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY(channel, key)) {_BY_KEY}",
-)
+    "own_subscription": f"""CREATE TABLE own_subscription(
+        channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)
+    ) {_BY_KEY}""",
+}
+_FROM_LAYOUT_1 = {
+    "instance": "id, uuid, next_id, NULL, row_check(uuid, next_id, NULL)",
+    "peer": "id, uuid, spki_sha256, row_check(id, uuid, spki_sha256)",
+    "message": f"seq, wire_id, crc, stored_at * {STAMP}, channel, key, body",
+    "delivery": f"peer, seq, wire_id, size, parked, {check_of('delivery')}",
+    "peer_subscription": f"peer, channel, key, {check_of('peer_subscription')}",
+    "own_subscription": f"channel, key, {check_of('own_subscription')}",
+    "handled": f"number, peer, wire_id, {check_of('handled')}",
+    "dead_letter": """number, peer, wire_id, attempts, failed_at, letter_check(crc, peer, attempts, failed_at),
+        channel, key, body""",
+}
 _DROP_HELD = """
     DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
         SELECT 1 FROM peer CROSS JOIN delivery ON delivery.peer = peer.id WHERE delivery.seq = held.seq))"""  # T-62
@@ -113,6 +136,18 @@ def _connect(path: str) -> sqlite3.Connection:
     )
 
 
+def _plain(sql: bytes | str) -> tuple[str, ...]:
+    """Without what depends on the version of SQLite that made the table."""
+    text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
+    return tuple(text.replace("STRICT", " ").replace(",", " ").split())
+
+
+def set_instance(connection: sqlite3.Connection, column: str, value: object) -> None:
+    """Within a transaction."""
+    connection.execute(f"UPDATE instance SET {column} = ?", (value,))
+    connection.execute("UPDATE instance SET crc = row_check(uuid, next_id, seal)")
+
+
 class DatabaseFile:
     """The database `path`, locked for this process until `close` or its end.
 
@@ -157,7 +192,9 @@ class DatabaseFile:
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
             self._create(instance_id, first_id)
         self._probe()
+        log = Log(Path(f"{self.path}-wal"))
         connection = self._connection = _connect(self.path)
+        make_known(connection)
         connection.text_factory = bytes  # damaged text is for the checksum to find, not for a decoder
         if not _FLOCK:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -166,13 +203,17 @@ class DatabaseFile:
         [(journal,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
         if journal != b"wal":
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
+        self.damage: list[str] = self._log_damage(connection, log)
+        self._bring_up(connection)
+        self._look_at_schema(connection)
         with self.transaction():
             connection.execute(_DROP_HELD)
             connection.execute("DELETE FROM held")
-            [(uuid, clean)] = connection.execute("SELECT uuid, clean FROM instance").fetchall()
-            connection.execute("UPDATE instance SET clean = 0")
-        self.instance_id = UUID(bytes=uuid)
-        self.unclean = not clean
+            instance = self._instance_row(connection)
+            self.damage += self._look_at_rows(connection, instance[2])
+            set_instance(connection, "seal", None)
+        self.instance_id = UUID(bytes=instance[0])
+        self.unclean = instance[2] is None or bool(self.damage)
 
     def _create(self, instance_id: UUID | None, first_id: int) -> None:
         """Under another name, and without WAL, so that the file itself is whole and names the application at once."""
@@ -185,9 +226,10 @@ class DatabaseFile:
         os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # SQLite's other files get its mode (D-13)
         with closing(_connect(draft)) as connection:
             connection.execute("BEGIN")
-            for statement in _SCHEMA:
+            for statement in _TABLES.values():
                 connection.execute(statement)
-            connection.execute("INSERT INTO instance VALUES (1, ?, ?, 1)", (instance_id.bytes, first_id))
+            row = (instance_id.bytes, first_id, seal(connection))
+            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, ?)", (*row, row_check(*row)))
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {_LAYOUT}")
             connection.execute("COMMIT")
@@ -200,17 +242,79 @@ class DatabaseFile:
             [(layout,)] = reader.execute("PRAGMA user_version").fetchall()
         if application != _APPLICATION_ID:
             raise StoreError(f"{self.path} is the database of another application: choose another path")
-        if layout != _LAYOUT:
+        if not 1 <= layout <= _LAYOUT:
             raise StoreError(
-                f"the database {self.path} has layout {layout}, and this version of tolliver knows only {_LAYOUT}: "
+                f"the database {self.path} has layout {layout}, and this version of tolliver knows 1 to {_LAYOUT}: "
                 "use the version that wrote it, or a newer one"
             )
+
+    # Damage.
+
+    def _log_damage(self, connection: sqlite3.Connection, log: Log) -> list[str]:
+        """Before anything is written: the log is then as the last use left it."""
+        if not log.there:
+            return []
+        [(_, frames, _)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        found = list(log.complaints(max(frames, 0)))
+        if found:  # else what lies behind the end would be found again next time
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return found
+
+    def _look_at_schema(self, connection: sqlite3.Connection) -> None:
+        """A bit of the text that made a table decides how its rows are read, and what a new one gets."""
+        rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+        found = {(kind, name, table, _plain(sql)) for kind, name, table, sql in rows}
+        expected = {(b"table", name.encode(), name.encode(), _plain(sql)) for name, sql in _TABLES.items()}
+        if found != expected:
+            raise StoreError(self._damaged("the description of its tables is not the one it was made with"))
+
+    def _instance_row(self, connection: sqlite3.Connection) -> tuple[bytes, int, bytes | None]:
+        [(*row, crc)] = connection.execute("SELECT uuid, next_id, seal, crc FROM instance").fetchall()
+        if crc != row_check(*row):
+            raise StoreError(self._damaged("the row with the instance's UUID has a wrong checksum"))
+        uuid, next_id, sealed = row
+        return uuid, next_id, sealed
+
+    def _look_at_rows(self, connection: sqlite3.Connection, sealed: bytes | None) -> list[str]:
+        """What is wrong with the rows. Damaged ones are taken out, where the others can do without."""
+        self.peers = {}
+        for number, uuid, pin, crc in connection.execute("SELECT id, uuid, spki_sha256, crc FROM peer"):
+            if crc != row_check(number, uuid, pin):
+                raise StoreError(
+                    self._damaged(f"the row of peer {number} has a wrong checksum, so who it is and its pin")
+                )
+            self.peers[UUID(bytes=uuid)] = int(number)
+        complaints: list[str] = []
+        for table in SEALED:
+            try:
+                complaints += damage(connection, table, json.loads(sealed or b"{}"))
+            except sqlite3.DatabaseError as error:
+                if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+                    raise
+                complaints.append(f"table {table} cannot be read to its end: {error}")
+        return complaints
+
+    def _damaged(self, what: str) -> str:
+        return f"cannot open the database {self.path}: {what}; {_DAMAGED[1]}"
+
+    def _bring_up(self, connection: sqlite3.Connection) -> None:
+        """A database of layout 1 gets the checks that it lacks. Its rows are taken as they are."""
+        if connection.execute("PRAGMA user_version").fetchone() == (_LAYOUT,):
+            return
+        with self.transaction():
+            for table, rows in _FROM_LAYOUT_1.items():
+                connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+                connection.execute(_TABLES[table])
+                connection.execute(f"INSERT INTO {table} SELECT {rows} FROM old_{table}")
+                connection.execute(f"DROP TABLE old_{table}")
+            connection.execute(f"PRAGMA user_version = {_LAYOUT}")
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         if self._connection is not None:
             with suppress(sqlite3.Error), self.transaction() as connection:
-                connection.execute("UPDATE instance SET clean = 1")  # if it cannot, the next opening is unclean
+                set_instance(connection, "seal", None)
+                set_instance(connection, "seal", seal(connection))  # if it cannot, the next opening is unclean
             self._release()
 
     def _release(self) -> None:
@@ -265,7 +369,8 @@ class DatabaseFile:
             raise
 
     def check(self) -> list[str]:
-        """What is wrong with the structure of the file: reads all of it. Any thread, while another one commits."""
+        """What opening found, and what is wrong with the structure of the file: reads all of it. Any thread, while
+        another one commits."""
         connection = self.connection
         with self.failing("check"):
             try:
@@ -278,8 +383,8 @@ class DatabaseFile:
             except sqlite3.DatabaseError as error:
                 if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                     raise
-                return [str(error)]
-        return [line.decode(errors="replace") for (line,) in lines if line != b"ok"]
+                return [*self.damage, str(error)]
+        return [*self.damage, *(line.decode(errors="replace") for (line,) in lines if line != b"ok")]
 
 
 _open_files: WeakSet[DatabaseFile] = WeakSet()

@@ -21,12 +21,13 @@ import typer
 from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError
 
 from .._sqlite import SQLiteStore
+from .._sqlite_checks import STAMP
 from . import words
 from .tables import print_table
 
-_OUTBOX = """
+_OUTBOX = f"""
     SELECT uuid, parked, messages, bytes,
-        (SELECT stored_at FROM message WHERE seq = first), (SELECT stored_at FROM message WHERE seq = last)
+        (SELECT stamp / {STAMP} FROM message WHERE seq = first), (SELECT stamp / {STAMP} FROM message WHERE seq = last)
     FROM peer JOIN (
         SELECT peer, parked, COUNT(*) AS messages, SUM(size) AS bytes, MIN(seq) AS first, MAX(seq) AS last
         FROM delivery GROUP BY peer, parked) AS waiting ON waiting.peer = peer.id

@@ -1,0 +1,191 @@
+"""What tells that bits of a database have changed by themselves: checks of rows, a seal, a look at the log (D-13, V9).
+
+The idea: three things can happen to a row, and each has its own witness. It changes: every row that matters carries a
+check of all its columns, where it is not read with a body anyway as SQL arithmetic, so that storing a delivery costs
+no Python. It vanishes, because a page that leads to it changed: what was there at the end of the last use is written
+down by `close`, as counts and sums; after a use that ended otherwise SQLite looks through its own structure. Or SQLite
+itself drops it, as it takes the log to end where a checksum in it is wrong: then the log goes on behind that end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from zlib import crc32
+
+_PRIME = 4294967291  # the largest of 32 bits: no power of two is a multiple, so no single bit is without effect
+_PARKED = 32452843
+
+PARK = f"parked = 1, crc = (crc + {_PARKED}) % {_PRIME}"
+"""A row that was damaged before stays so: this adds to its check and does not renew it. Likewise UNPARK."""
+UNPARK = f"parked = 0, crc = (crc + {_PRIME - _PARKED}) % {_PRIME}"
+
+STAMP = 1000003
+"""A time of storing is only looked at without its message, and so is its own check: a multiple of this prime."""
+
+
+def row_check(*values: int | bytes | None) -> int:
+    """The check of a row of one of the small tables, also in SQL."""
+    return crc32(repr(values).encode())
+
+
+def letter_check(content: int, peer: int, attempts: int, failed_at: int) -> int:
+    """The check of a dead letter whose id, channel, key and body have this one, also in SQL."""
+    return (content + peer * 40503001 + attempts * 1000003 + failed_at * 69061) % _PRIME
+
+
+def make_known(connection: sqlite3.Connection) -> None:
+    """What these checks call."""
+    connection.create_function("row_check", -1, row_check, deterministic=True)
+    connection.create_function("letter_check", 4, letter_check, deterministic=True)
+
+
+_COLUMNS = {
+    "delivery": ("peer", "seq", "wire_id", "size", "parked"),
+    "handled": ("peer", "wire_id"),
+    "own_subscription": ("channel", "key"),
+    "peer_subscription": ("peer", "channel", "key"),
+}
+_FORMULAS = {
+    "delivery": (  # exact in 64 bits up to seq 2**43
+        f"({{}} * 40503001 + {{}} * 1000003 + {{}} * 69061 + {{}} * 65537 + {{}} * {_PARKED} + 104729) % {_PRIME}"
+    ),
+    "handled": f"({{}} * 40503001 + {{}} * 69061 + 104729) % {_PRIME}",
+    "own_subscription": "row_check(CAST({} AS BLOB), CAST({} AS BLOB))",
+    "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",
+}
+
+
+def check_of(table: str, *columns: str) -> str:
+    """SQL for the check of a row with these values, columns or other terms of SQL; else with its own columns."""
+    return _FORMULAS[table].format(*(columns or _COLUMNS[table]))
+
+
+_ALSO = {"delivery": "AND parked IN (0, 1)"}  # in arithmetic an empty text would count as 0
+GOOD = {table: f"IFNULL(crc = {check_of(table)} {_ALSO.get(table, '')}, 0)" for table in _COLUMNS}
+"""SQL for a row that is as it was written, by table."""
+
+# The seal.
+
+SEALED = ("peer", "delivery", "handled", "own_subscription", "peer_subscription", "dead_letter")
+
+
+def seal(connection: sqlite3.Connection) -> bytes:
+    """How many rows each table has, and the sum of their checks."""
+    return json.dumps({table: _sums(connection, table) for table in SEALED}).encode()
+
+
+def _sums(connection: sqlite3.Connection, table: str) -> list[int]:
+    return list(connection.execute(f"SELECT COUNT(*), IFNULL(SUM(crc), 0) FROM {table}").fetchone())
+
+
+# What is found.
+
+_THEN = {
+    "delivery": "these messages are not sent to that peer: send them again if they matter",
+    "handled": "what they name may be handled once more if it comes again (T-48)",
+    "own_subscription": "subscribe to it again if it is wanted",
+    "peer_subscription": "messages for it are not kept for that peer until it connects and says its list again (T-30)",
+}
+_SHOWN = 3
+
+
+def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[int]]) -> Iterator[str]:
+    """In words what is wrong with a table. Its damaged rows are taken out, where the others can do without."""
+    bad = []
+    if table in GOOD:
+        query = f"FROM {table} WHERE NOT {GOOD[table]}"
+        bad = connection.execute(f"SELECT * {query} LIMIT {_SHOWN}").fetchall()
+    if table in sealed:
+        yield from _broken_seal(table, sealed[table], _sums(connection, table), bool(bad))
+    if bad:
+        [(count,)] = connection.execute(f"SELECT COUNT(*) {query}").fetchall()
+        shown = ", ".join(repr(row)[:200] for row in bad) + (" and others" if count > len(bad) else "")
+        yield f"{count} rows of table {table} have a wrong checksum and are left out, {shown}: {_THEN[table]}"
+        _rebuild(connection, table)
+    if table in ("delivery", "peer_subscription", "handled"):
+        query = f"SELECT peer, COUNT(*) FROM {table} GROUP BY peer HAVING peer NOT IN (SELECT id FROM peer)"
+        for peer, count in connection.execute(query).fetchall():
+            yield f"{count} rows of table {table} belong to a peer ({peer}) whose own row is missing: they are left out"
+
+
+def _broken_seal(table: str, then: list[int], now: list[int], known: bool) -> Iterator[str]:
+    missing = then[0] - now[0]
+    if missing:
+        number = f"{abs(missing)} rows {'are missing' if missing > 0 else 'too many'}"
+        yield f"table {table} has {now[0]} rows and had {then[0]} at the end of the last use: {number}"
+    elif then != now and not known:
+        yield f"the rows of table {table} are not those of the end of the last use"
+
+
+def _rebuild(connection: sqlite3.Connection, table: str) -> None:
+    """Only the good rows, in a tree that is built anew: one that is out of order would lead past some."""
+    connection.execute(f"CREATE TEMP TABLE good AS SELECT * FROM main.{table} WHERE {GOOD[table]}")
+    connection.execute(f"DELETE FROM main.{table}")
+    connection.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM good")
+    connection.execute("DROP TABLE temp.good")
+    if table == "delivery":  # their messages have nobody left: the next opening drops them
+        connection.execute(
+            "INSERT OR IGNORE INTO held SELECT seq FROM message WHERE seq NOT IN (SELECT seq FROM delivery)"
+        )
+
+
+# The log.
+
+_LOG_HEADER = Struct(">8I")
+_FRAME_HEADER = Struct(">6I")
+_LITTLE_ENDIAN = 0x377F0682  # the magic number's last bit says in which order the words of a checksum are read
+_SAME = 2  # bits in which 64 random ones of the same log may differ
+
+
+class Log:
+    """The write-ahead log as it lies there before SQLite looks at it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._size = path.stat().st_size
+            with path.open("rb") as file:
+                self._header = file.read(_LOG_HEADER.size)
+        except FileNotFoundError:
+            self._size = 0
+        self.there = self._size > _LOG_HEADER.size
+
+    def complaints(self, frames: int) -> Iterator[str]:
+        """What is odd about the log, where SQLite found so many whole frames in it."""
+        magic, _, page_size, _, salt, other_salt, *checksum = _LOG_HEADER.unpack(self._header)
+        if _header_checksum(self._header[:24], magic) != checksum:
+            yield f"the head of {self._path} is damaged: what it held, the last messages stored and removed, is lost"
+            return
+        cut, commits = False, 0
+        with self._path.open("rb") as file:
+            step = _FRAME_HEADER.size + page_size
+            for start in range(_LOG_HEADER.size + frames * step, self._size - _FRAME_HEADER.size + 1, step):
+                _, commit, *salts, _, _ = _FRAME_HEADER.unpack(os.pread(file.fileno(), _FRAME_HEADER.size, start))
+                if ((salts[0] ^ salt) << 32 | salts[1] ^ other_salt).bit_count() > _SAME:
+                    break
+                cut, commits = True, commits + bool(commit)
+        if commits > 1:
+            yield (
+                f"{self._path} is damaged in its midst: {commits} commits behind that place are lost, "
+                "messages stored and removed"
+            )
+        elif cut:
+            yield (
+                f"{self._path} ends with a commit that is not whole. If the process or the machine was stopped in the "
+                "midst of writing, that is as it should be: `send` had not returned. Else the disk has lost it"
+            )
+
+
+def _header_checksum(data: bytes, magic: int) -> list[int]:
+    one = other = 0
+    order = "<" if magic == _LITTLE_ENDIAN else ">"
+    words = Struct(f"{order}6I").unpack(data)
+    for first, second in zip(words[::2], words[1::2], strict=True):
+        one = (one + first + other) & 0xFFFFFFFF
+        other = (other + second + one) & 0xFFFFFFFF
+    return [one, other]
