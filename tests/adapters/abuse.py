@@ -5,7 +5,7 @@ kind; `scripts/hostile.py abuse` runs them large, with a victim in a process of 
 the attack, and then what came of it.
 
 Outcomes: "harmless" (all was read, and the connection lives), "throttled" (as that, but it took its time),
-"closed: code" (by the victim, with that error), "closed" (the transport tells why).
+"closed: code" (by the victim, with that error), "closed" (the transport tells why, or the error may come too late).
 """
 
 from __future__ import annotations
@@ -66,31 +66,25 @@ class Attack:
     deaf: bool = False
 
 
-@dataclass
-class Suffered:
-    """What came of it."""
-
-    outcome: str
-    stats: dict[str, int]
-    """How much each number of the victim's has grown."""
-
-
-def suffer(attack: Attack, mallory: Mallory, victim: Victim, size: int) -> Suffered:
-    """Run it, and see."""
-    before, heard = victim.stats(), len(victim.said())
+def suffer(attack: Attack, mallory: Mallory, victim: Victim, size: int) -> str:
+    """Run it, and see what comes of it."""
+    before = victim.stats()
     began = time.monotonic()
     attack.run(mallory, victim, size)
     if attack.outcome.startswith(CLOSED):
         outcome = CLOSED if mallory.is_shut() else "not closed"
-        found = codes(" ".join([*victim.said()[heard:], mallory.reason()]))
-        if found:
+        told = _grown(before, victim.stats(), "notices_")
+        found = codes(" ".join([*victim.said()[-told:], mallory.reason()] if told else [mallory.reason()]))
+        if found and attack.outcome != CLOSED:
             outcome = closed(" ".join(sorted(found)))
     else:
         mallory.sync()
         outcome = THROTTLED if attack.outcome is THROTTLED and time.monotonic() - began > 0.9 else HARMLESS
-    after = victim.stats()
-    grown = {name: after[name] - before.get(name, 0) for name in after}
-    return Suffered(outcome, {name: number for name, number in grown.items() if number})
+    return outcome
+
+
+def _grown(before: dict[str, int], after: dict[str, int], prefix: str) -> int:
+    return sum(after[name] - before.get(name, 0) for name in after if name.startswith(prefix))
 
 
 def member(certs: Certificates, victim: Victim, attack: Attack) -> Member:

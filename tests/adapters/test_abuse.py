@@ -6,16 +6,23 @@ run them large (V11, D-6, D-12).
 
 from __future__ import annotations
 
+import socket
+import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from OpenSSL import SSL
 
 from tests.certificates import Certificates
+from tolliver_proto import Limits
 
 from . import abuse, abuse_streams
-from .facade import World
+from .churn import left_behind
+from .facade import World, until
+from .mallory import PATIENCE
+from .nodes import Nodes, address
 from .victim import Of, Victim, victim_of
 
 KIB, MIB = 2**10, 2**20
@@ -36,7 +43,7 @@ def victim(of: Of, worlds: Callable[[str], World], kind: str, tmp_path: Path, ce
 def strike(of: Of, certs: Certificates, victim: Victim, attack: abuse.Attack, size: int) -> str:
     connect = abuse.member if of == "messages" else abuse_streams.streamer
     with connect(certs, victim, attack) as mallory:
-        return abuse.suffer(attack, mallory, victim, size).outcome
+        return abuse.suffer(attack, mallory, victim, size)
 
 
 def test_abuse_comes_to_what_it_should_and_a_good_peer_goes_on(of: Of, victim: Victim, certs: Certificates) -> None:
@@ -67,3 +74,32 @@ def test_bombs_are_refused_at_their_heads(of: Of, victim: Victim, certs: Certifi
         finally:
             tracemalloc.stop()
         good.round_trip()
+
+
+def test_visits_leave_nothing_behind(of: Of, victim: Victim, certs: Certificates) -> None:
+    with SIDES[of].Good(certs, victim) as good:
+        more = left_behind(of, certs, victim, 16)
+        assert more.descriptors <= 0
+        assert more.threads <= 0
+        good.round_trip()
+
+
+def test_nothing_is_negotiated_twice(nodes: Nodes) -> None:
+    """D-1: TLS 1.2 could, and each time would cost us more than them. 1.3 cannot."""
+    tls, limits = nodes.certs.tls("mallory"), Limits(handshake_timeout=0.5)
+    with nodes.open("right", tls=nodes.certs.tls("right", tls12=True), limits=limits) as right:
+        context = SSL.Context(SSL.TLSv1_2_METHOD)
+        context.use_certificate_chain_file(str(tls.cert))
+        context.use_privatekey_file(str(tls.key))
+        with socket.create_connection(("127.0.0.1", right.port or 0), timeout=PATIENCE) as stream:
+            stream.settimeout(None)  # OpenSSL is to wait, and the kernel has the limit
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(PATIENCE), 0))
+            line = SSL.Connection(context, stream)
+            line.set_connect_state()
+            line.do_handshake()
+            line.renegotiate()
+            with pytest.raises(SSL.Error):
+                line.do_handshake()
+        until(lambda: not right.stats()["connections"])
+        with nodes.open("left") as left:
+            left.new_connection(address(right))

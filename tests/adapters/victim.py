@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import repeat
@@ -37,6 +40,7 @@ ELEMENT = bytes(100)
 BIG = bytes(64 * 2**10)
 AnyLimits = Limits | rs.Limits
 LOCAL = "127.0.0.1:0"
+LATEST = 20  # notices
 Of = Literal["messages", "streams"]
 
 
@@ -47,6 +51,21 @@ class Usage(NamedTuple):
     memory: int
     descriptors: int
     threads: int
+
+    def since(self, before: Usage) -> Usage:
+        return Usage(
+            self.cpu - before.cpu,
+            self.memory - before.memory,
+            self.descriptors - before.descriptors,
+            self.threads - before.threads,
+        )
+
+
+def usage_of(process: psutil.Process) -> Usage:
+    with process.oneshot():
+        times = process.cpu_times()
+        memory, threads = process.memory_info().rss, process.num_threads()
+    return Usage(times.user + times.system, memory, process.num_fds(), threads)
 
 
 class Victim(Protocol):
@@ -61,7 +80,7 @@ class Victim(Protocol):
     def stats(self) -> dict[str, int]: ...
 
     def said(self) -> list[str]:
-        """Its notices; streams have none."""
+        """Its latest notices; streams have none."""
 
     def offer(self, channel: str, count: int) -> None:
         """Send so many messages there; or take a stream of that name from the newest peer, with that demand."""
@@ -78,11 +97,7 @@ class _Here:
 
     def usage(self) -> Usage:
         gc.collect()
-        process = psutil.Process()
-        with process.oneshot():
-            times = process.cpu_times()
-            memory, threads = process.memory_info().rss, process.num_threads()
-        return Usage(times.user + times.system, memory, process.num_fds(), threads)
+        return usage_of(psutil.Process())
 
 
 class Instance(_Here):
@@ -107,7 +122,7 @@ class Instance(_Here):
         return self.facade.stats()
 
     def said(self) -> list[str]:
-        return [notice.detail for notice in self.facade.notices()]
+        return [notice.detail for notice in self.facade.notices()[-LATEST:]]
 
     def offer(self, channel: str, count: int) -> None:
         self.facade.send_many([(channel, "", ELEMENT)] * count)
@@ -159,6 +174,39 @@ MAKERS: dict[Of, tuple[Callable[..., Any], type]] = {"messages": (Instance, Limi
 def victim_of(of: Of, world: World, directory: Path, tls: TLS, limits: AnyLimits) -> Victim:
     made: Victim = MAKERS[of][0](world, directory, tls, limits)
     return made
+
+
+class Watched(threading.Thread):
+    """Looks at a process every few milliseconds, so that a peak is seen. Use it as a context manager."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        super().__init__(daemon=True)
+        self._process = process
+        self._over = threading.Event()
+        self._before = usage_of(process)
+        self._began = time.monotonic()
+        self.peak = 0
+        """Bytes resident beyond those at the beginning."""
+        self.cpu = self.seconds = 0.0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self.join()
+        self._look()
+
+    def run(self) -> None:
+        while not self._over.wait(0.005):
+            self._look()
+
+    def _look(self) -> None:
+        self.seconds = time.monotonic() - self._began
+        times = self._process.cpu_times()
+        self.cpu = times.user + times.system - self._before.cpu
+        self.peak = max(self.peak, self._process.memory_info().rss - self._before.memory)
 
 
 class Apart:
@@ -215,8 +263,16 @@ class Apart:
     def usage(self) -> Usage:
         return Usage(*self._ask("usage"))
 
+    @contextmanager
+    def watched(self) -> Iterator[Watched]:
+        """What it uses meanwhile, looked at from outside."""
+        watched = Watched(psutil.Process(self._process.pid))
+        with watched:
+            yield watched
+
 
 def main(kind: str, of: Of, limits: str, cert: str, key: str, ca: str, directory: str) -> None:
+    logging.getLogger("tolliver").setLevel(logging.ERROR)  # that peers are closed out is what is asked for
     world = make_world(kind)
     tls = TLS(Path(cert), Path(key), Path(ca))
     deadline.LIMIT = float("inf")  # of a test
