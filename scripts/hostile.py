@@ -282,9 +282,7 @@ def slow_reader(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
         yield _others(of, seen)
         return
     seen = slowness(nodes, size, body, 2000)
-    print(
-        f"messages: a peer that reads nothing, {size} messages of {body // KIB} KiB for it, 2,000 round trips of another"
-    )
+    print(f"messages: a peer that reads nothing, {size} of {body // KIB} KiB for it, 2,000 round trips of others")
     yield Figure("messages: held in memory", seen.held / KIB, (MIB + body + 100) / KIB, "KiB")
     yield Figure("messages: not on disk", size - seen.waiting, 0, "messages")
     yield _others(of, seen)
