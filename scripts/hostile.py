@@ -1,14 +1,21 @@
 """What hostile and many peers cost an instance, on a loop of choice, against the aims of PROOF.md. Linux only.
 
+    python scripts/hostile.py bombs KIND         V11: 1,000 heads that announce gigabytes
+    python scripts/hostile.py linear KIND        V12: a frame of 16 MiB in small pieces
     python scripts/hostile.py slowloris KIND     V13: 1,000 silent connections and 1,000 that do TLS and no more
     python scripts/hostile.py half-open KIND     V14: a peer that is stopped, and a line that drops every packet
     python scripts/hostile.py slow-reader KIND   V16: a peer that reads nothing, and what the others see of it
     python scripts/hostile.py many KIND          V19: 2,000 peers on one instance
+    python scripts/hostile.py abuse KIND         D-12: members that go wrong in every way we know, and 1,000 visits
+    python scripts/hostile.py all KIND           all of these
+    python scripts/hostile.py report ROW         V18 or V22: its tests over every kind, counted
 
-KIND is asyncio, uvloop, trio, blocking ...; `--size N` is another number of strangers, messages or peers. The machine
-should do nothing else: latencies are those of all that runs on it. Exit status 1 where an aim is missed.
+KIND is asyncio, uvloop, trio, blocking ...; `--size N` is another number of strangers, messages, peers or visits, or of
+MiB; `--of messages` or `--of streams` one of the two protocols, where a command has both. The machine should do nothing
+else: latencies are those of all that runs on it. Exit status 1 where an aim is missed.
 
-The idea: the scenarios are the tests' own (`tests/adapters/scenarios.py`), only larger and with default figures.
+The idea: the scenarios are the tests' own (`tests/adapters/scenarios.py`, `abuse.py`), only larger and with default
+figures. Where memory and time are measured the victim is a process of its own.
 """
 
 from __future__ import annotations
@@ -17,24 +24,47 @@ import argparse
 import logging
 import os
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
-from statistics import quantiles
-from typing import NamedTuple
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, Self
 
 sys.path[:0] = [str(Path(__file__).parent.parent)]  # the scenarios are beside the tests that use them
 
-from tests.adapters.crowd import raise_limit  # noqa: E402  # the line above comes first
+import pytest  # noqa: E402  # the line above comes first
+
+from tests.adapters import abuse, abuse_streams  # noqa: E402  # as above
+from tests.adapters.churn import left_behind  # noqa: E402  # as above
+from tests.adapters.crowd import raise_limit  # noqa: E402  # as above
 from tests.adapters.facade import deadline  # noqa: E402  # as above
 from tests.adapters.kinds import KINDS, make_world  # noqa: E402  # as above
+from tests.adapters.mallory import Mallory, Streamer, packed, streamed  # noqa: E402  # as above
 from tests.adapters.member import Member  # noqa: E402  # as above
 from tests.adapters.nodes import Nodes, subscribed  # noqa: E402  # as above
-from tests.adapters.scenarios import Outage, many, outage, siege, slowness  # noqa: E402  # as above
+from tests.adapters.scenarios import (  # noqa: E402  # as above
+    Outage,
+    Siege,
+    Slowness,
+    many,
+    outage,
+    siege,
+    siege_of_streams,
+    slowness,
+    slowness_of_streams,
+)
 from tests.adapters.silence import silence  # noqa: E402  # as above
+from tests.adapters.streams import Stage  # noqa: E402  # as above
+from tests.adapters.victim import AnyLimits, Apart, Of, Victim  # noqa: E402  # as above
 from tests.certificates import Certificates  # noqa: E402  # as above
-from tolliver_proto import Limits  # noqa: E402  # as above
+from tolliver_proto import Limits, Message  # noqa: E402  # as above
+from tolliver_proto import reactive as rs  # noqa: E402  # as above
 
 KIB, MIB = 2**10, 2**20
 ADDRESSES = 8  # of strangers
@@ -57,27 +87,165 @@ class Figure(NamedTuple):
         verdict = "pass" if self.good else "FAIL"
         return f"  {self.what}: {self.value:,.4g} {self.unit}, at most {self.most:,.4g}: {verdict}"
 
+    @property
+    def short(self) -> str:
+        return f"{self.what} {self.value:,.3g} {self.unit}{'' if self.good else f' (aim {self.most:,.3g}: MISSED)'}"
 
-def slowloris(nodes: Nodes, size: int) -> Iterator[Figure]:
-    limits = Limits()
-    seen = siege(nodes, size, size, ADDRESSES, limits)
+
+SIDES: dict[Of, Any] = {"messages": abuse, "streams": abuse_streams}
+LIMITS: dict[Of, AnyLimits] = {"messages": Limits(), "streams": rs.Limits()}  # the default ones
+
+
+@contextmanager
+def victim(nodes: Nodes, of: Of) -> Iterator[Apart]:
+    with TemporaryDirectory() as directory:
+        kind, tls = nodes.world.kind, nodes.certs.tls("victim")
+        with Apart(of, kind, Path(directory), tls, LIMITS[of]) as apart:
+            yield apart
+
+
+def connect(of: Of, nodes: Nodes, target: Victim, attack: abuse.Attack) -> Mallory:
+    by = abuse.member if of == "messages" else abuse_streams.streamer
+    return by(nodes.certs, target, attack)
+
+
+def bombs(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
+    with victim(nodes, of) as target:
+        attacks = SIDES[of].BOMBS
+        wrong = _bombs(of, nodes, target, [*attacks.values()] * 3)  # what comes once is there then
+        before = target.usage().memory
+        with target.watched() as watched:
+            wrong += _bombs(of, nodes, target, islice(cycle(attacks.values()), size))
+        after = target.usage().memory
+    print(f"{of}: {size} bombs of {len(attacks)} sorts, {watched.cpu * 1000 / size:.2f} ms of CPU each with their TLS")
+    yield Figure(f"{of}: not refused as they should be", wrong, 0, "bombs")
+    yield Figure(f"{of}: memory at most beyond before", watched.peak / MIB, 8.0, "MiB")
+    yield Figure(f"{of}: memory kept", (after - before) / MIB, 8.0, "MiB")
+
+
+def _bombs(of: Of, nodes: Nodes, target: Victim, attacks: Iterable[abuse.Attack]) -> int:
+    wrong = 0
+    for attack in attacks:
+        with connect(of, nodes, target, attack) as mallory:
+            outcome = abuse.suffer(attack, mallory, target, 1)
+            wrong += outcome != attack.outcome
+            if outcome != attack.outcome:
+                print(f"  {outcome}, not {attack.outcome}")
+    return wrong
+
+
+def linear(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
+    """A whole frame in pieces of so many bytes, a TLS record each: CPU of who reads it."""
+    for piece in (64, 512, 16 * KIB):
+        whole = max(2, size * MIB // (1 if piece > 64 else 16))  # a MiB of the smallest takes as long as 8 of others
+        seconds = {n: min(_reading(nodes, of, n, piece) for _ in range(2)) for n in (whole // 2, whole)}
+        ratio = seconds[whole] / seconds[whole // 2]
+        each = seconds[whole] * piece / whole * 1e6
+        print(f"{of}: {whole / MIB:g} MiB in pieces of {piece} bytes: {seconds[whole]:.2f} s, {each:.1f} us each")
+        yield Figure(f"{of}: twice {whole / MIB / 2:g} MiB in pieces of {piece} B takes", ratio, 2.3, "times as long")
+
+
+def _reading(nodes: Nodes, of: Of, size: int, piece: int) -> float:
+    plain = abuse.Attack(lambda *_: None, abuse.HARMLESS)
+    with victim(nodes, of) as target, connect(of, nodes, target, plain) as mallory:
+        if isinstance(mallory, Streamer):
+            frame = streamed(rs.OnNext(abuse_streams.bait(mallory, target), bytes(size - 100)))
+        else:
+            frame = packed(Message("flood", "", bytes(size - 100), 5))
+        mallory.sync()
+        before = target.usage().cpu
+        pieces = [frame[at : at + piece] for at in range(0, len(frame), piece)]
+        if not mallory.write_each(pieces):
+            raise AssertionError("the victim has ended the connection")
+        mallory.sync()
+        return target.usage().cpu - before
+
+
+class Beside:
+    """A good peer and its round trips, one after the other, on a thread. Use it as a context manager."""
+
+    def __init__(self, good: Any) -> None:
+        self.times: list[float] = []
+        self._good = good
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self.times.append(self._good.round_trip())
+            self._over.wait(0.002)
+
+
+def abused(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
+    wrong, memory, worst = 0, 0, 0.0
+    with victim(nodes, of) as target, SIDES[of].Good(nodes.certs, target) as good:
+        quiet = [good.round_trip() for _ in range(200)]
+        print(f"{of}: a good peer's round trip alone: median {median(quiet) * 1000:.1f} ms, worst {max(quiet):.3f} s")
+        print("  outcome, seconds, CPU of the victim, most memory beyond before, the good peer's worst round trip")
+        for name, attack in SIDES[of].ABUSES.items():
+            wanted = SIDES[of].names(10_000) if attack.wish and len(attack.wish) > 1 else attack.wish
+            with (
+                connect(of, nodes, target, replace(attack, wish=wanted)) as mallory,
+                target.watched() as seen,
+                Beside(good) as beside,
+            ):
+                outcome = abuse.suffer(attack, mallory, target, attack.large)
+            good.round_trip()
+            print(
+                f"  {name} x {attack.large:,}: {outcome}, {seen.seconds:.1f} s, {seen.cpu:.1f} s, "
+                f"{seen.peak / MIB:.1f} MiB, {max(beside.times):.3f} s",
+                flush=True,
+            )
+            wrong += outcome != attack.outcome
+            memory, worst = max(memory, seen.peak), max(worst, *beside.times)
+        yield Figure(f"{of}: with another outcome", wrong, 0, f"of {len(SIDES[of].ABUSES)} attacks")
+        yield Figure(f"{of}: memory at most", memory / MIB, 48.0, "MiB")
+        yield Figure(f"{of}: a good peer's worst round trip", worst, 1.0)
+        left = left_behind(of, nodes.certs, target, size)
+        print(f"{of}: {size} visits that end in eight ways: {left.cpu * 1000 / size:.2f} ms of CPU each")
+        yield Figure(f"{of}: visits leave", left.descriptors, 0, "descriptors")
+        yield Figure(f"{of}: and", left.threads, 0, "threads")
+        yield Figure(f"{of}: and of memory", left.memory / MIB, 4.0, "MiB")
+
+
+def slowloris(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
+    limits, besiege = (Limits(), _siege) if of == "messages" else (rs.Limits(), _siege_of_streams)
+    seen = besiege(nodes, size, limits)
     held = [shut for shut in (*seen.silent, *seen.only_tls) if shut > limits.handshake_timeout - 1]
-    print(f"{2 * size} strangers of {ADDRESSES} addresses, default bounds (D-7): all but {len(held)} refused at once")
-    yield Figure("let in", len(held), ADDRESSES * limits.max_handshakes_per_address, "connections")
-    yield Figure("a good peer connects in", seen.joined, 1.0)
-    yield Figure("the last is closed after", max(held), limits.handshake_timeout + 1)
+    print(f"{of}: {2 * size} strangers of {ADDRESSES} addresses, all but {len(held)} refused at once (D-7)")
+    yield Figure(f"{of}: let in", len(held), ADDRESSES * limits.max_handshakes_per_address, "connections")
+    yield Figure(f"{of}: a good peer connects in", seen.joined, 1.0)
+    yield Figure(f"{of}: the last is closed after", max(held), limits.handshake_timeout + 1)
 
-    limits = Limits(max_handshakes=3 * size, max_handshakes_per_address=3 * size)
-    seen = siege(nodes, size, size, ADDRESSES, limits)
-    print(f"{2 * size} strangers and bounds that let all of them in")
-    yield Figure("a good peer connects in", seen.joined, 1.0)
+    limits = replace(limits, max_handshakes=3 * size, max_handshakes_per_address=3 * size)
+    seen = besiege(nodes, size, limits)
+    print(f"{of}: {2 * size} strangers and bounds that let all of them in")
+    yield Figure(f"{of}: a good peer connects in", seen.joined, 1.0)
     for name, shut in (("silent", seen.silent), ("TLS-only", seen.only_tls)):
         off = max(abs(one - limits.handshake_timeout) for one in shut)
-        yield Figure(f"{name} ones are closed at {limits.handshake_timeout:g} s, give or take", off, 1.0)
-    yield Figure("nothing of them is left after another", seen.let_go, limits.close_timeout + 1)
+        yield Figure(f"{of}: {name} ones are closed at {limits.handshake_timeout:g} s, give or take", off, 1.0)
+    yield Figure(f"{of}: nothing of them is left after another", seen.let_go, limits.close_timeout + 1)
+    _forget(nodes)
 
 
-def half_open(nodes: Nodes, size: int) -> Iterator[Figure]:
+def _siege(nodes: Nodes, size: int, limits: Any) -> Siege:
+    return siege(nodes, size, size, ADDRESSES, limits)
+
+
+def _siege_of_streams(nodes: Nodes, size: int, limits: Any) -> Siege:
+    with Stage(nodes.world, nodes.certs) as stage:
+        return siege_of_streams(stage, size, size, ADDRESSES, limits)
+
+
+def half_open(nodes: Nodes, size: int, _of: Of) -> Iterator[Figure]:
     for under_way in (0, size):
         member = Member(nodes.world.kind, nodes.directory / "member.db", nodes.certs.tls("member"))
         with member, nodes.open("left", probe="message") as left:
@@ -104,56 +272,126 @@ def _judge(seen: Outage) -> Iterator[Figure]:
     yield Figure("lost", seen.lost, 0, "messages")
 
 
-def slow_reader(nodes: Nodes, size: int) -> Iterator[Figure]:
+def slow_reader(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
     body = 64 * KIB
+    if of == "streams":
+        with Stage(nodes.world, nodes.certs) as stage:
+            seen = slowness_of_streams(stage, 2000)
+        print("streams: a subscriber that wants all of an endless source and reads nothing, 2,000 requests of another")
+        yield Figure("streams: held in memory", seen.held / KIB, (MIB + 2 * body) / KIB, "KiB")
+        yield _others(of, seen)
+        return
     seen = slowness(nodes, size, body, 2000)
-    print(f"a peer that reads nothing, {size} messages of {body // KIB} KiB for it, and 2,000 round trips of another")
-    yield Figure("held in memory", seen.held / KIB, (MIB + body + 100) / KIB, "KiB")
-    yield Figure("not on disk", size - seen.waiting, 0, "messages")
+    print(f"messages: a peer that reads nothing, {size} of {body // KIB} KiB for it, 2,000 round trips of others")
+    yield Figure("messages: held in memory", seen.held / KIB, (MIB + body + 100) / KIB, "KiB")
+    yield Figure("messages: not on disk", size - seen.waiting, 0, "messages")
+    yield _others(of, seen)
+
+
+def _others(of: Of, seen: Slowness) -> Figure:
     before, during = (quantiles(times, n=100)[98] * 1000 for times in (seen.before, seen.during))
     print(f"  p99 of the others before: {before:.2f} ms")
-    yield Figure("p99 of the others meanwhile", during, 2 * before, "ms")
+    return Figure(f"{of}: p99 of the others meanwhile", during, 2 * before, "ms")
 
 
-def many_peers(nodes: Nodes, size: int) -> Iterator[Figure]:
+def many_peers(nodes: Nodes, size: int, _of: Of) -> Iterator[Figure]:
     seen = many(nodes, size)
     print(f"{size} peers over TLS: all are connected after {seen.connecting:.1f} s ({size / seen.connecting:.0f}/s)")
     yield Figure("memory of each", seen.each / KIB, 100.0, "KiB")
     yield Figure("one message is acknowledged by all after", seen.reaching, 10.0)
 
 
-COMMANDS: dict[str, tuple[Callable[[Nodes, int], Iterator[Figure]], int]] = {
-    "slowloris": (slowloris, 1000),
-    "half-open": (half_open, 100),
-    "slow-reader": (slow_reader, 500),
-    "many": (many_peers, 2000),
+class Command(NamedTuple):
+    row: str
+    measure: Callable[[Nodes, int, Of], Iterator[Figure]]
+    size: int
+    what: str
+    both: bool = True
+    """Whether it is for streams, too."""
+
+
+COMMANDS = {
+    "bombs": Command("V11", bombs, 1000, "bombs"),
+    "linear": Command("V12", linear, 16, "MiB in small pieces"),
+    "slowloris": Command("V13", slowloris, 1000, "silent and as many TLS-only strangers"),
+    "half-open": Command("V14", half_open, 100, "messages under way", both=False),
+    "slow-reader": Command("V16", slow_reader, 500, "messages of 64 KiB to who reads nothing"),
+    "many": Command("V19", many_peers, 2000, "TLS peers of one process", both=False),
+    "abuse": Command("D-12", abused, 1000, "visits, and every attack"),
 }
+ROWS = {
+    # row: the files that prove it, and what a test of them is
+    "V18": (["test_tls_matrix.py"], "cells", "right error class"),
+    "V22": (["test_gopeer.py", "test_gopeer_double.py"], "cases", "as the double of the Go peer should have it"),
+}
+
+
+def run(name: str, kind: str, size: int | None, sides: Sequence[Of]) -> bool:
+    """Measure, and print the result. Whether every aim was met."""
+    command, began = COMMANDS[name], time.monotonic()
+    size = size or command.size
+    figures = []
+    world = make_world(kind)
+    try:
+        for of in sides if command.both else ("messages",):
+            with TemporaryDirectory() as directory:
+                nodes = Nodes(Path(directory), Certificates(Path(directory)), world)
+                for figure in command.measure(nodes, size, of):
+                    print(figure, flush=True)
+                    figures.append(figure)
+    finally:
+        world.close()
+    good = all(figure.good for figure in figures)
+    print(
+        f"{name} on {kind}: {'pass' if good else 'FAIL'}, {time.monotonic() - began:.0f} s, "
+        f"load of this machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
+    said = "; ".join(figure.short for figure in figures)
+    print(f"result: {command.row} | {size:,} {command.what}, {kind} | {said}", flush=True)
+    return good
+
+
+class Count:
+    """What became of the tests. A plugin of pytest."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            self.outcomes[report.outcome] += 1
+
+
+def report(row: str, options: Sequence[str]) -> bool:
+    files, what, well = ROWS[row]
+    count = Count()
+    folder = Path(__file__).parent.parent / "tests" / "adapters"
+    status = pytest.main([*(str(folder / name) for name in files), "-q", "--no-header", *options], plugins=[count])
+    ran = count.outcomes["passed"] + count.outcomes["failed"]
+    share = 100 * count.outcomes["passed"] / max(1, ran)
+    print(f"result: {row} | {ran:,} {what} | {share:.4g} % {well}, {count.outcomes['skipped']} skipped")
+    return not status
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("command", choices=[*COMMANDS, "all", "report"])
+    parser.add_argument("subject", choices=[*KINDS, *ROWS], metavar="KIND|ROW")
     parser.add_argument("--size", type=int, default=None)
-    options = parser.parse_args()
-    measure, size = COMMANDS[options.command]
+    parser.add_argument("--of", choices=SIDES, default=None)
+    options, more = parser.parse_known_args()
+    if options.command == "report":
+        return not report(options.subject, more)
+    if more or options.subject in ROWS:
+        parser.error(f"{options.command} takes a kind, and no {' '.join(more) or options.subject}")
     logging.getLogger("tolliver").setLevel(logging.ERROR)  # that strangers are refused is what is asked for
     raise_limit()
     deadline.LIMIT = float("inf")  # of a test
     deadline.restart()
-    world, good, began = make_world(options.kind), True, time.monotonic()
-    with tempfile.TemporaryDirectory() as directory:
-        certs = Certificates(Path(directory))
-        for figure in measure(Nodes(Path(directory), certs, world), options.size or size):
-            print(figure, flush=True)
-            good = good and figure.good
-    world.close()
-    print(
-        f"{options.command} on {options.kind}: {'pass' if good else 'FAIL'}, {time.monotonic() - began:.0f} s, "
-        f"load of this machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    )
-    print(f"again: python scripts/hostile.py {' '.join(sys.argv[1:])}")
-    return not good
+    names = COMMANDS if options.command == "all" else [options.command]
+    sides = [options.of] if options.of else [*SIDES]
+    good = [run(name, options.subject, options.size, sides) for name in names]
+    return not all(good)
 
 
 if __name__ == "__main__":

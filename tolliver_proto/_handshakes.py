@@ -18,6 +18,7 @@ from ._errors import (
     AccessDenied,
     ConnectionLost,
     IdentityConflict,
+    LimitExceeded,
     RemoteProtocolError,
     SelfConnection,
     TolliverError,
@@ -95,7 +96,7 @@ class Handshakes(Receiving):
             self._store_list(link, frame.subscriptions)
 
     def _on_final(self, link: Link, frame: HandshakeFinal) -> None:
-        if frame.compatible:
+        if frame.compatible and self._admit(link, _peer(link).uuid):  # again: much may have changed since its request
             self._store_list(link, link.held_list)
 
     def _admit(self, link: Link, claimed: UUID) -> bool:
@@ -114,18 +115,31 @@ class Handshakes(Receiving):
             detail = f"its certificate names {proved.names}"
         elif not proved.uuids and known is not None and known.spki_sha256 not in (None, proved.spki_sha256):
             detail = "its key is not the one that this UUID was first seen with (repin it if that was on purpose)"
+        elif known is None and self._is_prolific(proved):
+            detail = (
+                f"its key has been {self.limits.peers_per_key} others already: forget some, raise "
+                "Limits.peers_per_key, or put UUIDs into certificates"
+            )
         elif (denial := self._denial(link, claimed)) is not None:
             self._deny(link, claimed, denial)
             return False
         else:
-            link.peer = known or self._peers.setdefault(claimed, Peer(claimed, LoadedPeer()))
+            link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
             if link.peer.derived:
+                self._peers[claimed] = link.peer
                 link.peer.voices[link] = None  # what it is known by: nothing of it is stored
             return True
         error = IdentityConflict(f"{link.identity.address} claims to be {claimed}, but {detail} (D-3, T-72)")
         self._notice(NoticeKind.IDENTITY_MISMATCH, claimed, str(error))
         self._refuse(link, error)
         return False
+
+    def _is_prolific(self, proved: PeerIdentity) -> bool:
+        """Whether its key has as many UUIDs as one that names none may take. Asked at the first sight of one only."""
+        key = proved.spki_sha256
+        if key is None or proved.uuids or proved.prefixes:
+            return False
+        return sum(peer.spki_sha256 == key for peer in self._peers.values()) >= self.limits.peers_per_key
 
     def _is_kept_out(self, link: Link) -> bool:
         """Whether its certificate names one peer alone, which may not connect: then it need not see our request."""
@@ -157,6 +171,7 @@ class Handshakes(Receiving):
         if peer.derived:
             self._let_write(link, peer, subscriptions)
             return
+        self._peers.setdefault(peer.uuid, peer)
         peer.voices[link] = None
         may_have = self._acl.rights(peer.uuid).may_subscribe  # D-4
         wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
@@ -207,7 +222,9 @@ class Handshakes(Receiving):
         own = tuple(self._own)
         if link.control is not None and connection.state is not State.CONFIRMING:
             link.control.announced(own)
+        before = connection.unsent_bytes
         connection.accept(own, self._now)
+        link.answers += connection.unsent_bytes - before
         self._readable[link] = None
         self._writable[link] = None
 
@@ -291,6 +308,16 @@ class Handshakes(Receiving):
         """End it without a frame (T-67): `error` is what whoever asked for the connection will see."""
         link.error = error
         self._end(link)
+
+    def _refuse_flood(self, link: Link) -> None:
+        """It makes us say more and more and reads nothing: reading never waits for writing (D-9), so this ends it."""
+        error = LimitExceeded(
+            "flood",
+            f"over {self.limits.max_answers} bytes of acks and answers that were caused and are not read (D-12)",
+        )
+        uuid = link.peer.uuid if link.peer else None
+        self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {error}")
+        self._refuse(link, error)
 
     def _refuse_self(self, link: Link, what: str) -> None:
         """The other end has our identity: a dial that came back, or an instance that was copied (T-71)."""

@@ -29,6 +29,7 @@ class Limits:
     handshake_burst: int = 3  # T-66: then one a second
     high_water: int = _MIB  # D-9: unsent bytes above which nothing more is pulled
     low_water: int = 256 * _KIB  # D-9: and below which pulling goes on
+    max_answers: int = _MIB  # D-12: what the peer can make us say on our own, acks above all, while it does not read
     inbox_messages: int = 1024  # D-9: handed out and not settled, before reading pauses
     inbox_bytes: int = 16 * _MIB
 
@@ -37,6 +38,7 @@ class Limits:
     max_handshakes_per_address: int = 16
 
     # One peer.
+    peers_per_key: int = 1000  # D-3: UUIDs that certificates of one key, and without a UUID, may be known by
     window_messages: int = 256  # T-52: unacknowledged
     window_bytes: int = 8 * _MIB
     backoff_messages: int = 10_000  # T-52: left the window, waiting for their resend

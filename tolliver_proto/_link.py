@@ -190,6 +190,7 @@ class Link:
         self.control: ControlSync | None = None
         self.control_allowance = Allowance(limits.control_per_second, limits.control_per_second)  # D-12
         self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
+        self.told_bytes = 0  # what that takes in a handshake
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
         self.up = False  # established and the peer's live link
         self.up_since = 0.0
@@ -208,6 +209,7 @@ class Link:
         self.shut = False
         self.choked = False  # above high water, not yet below low
         self.in_transit: int | None = None  # bytes of the Transmit that is outstanding
+        self.answers = 0  # bytes behind it that the peer caused
         self.riding: list[int] = []  # message ids in that Transmit
         self.gathered: list[int] = []  # message ids behind it
         self.unsettled: dict[Delivery, None] = {}

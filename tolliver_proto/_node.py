@@ -308,11 +308,11 @@ class Node(Watching):
         self._tick(now)
         before, self._acl = self._acl, acl
         self._on_event[Message] = self._on_message if acl.is_open else self._on_guarded_message
-        changed = {peer: None for uuid, peer in self._peers.items() if acl.rights(uuid) != before.rights(uuid)}
-        for peer in changed:
-            self._reroute(peer)
+        for uuid, peer in self._peers.items():
+            if acl.rights(uuid) != before.rights(uuid):
+                self._reroute(peer)
         for link in list(self._links.values()):
-            if link.peer not in changed:
+            if link.peer is None or acl.rights(link.peer.uuid) == before.rights(link.peer.uuid):
                 continue
             denial = self._denial(link, link.peer.uuid)
             if denial is not None:
@@ -386,7 +386,11 @@ class Node(Watching):
 
     def _write(self, link: Link) -> None:
         connection = link.connection
-        if connection is None or link.in_transit is not None or link.gone:
+        if connection is None or link.gone:
+            return
+        if link.answers > self.limits.max_answers and connection.live:
+            self._refuse_flood(link)
+        if link.in_transit is not None:
             return
         if connection.unsent_bytes:
             self._transmit(link)

@@ -249,7 +249,9 @@ class Receiving(Sending):
     def _ack(self, link: Link, message_ids: Sequence[int]) -> None:
         connection = link.connection
         if connection is not None and connection.live:
+            before = connection.unsent_bytes
             connection.send_acks(message_ids)
+            link.answers += connection.unsent_bytes - before
             self._writable[link] = None
 
     # Control messages and what is like them.
@@ -283,14 +285,20 @@ class Receiving(Sending):
             self._batch.control_acks.append((link, frame.message_id))
 
     def _may_have(self, link: Link, peer: Peer, subscription: Subscription) -> bool:
-        has_room = len(link.told) < self.limits.max_subscriptions or subscription in link.told
-        return has_room and self._acl.rights(peer.uuid).may_subscribe(subscription)
+        return self._has_room(link, subscription) and self._acl.rights(peer.uuid).may_subscribe(subscription)
+
+    def _has_room(self, link: Link, subscription: Subscription) -> bool:
+        """As a handshake's list has it: a peer cannot want more than it can announce (T-08, T-19)."""
+        if subscription in link.told:
+            return True
+        size = link.told_bytes + self._entry_size(subscription)
+        return len(link.told) < self.limits.max_subscriptions and size <= self.limits.max_handshake
 
     def _hear(self, link: Link, said: Operation) -> None:
         """What the peer said on this connection that it wants: routes change now."""
         self._batch.told.setdefault(link, link.told)
         self._batch.heard.append((link, said))
-        link.told = applied(link.told, [said])
+        self._set_told(link, applied(link.told, [said]), said)
         assert link.peer is not None
         self._route_to(link.peer)
         if not link.peer.wide and not self._acl.is_open and any(not one.channel for one in link.told):
@@ -300,6 +308,14 @@ class Receiving(Sending):
                 link.peer.uuid,
                 f"{link.identity.address or 'a peer'} subscribes to every channel, as the access rules allow (D-4)",
             )
+
+    def _set_told(self, link: Link, told: frozenset[Subscription], said: Operation | None = None) -> None:
+        """What it wants now, where `said` is all that has changed."""
+        if isinstance(said, AddPeerSubscription | RemovePeerSubscription):
+            link.told_bytes += self._entry_size(said.subscription) * (len(told) - len(link.told))
+        else:
+            link.told_bytes = sum(map(self._entry_size, told))
+        link.told = told
 
     def _route_to(self, peer: Peer) -> None:
         self._batch.peer_lists.setdefault(peer, peer.subscriptions)

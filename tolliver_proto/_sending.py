@@ -268,6 +268,7 @@ class Sending(NodeState):
         assert link.connection is not None
         units = link.connection.data_to_send()
         link.in_transit = sum(map(len, units))
+        link.answers = 0
         link.sent_at = self._now
         link.riding, link.gathered = link.gathered, []
         self._counts["bytes_sent"] += link.in_transit

@@ -138,7 +138,7 @@ class Storing(Handshakes):
         for link, told in failed.told.items():
             if link in self._batch.told:
                 self._batch.told[link] = told
-            link.told = applied(told, [said for one, said in self._batch.heard if one is link])
+            self._set_told(link, applied(told, [said for one, said in self._batch.heard if one is link]))
         for link in failed.handshakes:
             assert link.peer is not None
             link.peer.voices.pop(link, None)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import gc
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Protocol
 
@@ -20,11 +21,14 @@ from tolliver_transports._tls import client_context
 
 from tests.raw import RawPeer
 from tolliver_proto import Limits
+from tolliver_proto import reactive as rs
 
 from .crowd import Crowd, raise_limit
 from .facade import STEP, Facade, until
+from .mallory import Streamer
 from .nodes import SOMEBODY, Nodes, address, connected
 from .strangers import Stranger, Watch, source
+from .streams import Stage, StreamsFacade
 
 LOOK_EVERY = 50  # strangers
 MOST_BUFFERED = 2**26  # bytes, above what the kernel and an instance hold for one connection
@@ -56,7 +60,32 @@ def siege(nodes: Nodes, silent: int, only_tls: int, sources: int, limits: Limits
     """Strangers from so many addresses, and then a good peer from another one."""
     context = client_context(nodes.certs.tls("mallory"))
     most = limits.handshake_timeout + limits.close_timeout + 10.0
-    with nodes.open("right", limits=limits) as right, nodes.open("left") as left, Watch() as watch:
+    with nodes.open("right", limits=limits) as right, nodes.open("left") as left:
+        seen = _besiege(right, lambda: left.new_connection(address(right)), silent, only_tls, sources, context, most)
+        assert connected(left) == 1
+        return seen
+
+
+def siege_of_streams(stage: Stage, silent: int, only_tls: int, sources: int, limits: rs.Limits) -> Siege:
+    """The same in the other protocol: who does TLS and says no hello."""
+    context = client_context(stage.certs.tls("mallory"))
+    most = limits.handshake_timeout + limits.close_timeout + 10.0
+    right, left = stage.open(tls="right", limits=limits), stage.open(tls="left", listen=None)
+    seen = _besiege(right, lambda: left.connect(right), silent, only_tls, sources, context, most)
+    assert len(left.peers()) == 1
+    return seen
+
+
+def _besiege(
+    right: Facade | StreamsFacade,
+    join: Callable[[], object],
+    silent: int,
+    only_tls: int,
+    sources: int,
+    context: ssl.SSLContext,
+    most: float,
+) -> Siege:
+    with Watch() as watch:
 
         def come(count: int, tls: ssl.SSLContext | None) -> list[Stranger]:
             crowd = []
@@ -68,11 +97,10 @@ def siege(nodes: Nodes, silent: int, only_tls: int, sources: int, limits: Limits
 
         without, within = come(silent, None), come(only_tls, context)
         began = time.monotonic()
-        left.new_connection(address(right))
+        join()
         joined = time.monotonic() - began
         watch.look(most)
         let_go = seconds_until(lambda: right.stats()["connections"] == 1, most)
-        assert connected(left) == 1
         return Siege(joined, _times(without, most), _times(within, most), let_go)
 
 
@@ -137,7 +165,7 @@ class Slowness:
     held: int
     """In this process for that peer: what was taken from the store or sent unreliably, and is not the kernel's yet."""
     waiting: int
-    """Reliable messages that are on disk for it."""
+    """Reliable messages that are on disk for it; of streams, the elements that were taken from the source."""
     arrived: int
     before: list[float]
     during: list[float]
@@ -163,6 +191,40 @@ def slowness(nodes: Nodes, messages: int, size: int, samples: int) -> Slowness:
         during = [_round_trip(left) for _ in range(samples)]
         waiting = {peer.uuid: peer.pending for peer in left.peers()}[nodes.certs.uuid("mallory")]
         return Slowness(held, waiting, len(inbox.bodies), before, during)
+
+
+def slowness_of_streams(stage: Stage, samples: int) -> Slowness:
+    """In the other protocol: a subscriber that wants all of an endless source and reads nothing (R-32)."""
+    size, pulled = 64 * 2**10, 0
+
+    def endless(_name: str) -> Iterator[bytes]:
+        nonlocal pulled
+        while True:
+            pulled += 1
+            yield bytes(size)
+
+    right, left = stage.open(tls="right"), stage.open(tls="left", listen=None)
+    right.publish("bulk", endless)
+    right.publish("news", lambda _name: repeat(b"x"))
+    taken = left.connect(right).subscribe("news", prefetch=0)
+
+    def round_trip() -> float:
+        began = time.perf_counter()
+        taken.request(1)
+        next(taken)
+        return time.perf_counter() - began
+
+    before = [round_trip() for _ in range(samples)]
+    with Streamer(right.port or 0, client_context(stage.certs.tls("mallory"))) as deaf:
+        deaf.say(rs.Subscribe("bulk", 1, rs.UNBOUNDED))
+        still = 0
+        while still < 20:  # looks, in which nothing more was pulled
+            seen = pulled
+            time.sleep(STEP)
+            still = still + 1 if pulled == seen else 0
+        held = right.stats()["unsent_bytes"]
+        during = [round_trip() for _ in range(samples)]
+        return Slowness(held, pulled, 0, before, during)
 
 
 def _round_trip(left: Facade) -> float:
@@ -215,7 +277,7 @@ class Many:
 def many(nodes: Nodes, count: int) -> Many:
     """So many peers, from another process."""
     raise_limit()
-    with nodes.open("node", limits=Limits(handshake_timeout=60.0)) as node:
+    with nodes.open("node", limits=Limits(handshake_timeout=60.0, peers_per_key=2 * count)) as node:
         tls = nodes.certs.tls("anonymous")
         with RawPeer(node.port or 0, tls, SOMEBODY, ["news"]) as first:  # what comes once is there then
             first.establish()

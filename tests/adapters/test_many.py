@@ -12,11 +12,13 @@ from collections.abc import Callable
 import pytest
 
 from tolliver_proto import Limits
+from tolliver_proto import reactive as rs
 
 from .nodes import Nodes
-from .scenarios import many, slowness
+from .scenarios import many, slowness, slowness_of_streams
+from .streams import Stage
 
-KIB = 2**10
+KIB, MIB = 2**10, 2**20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is in its kernel's buffers")
@@ -27,6 +29,13 @@ def test_who_does_not_read_costs_a_bounded_buffer_and_the_others_nothing(nodes: 
     assert 0 < seen.held <= Limits().high_water + size + 100
     assert seen.waiting == 40
     assert seen.arrived == 20
+
+
+def test_a_subscriber_that_does_not_read_costs_a_bounded_buffer(stage: Stage) -> None:
+    """R-32: demand without end is not enough to pull, and others get what they ask for."""
+    seen = slowness_of_streams(stage, samples=10)
+    assert 0 < seen.held <= rs.Limits().high_water + 4 * 64 * KIB
+    assert seen.waiting * 64 * KIB < 16 * MIB, "with all that the kernel takes"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the peers need more descriptors than there are by default")

@@ -9,11 +9,13 @@ import pytest
 from tolliver_transports._tls import client_context
 
 from tolliver_proto import Limits, NoticeKind
+from tolliver_proto import reactive as rs
 
 from .facade import until
 from .nodes import Nodes, address, connected, noticed
-from .scenarios import siege
+from .scenarios import siege, siege_of_streams
 from .strangers import Stranger, Watch, missing_sources, source
+from .streams import Stage
 
 pytestmark = pytest.mark.skipif(bool(missing_sources()), reason=missing_sources() or "there are many addresses")
 
@@ -63,3 +65,14 @@ def test_when_all_places_are_taken_a_good_peer_waits_for_the_limit_at_most(nodes
         assert "in all" in noticed(right, NoticeKind.TOO_MANY_HANDSHAKES)[0]
         until(lambda: right.stats()["connections"] == 1)
         assert connected(left) == 1
+
+
+def test_streams_are_held_up_by_nobody_either(stage: Stage) -> None:
+    """R-25: who says no hello is a stranger, with TLS or without."""
+    limits = rs.Limits(handshake_timeout=0.7, close_timeout=0.2)
+    seen = siege_of_streams(stage, 30, 30, 8, limits)
+    assert seen.joined < 1.0
+    for shut in (seen.silent, seen.only_tls):
+        assert len(shut) == 30
+        assert min(shut) > 0.6
+        assert max(shut) < 2.0

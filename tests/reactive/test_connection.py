@@ -447,6 +447,40 @@ def test_a_peer_that_causes_answers_and_does_not_read() -> None:
     assert engine.conn.unsent_bytes < 1200
 
 
+@pytest.mark.parametrize("end", ["refused", "complete", "error", "cancelled"])
+def test_what_an_application_answers_counts_as_well(end: str) -> None:
+    """The peer subscribes again and again to what ends at once, and does not read that."""
+    engine = Engine(limits=Limits(max_answers=1000))
+    conn = engine.conn
+    for number in range(1000):
+        conn.receive_data(encode(Subscribe("p", number, 0)))
+        events = list(conn.events())
+        if isinstance(events[-1], Closed):
+            break
+        if end != "refused":
+            conn.subscribed(number)
+        if end == "complete":
+            conn.complete(number)
+        elif end == "cancelled":
+            conn.receive_data(encode(Cancel(number)))
+            assert list(conn.events()) == [Cancel(number)]
+        else:
+            conn.error(number, "nothing of that name")
+    [closed] = [event for event in events if isinstance(event, Closed)]
+    assert isinstance(closed.error, LimitExceeded)
+    assert conn.unsent_bytes < 1200
+
+
+def test_elements_are_no_answers() -> None:
+    """They wait for demand, and `wanted` bounds them."""
+    engine = Engine(limits=Limits(max_answers=100))
+    stream = engine.opened(demand=100)
+    for _ in range(100):
+        engine.conn.next(stream, bytes(100))
+    engine.conn.receive_data(encode(Subscribe("p", stream + 1, 0)))
+    assert [*engine.conn.events()] == [Subscribe("p", stream + 1, 0)]
+
+
 def test_a_peer_that_causes_answers_and_reads() -> None:
     engine = Engine(limits=Limits(max_answers=1000), cut="bytes")
     engine.feed(*(Subscribe("", number, -1) for number in range(100)))

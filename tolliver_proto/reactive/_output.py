@@ -1,7 +1,8 @@
 """What is to be written, and how much of it a peer that does not read may cause.
 
-The idea: both halves of a connection write here. What the peer makes us say on our own (an answer to a subscription
-that it cancelled at once, a refusal) is counted apart: reading never waits for writing, so that is what bounds it.
+The idea: both halves of a connection write here. What the peer's subscriptions make us say beside elements (that they
+are taken, refused, over) is counted apart: reading never waits for writing, so that is what bounds it. Whoever says it
+counts it, and it is judged when the peer subscribes again.
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ class Output:
         self.unsent += len(data)
 
     def answer(self, frame: object) -> None:
-        """Say what the peer caused. Raises LimitExceeded where it causes more and more and reads nothing."""
+        """Say what the peer caused."""
         before = self.unsent
         self.write(frame)
         self._answers += self.unsent - before
+
+    def check_answers(self) -> None:
+        """Raises LimitExceeded where the peer causes more and more and reads nothing."""
         if self._answers > self.limits.max_answers:
             raise LimitExceeded(
                 "flood", f"over {self.limits.max_answers} bytes of answers that were caused and are not read"

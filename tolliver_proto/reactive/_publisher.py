@@ -45,7 +45,7 @@ class Publisher:
                 "answered_already", f"subscriber id {subscriber_id} was answered: one subscribed for each (rule 1.9)"
             )
         self._check_size(element_size)
-        self._output.write(Subscribed(subscriber_id, element_size))
+        self._output.answer(Subscribed(subscriber_id, element_size))
         stream.answered, stream.size = True, element_size
         heads = self._output.layout.heads
         stream.heads = heads and heads.of(subscriber_id)
@@ -109,6 +109,7 @@ class Publisher:
         return Cancel(frame.subscriber_id)
 
     def _take_subscribe(self, frame: Subscribe) -> Subscribe | None:
+        self._output.check_answers()
         subscriber_id, limits = frame.subscriber_id, self._output.limits
         if subscriber_id in self._streams:
             raise UnexpectedFrame(
@@ -137,8 +138,8 @@ class Publisher:
         if stream is None:
             return False
         if not stream.answered:
-            self._output.write(Subscribed(frame.subscriber_id))
-        self._output.write(frame)
+            self._output.answer(Subscribed(frame.subscriber_id))
+        self._output.answer(frame)
         return True
 
     def _check_size(self, element_size: int) -> None:

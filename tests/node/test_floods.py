@@ -1,0 +1,194 @@
+"""Peers that follow the grammar and abuse it: what one of them can make a node hold is bounded (D-3, D-6, D-12).
+
+`tests/adapters/test_abuse.py` has the same on real sockets.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tolliver_proto import (
+    Acl,
+    Deliver,
+    HandshakeFinal,
+    LimitExceeded,
+    Limits,
+    Message,
+    NoticeKind,
+    PeerDown,
+    PeerIdentity,
+    Rights,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+
+from .play import LOW, OTHER, Play, every, notices, only
+
+KEY = PeerIdentity(spki_sha256=bytes(32), address="192.0.2.1")
+ANOTHER_KEY = PeerIdentity(spki_sha256=bytes([1] * 32), address="192.0.2.2")
+
+
+def stranger(number: int) -> UUID:
+    return UUID(int=LOW.int + 0x1000 + number)
+
+
+# Who never reads.
+
+
+def held(play: Play, cid: int) -> int:
+    return play.node._links[cid].unsent if cid in play.node._links else 0
+
+
+@pytest.mark.parametrize("channel", ["unwanted", "handled"])
+def test_who_never_reads_its_acks_is_closed_out(channel: str) -> None:
+    """Reading never waits for writing (D-9), and each of these five bytes is caused by seventeen of the peer's."""
+    play = Play(limits=Limits(max_answers=1000), handlers=[("handled", "", "handler")])
+    play.call("subscribe", "handled", "")
+    wire = play.peer()
+    play.hold_writes = True
+    seen = []
+    for first in range(1, 2000, 100):
+        seen += wire.send(*(Message(channel, "", b"", number) for number in range(first, first + 100)))
+        for run in every(seen, Deliver):
+            play.node.acknowledge(run.deliveries, now=play.now)
+        seen += play.run()
+        assert held(play, wire.cid) <= 3000
+    assert NoticeKind.PROTOCOL_ERROR in notices(seen)
+    seen += play.wait(6.0)
+    error = only(seen, PeerDown).error
+    assert isinstance(error, LimitExceeded)
+    assert error.code == "flood"
+    assert play.node.stats()["connections"] == 0
+
+
+def test_who_reads_may_cause_as_many_acks_as_it_likes() -> None:
+    play = Play(limits=Limits(max_answers=1000))
+    wire = play.peer()
+    for _ in range(20):
+        wire.send(*(Message("unwanted", "", b"", number) for number in range(1, 101)))
+        assert len(wire.acks()) == 100
+    assert play.node.stats()["peers_up"] == 1
+
+
+def test_who_never_reads_the_answers_to_its_handshakes_is_closed_out() -> None:
+    """T-66 lets it ask once a second, for ever, and each answer may be a MiB."""
+    play = Play(limits=Limits(max_answers=1000))
+    for number in range(10):
+        play.call("subscribe", "c" * 50, str(number))
+    wire = play.peer()
+    play.hold_writes = True
+    for _ in range(10):
+        wire.request()
+        assert held(play, wire.cid) <= 3000
+        play.wait(1.0)
+    play.wait(6.0)
+    assert play.node.stats()["connections"] == 0
+
+
+# Subscriptions.
+
+
+def test_control_messages_add_no_more_than_a_handshake_may_list() -> None:
+    """D-6: a list has two bounds, and one of 10,000 long names would take 80 MiB."""
+    play = Play(limits=Limits(max_handshake=1000))
+    wire = play.peer()
+    wire.send(*(Subscribe("c" * 92, f"{number:03}", number + 1) for number in range(20)))
+    assert sorted(wire.acks()) == [*range(1, 21)]
+    assert len(play.knows()) == 9
+    assert play.node.stats()["refused_subscriptions"] == 11
+    wire.send(Subscribe("c" * 92, "003", 30), Unsubscribe("c" * 92, "000", 31), Subscribe("d" * 92, "020", 32))
+    assert {"000", "003", "020"} & {one.key for one in play.knows()} == {"003", "020"}
+    wire.send(Unsubscribe("c" * 92, "001", 33), Unsubscribe("never", "there", 34))
+    wire.send(Subscribe("e" * 192, "", 35))
+    assert len(play.knows()) == 8
+
+
+def test_a_new_list_is_measured_anew() -> None:
+    play = Play(limits=Limits(max_handshake=1000))
+    wire = play.peer()
+    wire.send(*(Subscribe("c" * 92, f"{number:03}", number + 1) for number in range(9)))
+    wire.request(("short", ""))
+    wire.send(*(Subscribe("c" * 92, f"{number:03}", number + 1) for number in range(9)))
+    assert len(play.knows()) == 10
+
+
+def test_a_store_failure_takes_back_what_was_measured() -> None:
+    play = Play(limits=Limits(max_handshake=1000))
+    wire = play.peer()
+    play.hold_commits = True
+    wire.send(*(Subscribe("c" * 92, f"{number:03}", number + 1) for number in range(9)))
+    play.fail()
+    play.hold_commits = False
+    play.wait(2.0)
+    wire.send(*(Subscribe("d" * 92, f"{number:03}", number + 101) for number in range(9)))
+    assert len(play.knows()) == 9
+
+
+# Names without end.
+
+
+def test_a_key_without_a_uuid_takes_so_many_and_no_more() -> None:
+    """D-3: each would be known for ever, with a list and an outbox of its own."""
+    play = Play(limits=Limits(peers_per_key=3))
+    for number in range(5):
+        wire = play.accepted(stranger(number), KEY)
+        seen = wire.request()
+        assert (NoticeKind.IDENTITY_MISMATCH in notices(seen)) is (number >= 3)
+        wire.lose()
+    assert play.node.stats()["peers"] == 3
+    assert play.accepted(stranger(0), KEY).request() != [], "one that it has may come back"
+    play.accepted(stranger(9), ANOTHER_KEY).request()
+    play.accepted(OTHER, PeerIdentity(uuids=frozenset({OTHER}), spki_sha256=bytes([2] * 32))).request()
+    assert play.node.stats()["peers"] == 5
+    again = play.restart()
+    again.node.limits = Limits(peers_per_key=3)
+    again.accepted(stranger(7), KEY).request()
+    assert again.node.stats()["peers"] == 5
+    play.call("forget_peer", stranger(1))
+    play.accepted(stranger(8), KEY).request()
+    assert play.node.stats()["peers"] == 5
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_who_never_finishes_a_handshake_is_not_known(version: int) -> None:
+    """Too old for us, or newer and without a final: nothing is stored, so nothing is to stay."""
+    play = Play(version=1)
+    for number in range(3):
+        wire = play.accepted(stranger(number), KEY)
+        wire.request(version=version)
+        wire.lose()
+        play.wait(6.0)
+    assert play.node.stats()["peers"] == 0
+    assert play.node.stats()["connections"] == 0
+
+
+# A handshake that is held open while others go on.
+
+
+def test_a_final_counts_for_nothing_once_another_key_has_the_name() -> None:
+    """D-3, T-72: it was nobody's when the handshake began."""
+    play = Play()
+    early = play.accepted(OTHER, KEY)
+    early.request(version=2)
+    owner = play.accepted(OTHER, ANOTHER_KEY)
+    owner.request(("c", ""))
+    seen = early.send(HandshakeFinal(True))
+    assert NoticeKind.IDENTITY_MISMATCH in notices(seen)
+    assert play.knows(OTHER) == {Subscription("c", "")}
+    assert play.node.stats()["peers_up"] == 1
+    play.send("c", "", b"for the owner")
+    assert owner.bodies() == [b"for the owner"]
+
+
+def test_access_rules_reach_a_handshake_that_is_held_open() -> None:
+    play = Play()
+    wire = play.accepted(OTHER, KEY)
+    wire.request(version=2)
+    seen = play.call("set_acl", Acl(peers={OTHER: Rights.none()}))
+    seen += wire.send(HandshakeFinal(True))
+    assert NoticeKind.ACCESS_DENIED in notices(seen)
+    play.wait(6.0)
+    assert play.node.stats()["peers_up"] == play.node.stats()["connections"] == 0
