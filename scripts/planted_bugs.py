@@ -1,11 +1,16 @@
-"""Do the tests see a bug? `python -m scripts.planted_bugs [WORD ...]`: all, or those whose name has a word.
+"""Do the tests see a bug? `python -m scripts.planted_bugs [WORD ...]`: all, or those whose name has a word (V4).
+
+    --jobs N          at the same time; by default as many as there are cores
+    --simulate RUNS   not the tests but that many simulated networks, which also say what they see of each
 
 The idea: each bug is planted in a copy of the project of its own, and the tests that are to see it are run there until
-the first fails. Exit status 1 if a bug was not caught, or could not be planted.
+the first fails; they are few, and nothing else is loaded, so the whole list takes minutes. First the same tests are run
+with nothing planted. The last line says how many were caught; exit status 1 unless all were.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -13,65 +18,142 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from .planted.bugs import BUGS, Bug
+from .planted.bug import Bug
+from .planted.bugs import BUGS
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _COPIED = ("tolliver_proto", "transports", "tests", "fuzz", "scripts", "docs", "pyproject.toml", "README.md")
 _TIME = 300.0  # seconds for the tests of one bug
-_PARALLEL = 2
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
+_SEEN = re.compile(r"^(seed \d+ at [\d.]+ s: .*)$", re.MULTILINE)
+_MEND = "its place must be there exactly once: adapt scripts/planted"
+
+See = Callable[[Path, Bug], str | None]
+"""What is seen of a bug that stands in this copy of the project, or None."""
 
 
-def caught_by(bug: Bug) -> str | None:
-    """The first test that fails with this bug, or None."""
+def plant(bug: Bug, project: Path) -> None:
+    """Raises SystemExit where its place is not there, or not only there, or where it would be no program."""
+    source = project / bug.file
+    text = source.read_text("utf-8")
+    if text.count(bug.good) != 1:
+        raise SystemExit(f"{bug.name}: {bug.file} has its place {text.count(bug.good)} times; {_MEND}")
+    changed = text.replace(bug.good, bug.bad)
+    compile(changed, bug.file, "exec")
+    source.write_text(changed, "utf-8")
+
+
+def copied(project: Path) -> None:
+    """The project, with what is compiled of it: a process then compiles only what was changed."""
+    for name in _COPIED:
+        if (_PROJECT / name).is_dir():
+            shutil.copytree(_PROJECT / name, project / name)
+        elif (_PROJECT / name).exists():
+            shutil.copy2(_PROJECT / name, project / name)
+
+
+def seen(see: See, bug: Bug) -> str | None:
     with tempfile.TemporaryDirectory() as directory:
-        copy = Path(directory)
-        for name in _COPIED:
-            if (_PROJECT / name).is_dir():
-                shutil.copytree(_PROJECT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-            elif (_PROJECT / name).exists():
-                shutil.copy(_PROJECT / name, copy / name)
-        source = copy / bug.file
-        text = source.read_text()
-        if bug.good and text.count(bug.good) != 1:
-            raise SystemExit(
-                f"{bug.name}: its place is {text.count(bug.good)} times in {bug.file}: adapt planted/bugs.py"
-            )
-        source.write_text(text.replace(bug.good, bug.bad) if bug.good else text)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *bug.tests]
-        environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'transports'}"}
-        try:
-            done = subprocess.run(
-                command, cwd=copy, env=environment, capture_output=True, text=True, timeout=_TIME, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return f"tests that do not end within {_TIME:g} s"
-        if done.returncode == 0:
-            return None
-        found = _FAILED.search(done.stdout)
-        if found is None:
-            raise SystemExit(f"{bug.name}: the tests did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return found[1]
+        project = Path(directory)
+        copied(project)
+        plant(bug, project)
+        return see(project, bug)
 
 
-def main(words: list[str]) -> int:
-    bugs = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
-    width = max(len(bug.name) for bug in bugs)
-    began = time.monotonic()
-    missed = 0
-    nothing = Bug("nothing planted", "README.md", "", "", tuple({test: None for bug in bugs for test in bug.tests}))
-    if (failed := caught_by(nothing)) is not None:
+def _python(project: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
+    """None where it did not end in time."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{project}{os.pathsep}{project / 'transports'}",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # loading them takes longer than most tests
+    }
+    try:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIME,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def failing_test(project: Path, tests: Sequence[str]) -> str | None:
+    """The first test that fails there, or None. Raises SystemExit where the tests could not be run."""
+    plugins = ["-p", "_hypothesis_pytestplugin", "--hypothesis-profile=planted"]
+    if any(test.startswith("tests/anyio") for test in tests):
+        plugins += ["-p", "anyio"]
+    done = _python(project, [*_PYTEST, *plugins, *tests])
+    if done is None:
+        return f"{tests[0]} (it does not end within {_TIME:g} s)"
+    if done.returncode == 0:
+        return None
+    found = _FAILED.search(done.stdout)
+    if found is None:
+        raise SystemExit(f"{' '.join(tests)} did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return found[1]
+
+
+def tested(project: Path, bug: Bug) -> str | None:
+    return failing_test(project, bug.tests)
+
+
+def simulated(runs: int, project: Path, bug: Bug) -> str | None:
+    """The first complaint of simulated networks of the bug's protocol."""
+    kind = ["--reactive"] if "reactive" in bug.file else []
+    done = _python(project, ["scripts/simulate.py", *kind, str(runs)])
+    if done is None:
+        return f"they do not end within {_TIME:g} s"
+    found = _SEEN.search(done.stdout)
+    return found[1][:150] if found else None
+
+
+def healthy(bugs: Sequence[Bug]) -> None:
+    """Raises SystemExit if a test fails with nothing planted: then it proves nothing."""
+    with tempfile.TemporaryDirectory() as directory:
+        copied(Path(directory))
+        failed = failing_test(Path(directory), list(dict.fromkeys(test for bug in bugs for test in bug.tests)))
+    if failed is not None:
         raise SystemExit(f"{failed} fails with nothing planted: mend that first")
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-        for bug, test in zip(bugs, pool.map(caught_by, bugs), strict=True):
-            missed += test is None
-            print(f"{bug.name:{width}}  {test or 'NOT CAUGHT'}", flush=True)
-    print(f"{len(bugs) - missed} of {len(bugs)} planted bugs caught in {time.monotonic() - began:.0f} s")
-    return 1 if missed else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--simulate", type=int, metavar="RUNS")
+    options = parser.parse_args(arguments)
+    bugs = [bug for bug in BUGS if not options.words or any(word in bug.name for word in options.words)]
+    if not bugs:
+        raise SystemExit(f"no planted bug has one of these words in its name: {' '.join(options.words)}")
+    see: See = tested
+    if options.simulate:
+        bugs = [bug for bug in bugs if bug.file.startswith("tolliver_proto/")]
+        see = partial(simulated, options.simulate)
+    began = time.monotonic()
+    width = max(len(bug.name) for bug in bugs)
+    caught = 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        whole = None if options.simulate else pool.submit(healthy, bugs)
+        for bug, what in zip(bugs, pool.map(partial(seen, see), bugs), strict=True):
+            caught += what is not None
+            print(f"{bug.name:{width}}  {what or 'NOT CAUGHT'}", flush=True)
+        if whole is not None:
+            whole.result()
+    seconds = time.monotonic() - began
+    row = f"V4 by {options.simulate} simulated networks each" if options.simulate else "V4"
+    print(f"result: {row} | {len(bugs)} bugs | {caught} caught, {seconds:.0f} s on {options.jobs} cores")
+    return 0 if caught == len(bugs) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

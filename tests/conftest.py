@@ -6,11 +6,15 @@ import signal
 from collections import Counter
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.certificates import Certificates
 
 settings.register_profile("tolliver", deadline=None)  # a busy machine must not fail a test
+# For planted bugs: the same examples each time, and what fails need not be made short.
+settings.register_profile(
+    "planted", deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("tolliver")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; children would inherit it

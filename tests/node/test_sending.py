@@ -89,7 +89,14 @@ def test_one_id_for_several_recipients() -> None:
     play = Play()
     low, high = play.peer(LOW, ("c", "")), play.peer(HIGH, ("c", ""))
     play.send("c", "k", b"x")
-    assert low.messages() == high.messages() == [Message("c", "k", b"x", 1)]
+    message = Message("c", "k", b"x", 1)
+    assert low.messages() == high.messages() == [message]
+    low.ack(message)
+    play.wait(1.0)
+    assert [row.body for row in play.store.messages] == [b"x"]
+    high.ack(message)
+    play.wait(1.0)
+    assert play.store.messages == []
 
 
 def test_resending_waits_doubles_and_jitters() -> None:

@@ -373,7 +373,7 @@ def test_many_frames_with_known_names_in_any_pieces(size: int) -> None:
     frames: list[Frame] = []
     for number in range(150):
         frames += [Message("a", "b", bytes(number), number), Ack(number)]
-    frames.append(Message("a", "b", bytes(3000), None))
+    frames += [Message("a", "b", bytes(3000), message_id) for message_id in (None, UNRELIABLE + 1, 2**32 - 1)]
     data = b"".join(map(encode, frames))
     decoder = Decoder()
     read = []

@@ -1,0 +1,200 @@
+"""Bugs in what runs in Spark.
+
+The idea: a row that is lost, doubled or taken for another looks like any other row, so each way to it is taken.
+"""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+WRITE = "transports/tolliver_transports/spark/_write.py"
+SENDING = "transports/tolliver_transports/spark/_sending.py"
+LINK = "transports/tolliver_transports/spark/_link.py"
+ENCODE = "transports/tolliver_transports/spark/_encode.py"
+READ = "transports/tolliver_transports/spark/_read.py"
+RANGES = "transports/tolliver_transports/spark/_ranges.py"
+COLUMNS = "transports/tolliver_transports/spark/_columns.py"
+PUSHDOWN = "transports/tolliver_transports/spark/_pushdown.py"
+
+BUGS = (
+    Bug(
+        "spark: a try of a task has a name of its own",
+        WRITE,
+        'return write_rows(iterator, self.options, f"{self.options.write_id}/{partition}")',
+        'return write_rows(iterator, self.options, f"{self.options.write_id}/{partition}/{uuid4()}")',
+        ("tests/spark/test_write.py",),
+    ),
+    Bug(
+        "spark: batches of a stream share a name",
+        WRITE,
+        'f"{query}/{batch}/{partition}"',
+        'f"{query}/{partition}"',
+        ("tests/spark/test_write.py",),
+    ),
+    Bug(
+        "spark: ids begin anew in each batch",
+        WRITE,
+        "return ids_from(before + 1, batch.num_rows)",
+        "return ids_from(1, batch.num_rows)",
+        (
+            "tests/spark/test_sending.py",
+            "tests/spark/test_write.py",
+        ),
+    ),
+    Bug(
+        "spark: an id twice",
+        WRITE,
+        "        if again.any():\n",
+        "        if False:\n",
+        (
+            "tests/spark/test_sending.py",
+            "tests/spark/test_write_options.py",
+        ),
+    ),
+    Bug(
+        "spark: done before all is acknowledged",
+        WRITE,
+        "        sender.finish()\n",
+        "",
+        ("tests/spark/test_sending.py",),
+    ),
+    Bug(
+        "spark: the window has no bound",
+        SENDING,
+        "        return fits and (not self._runs or",
+        "        return True or (not self._runs or",
+        ("tests/spark/test_sending.py",),
+    ),
+    Bug(
+        "spark: an ack counts for another row",
+        SENDING,
+        "self._unacked[self._order[places[self._ids[places] == ids]]] = False",
+        "self._unacked[self._order[places]] = False",
+        ("tests/spark/test_sending.py",),
+    ),
+    Bug(
+        "spark: nothing is sent again",
+        SENDING,
+        "                elif self._runs and now >= self._resend_at:\n",
+        "                elif False:\n",
+        ("tests/spark/test_sending.py",),
+    ),
+    Bug(
+        "spark: nothing is sent again on a new connection",
+        SENDING,
+        "        self._settle()\n        self._resend()\n",
+        "        self._settle()\n",
+        ("tests/spark/test_sending.py",),
+    ),
+    Bug(
+        "spark: a cut ack is lost",
+        LINK,
+        '        self._rest_of_ack = rest if is_cut else b""\n',
+        '        self._rest_of_ack = b""\n',
+        ("tests/spark/test_sending.py",),
+    ),
+    Bug(
+        "spark: rows that nobody wants are sent",
+        SENDING,
+        "        flags = self._unwanted(rows.channel, rows.key)\n        if flags is None:\n            return rows\n",
+        "        flags = None\n        if flags is None:\n            return rows\n",
+        ("tests/spark/test_sending.py",),
+    ),
+    Bug(
+        "spark: a slice is sent from its beginning",
+        ENCODE,
+        "start, stop = places[frames.offset], places[frames.offset + len(frames)]",
+        "start, stop = places[0], places[len(frames)]",
+        (
+            "tests/spark/test_encode.py",
+            "tests/spark/test_sending.py",
+        ),
+    ),
+    Bug(
+        "spark: the reserved channel is sent to",
+        ENCODE,
+        '_refuse(own, number, "its channel',
+        '_refuse(own, number, some=False, why="its channel',
+        ("tests/spark/test_encode.py",),
+    ),
+    Bug(
+        "spark: nulls are sent",
+        ENCODE,
+        '_refuse(column.is_null(), number, f"{name} is null: give a value", some=column.null_count > 0)',
+        '_refuse(column.is_null(), number, f"{name} is null: give a value", some=False)',
+        ("tests/spark/test_encode.py",),
+    ),
+    Bug(
+        "spark: direction decides the wrong sender",
+        READ,
+        "who = header.local if header.direction is Direction.OUT else header.peer",
+        "who = header.peer if header.direction is Direction.OUT else header.local",
+        ("tests/spark/test_reading.py",),
+    ),
+    Bug(
+        "spark: the end of a time belongs to it",
+        READ,
+        "self.since <= header.time_ns < self.until",
+        "self.since <= header.time_ns <= self.until",
+        ("tests/spark/test_reading.py",),
+    ),
+    Bug(
+        "spark: a file is cut twice",
+        RANGES,
+        "        if after - cuts[-1] > most:\n            cuts.append(place)\n",
+        "        if after - cuts[-1] > most:\n            cuts.append(place + 1)\n",
+        ("tests/spark/test_reading.py",),
+    ),
+    Bug(
+        "spark: the last range is left out",
+        RANGES,
+        "        for start, end in pairwise([*cuts, length])\n    ]",
+        "        for start, end in pairwise(cuts or [0, length])\n    ]",
+        ("tests/spark/test_reading.py",),
+    ),
+    Bug(
+        "spark: what is damaged is passed over in silence",
+        READ,
+        "        if self._mode is Mode.FAILFAST:\n",
+        "        if False:\n",
+        ("tests/spark/test_reading.py",),
+    ),
+    Bug(
+        "spark: a torn end is passed over in silence",
+        READ,
+        "        if self._tail is TruncatedTail.ERROR:\n",
+        "        if False:\n",
+        ("tests/spark/test_reading.py",),
+    ),
+    Bug(
+        "spark: reading ends at a damaged header",
+        RANGES,
+        "                    start = next((entry for entry in part.entries if entry > block.offset), None)\n",
+        "                    start = None\n",
+        ("tests/spark/test_reading.py",),
+    ),
+    Bug(
+        "spark: the wrong index is not noticed",
+        RANGES,
+        "                if isinstance(block, Damage) and block.torn and not part.last:\n",
+        "                if False:\n",
+        ("tests/spark/test_reading.py",),
+    ),
+    Bug(
+        "spark: control messages are rows",
+        COLUMNS,
+        "return ~self.control & _good_text(self.channel)",
+        "return _good_text(self.channel)",
+        (
+            "tests/spark/test_columns.py",
+            "tests/spark/test_reading.py",
+        ),
+    ),
+    Bug(
+        "spark: a filter takes too much",
+        PUSHDOWN,
+        "GreaterThan: (after, wanted.until)",
+        "GreaterThan: (at, wanted.until)",
+        ("tests/spark/test_reading.py",),
+    ),
+)

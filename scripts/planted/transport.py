@@ -1,0 +1,353 @@
+"""Bugs between the sockets and the node: TLS, access, how a connection ends, handlers.
+
+The idea: what all adapters share is broken in one place, and one of them must show it.
+"""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+TLS = "transports/tolliver_transports/_tls.py"
+X509 = "transports/tolliver_transports/_x509.py"
+OPTIONS = "transports/tolliver_transports/_options.py"
+ACL_FILE = "transports/tolliver_transports/_acl_file.py"
+SESSION = "transports/tolliver_transports/_session.py"
+SOCKET_SESSION = "transports/tolliver_transports/_socket_session.py"
+SOCKETS = "transports/tolliver_transports/_sockets.py"
+INBOX = "transports/tolliver_transports/_inbox.py"
+OPENING = "transports/tolliver_transports/_opening.py"
+ENDPOINT = "transports/tolliver_transports/_endpoint.py"
+INSTANCE = "transports/tolliver_transports/_instance.py"
+CLI_WORDS = "transports/tolliver_transports/_cli/words.py"
+PUBLISHING = "transports/tolliver_transports/_publishing.py"
+SUBSCRIBING = "transports/tolliver_transports/_subscribing.py"
+STREAMS = "transports/tolliver_transports/_streams.py"
+
+BUGS = (
+    Bug(
+        "tls: no certificate is asked for",
+        TLS,
+        "context.verify_mode = ssl.CERT_REQUIRED",
+        "context.verify_mode = ssl.CERT_OPTIONAL",
+        ("tests/tls/test_handshake.py::test_policy",),
+    ),
+    Bug(
+        "tls: any host name will do",
+        TLS,
+        "context.check_hostname = check_hostname and not tls.insecure_ca_only",
+        "context.check_hostname = False",
+        ("tests/tls/test_handshake.py::test_host_names_are_checked_unless_it_is_spelt_out",),
+    ),
+    Bug(
+        "tls: the system's authorities are trusted",
+        TLS,
+        "    _trust(context, tls.ca)\n",
+        "    _trust(context, tls.ca)\n    context.load_default_certs()\n",
+        ("tests/tls/test_handshake.py::test_policy",),
+    ),
+    Bug(
+        "tls: 1.2 without being asked",
+        TLS,
+        "ssl.TLSVersion.TLSv1_2 if tls.tls12 else ssl.TLSVersion.TLSv1_3",
+        "ssl.TLSVersion.TLSv1_2",
+        ("tests/tls/test_handshake.py::test_only_tls_1_3_by_default",),
+    ),
+    Bug(
+        "tls: sessions are resumed",
+        TLS,
+        "    context.num_tickets = 0\n",
+        "",
+        ("tests/tls/test_handshake.py::test_policy",),
+    ),
+    Bug(
+        "tls: a pin is not looked at",
+        TLS,
+        "            check_pin(self._remote, identity)\n",
+        "            pass\n",
+        ("tests/tls/test_handshake.py::test_another_than_the_pinned_peer",),
+    ),
+    Bug(
+        "tls: a pinned peer needs no CA",
+        TLS,
+        "self._by_pin = client_context(tls, check_hostname=False, alpn=alpn)",
+        "self._by_pin = client_context(tls, check_hostname=False, alpn=alpn)\n"
+        "            self._by_pin.verify_mode = ssl.CERT_NONE",
+        ("tests/tls/test_handshake.py::test_an_instance_needs_nothing_but_its_options",),
+    ),
+    Bug(
+        "tls: the pin is the certificate's, not the key's",
+        X509,
+        "hashlib.sha256(subject_public_key_info(der)).digest()",
+        "hashlib.sha256(der).digest()",
+        ("tests/tls/test_certs.py::test_own_identity_is_what_others_see",),
+    ),
+    Bug(
+        "tls: a cut is taken for an orderly end",
+        TLS,
+        "                self._cut_off = True\n",
+        "                self._closed_by_peer = True\n",
+        ("tests/tls/test_stream.py::test_an_end_without_close_notify_is_told_apart",),
+    ),
+    Bug(
+        "tls: our end drops what has come",
+        TLS,
+        "        self._pull()\n        if self._identity is None or self._write_closed or",
+        "        if self._identity is None or self._write_closed or",
+        ("tests/tls/test_stream.py::test_close_with_their_data_in_flight",),
+    ),
+    Bug(
+        "tls: the end before the data",
+        TLS,
+        "return self._closed_by_peer and not self._read_ahead",
+        "return self._closed_by_peer",
+        ("tests/tls/test_stream.py::test_the_end_is_not_told_before_the_data",),
+    ),
+    Bug(
+        "tls: a refusal is taken for a lost line",
+        X509,
+        "        if refusal is not None and not self.heard:\n",
+        "        if False:\n",
+        ("tests/tls/test_handshake.py::test_refused_certificate",),
+    ),
+    Bug(
+        "tls: a garbled UUID counts as none",
+        X509,
+        '    if match is None:\n        raise ValueError(f"{urn!r} is no UUID")\n    return UUID(match[1])\n',
+        "    return UUID(match[1]) if match else UUID(int=1)\n",
+        ("tests/tls/test_handshake.py::test_a_garbled_uuid_is_refused",),
+    ),
+    Bug(
+        "plaintext leaves this machine",
+        OPTIONS,
+        "        if self.plaintext and not _is_loopback(host):\n",
+        "        if False:\n",
+        ("tests/tls/test_options.py::test_plaintext_does_not_leave_this_machine",),
+    ),
+    Bug(
+        "any name is this machine",
+        OPTIONS,
+        '        return host == "localhost"\n',
+        '        return host.startswith("localhost")\n',
+        ("tests/tls/test_options.py::test_plaintext_does_not_leave_this_machine",),
+    ),
+    Bug(
+        "access file: deny allows",
+        ACL_FILE,
+        '"deny": Rights.none()}',
+        '"deny": Rights()}',
+        ("tests/tls/test_acl_file.py::test_a_whole_file",),
+    ),
+    Bug(
+        "access file: an unknown entry is passed over",
+        ACL_FILE,
+        "    for name in table.keys() - {*known}:\n",
+        "    for name in table.keys() & set():\n",
+        ("tests/tls/test_acl_file.py::test_mistakes",),
+    ),
+    Bug(
+        "units are joined",
+        SESSION,
+        "        self._units.extend(units)\n",
+        '        self._units.append(b"".join(units))\n',
+        ("tests/adapters/test_hostile.py::test_a_response_is_a_record_of_its_own",),
+    ),
+    Bug(
+        "a failed write hides the refusal",
+        SESSION,
+        '        """Our half is shut, or a write failed."""\n        self._writing_over = True\n',
+        '        """Our half is shut, or a write failed."""\n'
+        "        self._writing_over = True\n"
+        "        self._reading_over = True\n",
+        (
+            "tests/adapters/test_tls_matrix.py",
+            "tests/adapters/test_connecting.py",
+            "tests/blocking/test_sockets.py",
+        ),
+    ),
+    Bug(
+        "our end does not wait for theirs",
+        SESSION,
+        "            self._shut = True\n            self._pump.close_notify()\n",
+        "            self._shut = True\n            self._pump.close_notify()\n            self._reading_over = True\n",
+        (
+            "tests/adapters/test_pressure.py",
+            "tests/blocking/test_sockets.py",
+        ),
+    ),
+    Bug(
+        "a cut is reported as an end",
+        SESSION,
+        '            self._end(ConnectionLost("the peer ended the connection without',
+        "            self._driver.machine.receive_eof(self.cid, time.monotonic())\n"
+        "            self._reading_over = True\n"
+        '            (ConnectionLost("the peer ended the connection without',
+        (
+            "tests/blocking/test_sockets.py",
+            "tests/adapters/test_pressure.py",
+            "tests/adapters/test_hostile.py",
+            "tests/adapters/test_connecting.py",
+        ),
+    ),
+    Bug(
+        "a refusing listener hangs up at once",
+        SESSION,
+        "        self._reading_over = self._role is Role.CLIENT\n        self.write_soon()",
+        "        self._reading_over = True\n        self.write_soon()",
+        ("tests/adapters/test_tls_matrix.py",),
+    ),
+    Bug(
+        "paused, and reads on",
+        SOCKET_SESSION,
+        "            if not self._read(sock) or self.paused or self.reading_over:\n",
+        "            if not self._read(sock) or self.reading_over:\n",
+        ("tests/adapters/test_pressure.py",),
+    ),
+    Bug(
+        "the reader waits for a write",
+        SOCKET_SESSION,
+        "        for _ in range(TURNS):\n            if not self._read(sock)",
+        "        for _ in range(TURNS):\n            if self.rest or not self._read(sock)",
+        (
+            "tests/adapters/test_messages.py",
+            "tests/adapters/test_pressure.py",
+        ),
+    ),
+    Bug(
+        "a cut of a write is forgotten",
+        SOCKET_SESSION,
+        "self.rest = self.rest[sock.send(self.rest) :]",
+        'sock.send(self.rest)\n                self.rest = memoryview(b"")',
+        ("tests/adapters/test_messages.py",),
+    ),
+    Bug(
+        "no keepalive",
+        SOCKETS,
+        '    ("SOL_SOCKET", "SO_KEEPALIVE", 1),\n',
+        "",
+        (
+            "tests/adapters/test_connecting.py",
+            "tests/adapters/test_half_open.py",
+            "tests/blocking/test_sockets.py",
+            "tests/twisted/test_sockets.py",
+        ),
+    ),
+    Bug(
+        "one handler is enough",
+        INBOX,
+        "        return self._waiting[delivery] == 0\n",
+        "        return True\n",
+        ("tests/adapters/test_handlers.py",),
+    ),
+    Bug(
+        "a handler that failed is outvoted",
+        INBOX,
+        "        if not well:\n            self._failed.add(delivery)\n",
+        "",
+        ("tests/adapters/test_handlers.py",),
+    ),
+    Bug(
+        "False is as good as True",
+        INBOX,
+        "        if result is None or result:\n",
+        "        if True:\n",
+        ("tests/adapters/test_handlers.py",),
+    ),
+    Bug(
+        "leaving an iterator acknowledges",
+        INBOX,
+        "        for run in (*self._held, *self._runs):\n            run.fail()\n",
+        "        for run in (*self._held, *self._runs):\n            run.ack()\n",
+        ("tests/adapters/test_handlers.py",),
+    ),
+    Bug(
+        "a database of somebody else is used",
+        OPENING,
+        "if (wanted is not None and known != wanted) or not mine.may_be(known):",
+        "if False:",
+        ("tests/adapters/test_instance.py",),
+    ),
+    Bug(
+        "an option against the certificate",
+        OPENING,
+        "    if wanted is not None and not mine.may_be(wanted):\n",
+        "    if False:\n",
+        (
+            "tests/adapters/test_instance.py",
+            "tests/adapters/test_derived.py",
+        ),
+    ),
+    Bug(
+        "derived: ids begin anywhere",
+        OPENING,
+        "first_id = 1 if wanted is not None and is_derived(wanted) else 1 + secrets.randbelow(LAST_ID)",
+        "first_id = 1 + secrets.randbelow(LAST_ID)",
+        ("tests/adapters/test_derived.py",),
+    ),
+    Bug(
+        "an instance is copied",
+        ENDPOINT,
+        '        raise TypeError(\n            f"{self} cannot be pickled',
+        '        return  # type: ignore\n        raise TypeError(\n            f"{self} cannot be pickled',
+        (
+            "tests/adapters/test_instance.py",
+            "tests/blocking",
+            "tests/anyio",
+        ),
+    ),
+    Bug(
+        "a fork of an instance goes on",
+        ENDPOINT,
+        "        if self._open and self._process != os.getpid():\n",
+        "        if False:\n",
+        ("tests/adapters/test_instance.py",),
+    ),
+    Bug(
+        "a renewed certificate of somebody else",
+        INSTANCE,
+        "        if not pumps.identity.may_be(self.node.instance_id):\n",
+        "        if False:\n",
+        ("tests/adapters/test_renewal.py",),
+    ),
+    Bug(
+        "a terminal is written to by a peer",
+        CLI_WORDS,
+        'return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)',
+        "return text",
+        ("tests/cli/test_words.py",),
+    ),
+    Bug(
+        "streams: a source is pulled without demand",
+        PUBLISHING,
+        "            self.credit = min(self._owner.hub.wanted(*self.key), self._step)\n",
+        "            self.credit = self._step\n",
+        ("tests/adapters/test_streams_publisher.py",),
+    ),
+    Bug(
+        "streams: a source is not closed",
+        PUBLISHING,
+        "        self.over = True\n"
+        "        self.pending.clear()\n"
+        "        self.at_end = _unknown\n"
+        "        self.bell.ring()\n",
+        "        self.over = True\n        self.pending.clear()\n        self.at_end = _unknown\n",
+        ("tests/adapters/test_streams_publisher.py",),
+    ),
+    Bug(
+        "streams: a window is never filled up",
+        SUBSCRIBING,
+        "if self._window and not self.closed and outstanding <= self._window // 2:",
+        "if False:",
+        ("tests/adapters/test_streams_subscriber.py",),
+    ),
+    Bug(
+        "streams: access rules are not asked",
+        STREAMS,
+        'if peer is None or not self._rights(peer.identity).may_subscribe(Subscription(name, "")):',
+        "if peer is None:",
+        (
+            "tests/adapters/test_streams_data.py",
+            "tests/adapters/test_streams_life.py",
+            "tests/adapters/test_streams_publisher.py",
+        ),
+    ),
+)
