@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check spark-soak simulate simulate-reactive tck format clean
+.PHONY: demo test check format clean simulate simulate-reactive tck soak spark-soak fuzz proof
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
@@ -33,42 +33,51 @@ demo: $(VENV)/.ready java
 
 WATCHED := { $(BIN)/python scripts/coverage_core.py --files; $(BIN)/python scripts/coverage_adapters.py --folders; }
 
-# First what must run every line and every branch of tolliver_proto, then every line of the adapters, then all the rest,
-# and last what runs in Spark: two files at a time, as each process has a Spark of its own.
+# First what must run every line and every branch of tolliver_proto, then every line of the adapters, then the adapters
+# whose lines are those of another one, and last all the rest. What shares a Spark stays in one process, and is begun
+# first, as it takes longest.
 test: check browser
 	$(BIN)/python scripts/coverage_core.py -n 2
 	$(BIN)/python scripts/coverage_adapters.py -n 2 --dist worksteal
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/spark $$($(WATCHED) | xargs printf -- '--ignore=%s ')
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
+	$(BIN)/python scripts/coverage_adapters.py --unwatched -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $$($(WATCHED) | xargs printf -- '--ignore=%s ')
 
 # Simulated networks on all cores; the first that fails is shrunk to a short trace.
 SCHEDULES ?= 10000
 simulate: $(VENV)/.ready
 	$(BIN)/python scripts/simulate.py $(SCHEDULES)
 
+# The same for networks of the Reactive Streams protocol.
+simulate-reactive: $(VENV)/.ready
+	$(BIN)/python scripts/simulate.py --reactive $(SCHEDULES)
+
+# The rules of Reactive Streams over engines and adapters, under the names of the JVM's conformance kit.
+tck: $(VENV)/.ready
+	$(BIN)/python scripts/tck.py -n 2 --dist worksteal
+
+# kill -9 of real senders and receivers on all cores, then compare sets.
+soak: KILLS ?= 10000
+soak: $(VENV)/.ready
+	$(BIN)/python scripts/soak.py $(KILLS)
+
 # Spark drivers with their JVMs, and stagers, are killed while messages come: nothing may be lost or there twice.
-KILLS ?= 20
+spark-soak: KILLS ?= 20
 spark-soak: $(VENV)/.ready java
 	$(BIN)/python scripts/spark_soak.py $(KILLS)
 
-.PHONY: demo test check spark-soak simulate simulate-reactive tck format clean
+# All fuzz targets for so long in all; what reaches new edges is kept in fuzz/corpus, a crash in fuzz/crashes.
+MINUTES ?= 10
+fuzz: $(VENV)/.ready
+	$(BIN)/python scripts/fuzz.py $(MINUTES)
 
-# kill -9 of real senders and receivers on all cores, then compare sets.
-KILLS ?= 10000
-.PHONY: soak
-soak: $(VENV)/.ready
-	$(BIN)/python scripts/soak.py $(KILLS)
+# Everything that must hold, or ROWS="V7 V8" of it, in an hour or so; writes docs/proof.md.
+proof: $(VENV)/.ready java
+	$(BIN)/python scripts/proof.py $(ROWS)
 
 check: $(VENV)/.ready java
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-
-# All fuzz targets for so long in all; what reaches new edges is kept in fuzz/corpus, a crash in fuzz/crashes.
-MINUTES ?= 10
-.PHONY: fuzz
-fuzz: $(VENV)/.ready
-	$(BIN)/python scripts/fuzz.py $(MINUTES)
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import os
 import random
 import re
 import socket
@@ -29,7 +28,6 @@ import pytest
 from tolliver_transports import anyio, blocking, twisted
 from tolliver_transports._streams import BaseStreams
 from tolliver_transports.anyio import InstanceOptions, StreamsOptions, Subscription
-from tolliver_transports.spark._local import missing
 from tolliver_transports.spark._read_options import OPTIONS
 from tolliver_transports.spark._schema import METADATA, OF_MESSAGES
 from tolliver_transports.spark._stream_options import LIVE_OPTIONS
@@ -91,43 +89,8 @@ async def main():
 
 anyio.run(main)
 """
-_AROUND_SPARK = """
-import random
-import warnings
-from pathlib import Path
-from uuid import UUID
-from pyspark.sql import SparkSession
-from tolliver_proto import Ack, HandshakeRequest, Message, Revision, encode
-from tolliver_transports._recorder import Recorder
-
-def record():
-    recorder = Recorder(Path("recordings"), UUID(int=1), Revision.DRAFT_2, print)
-    recorder.received(1, encode(HandshakeRequest(1, UUID(int=2))))
-    for number in range(100):
-        channel = random.choice(["readings", "alarms"])
-        recorder.received(1, encode(Message(channel, f"cpu{{number % 4}}", bytes(number), number % 90)))
-        recorder.sent(1, [encode(Ack(number % 90))])
-    recorder.close()
-
-def start():
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False)
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-    return builder.config("spark.driver.host", "127.0.0.1").config("spark.sql.shuffle.partitions", 2).getOrCreate()
-
-def main():
-    record()
-    session = start()
-    try:
-        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # Spark's, about pandas 3
-{fragments}
-            assert (once.count(), sizes.count(), acks) == (90, 100, 100)
-            assert received.where("channel = 'alarms'").count() == alarms
-    finally:
-        session.stop()
-
-main()
-"""
-_AROUND_ON = {"blocking.md": _AROUND_BLOCKING, "spark.md": _AROUND_SPARK, "streams.md": _AROUND_STREAMS}
+_AROUND_ON = {"blocking.md": _AROUND_BLOCKING, "spark.md": "{fragments}", "streams.md": _AROUND_STREAMS}
+_IN_SPARK = ["spark.md:fragments"]  # run by tests/spark/test_page.py, in the session that its tests share
 
 
 class Example(NamedTuple):
@@ -189,10 +152,8 @@ def serving(directory: Path, code: str, port: int) -> Iterator[None]:
             server.kill()
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
+@pytest.mark.parametrize("example", [one for one in EXAMPLES if one.name not in _IN_SPARK], ids=lambda one: one.name)
 def test_the_example_runs(example: Example, certs: Certificates, tmp_path: Path) -> None:
-    if example.name.startswith("spark.md") and (reason := missing()) is not None:
-        pytest.skip(reason)
     for member in ("alice", "bob"):
         certs.tls(member)
     (tmp_path / "certs").symlink_to(certs.directory)
@@ -207,7 +168,6 @@ def test_the_example_runs(example: Example, certs: Certificates, tmp_path: Path)
         done = subprocess.run(
             command,
             cwd=tmp_path,
-            env=os.environ | {"PYSPARK_PYTHON": sys.executable},
             capture_output=True,
             text=True,
             timeout=PATIENCE,

@@ -1,7 +1,7 @@
 """One Spark for all tests of a process: two cores, and three more tries for a task that fails (`local[2,4]`).
 
 Without pyspark or Java 17 the tests that need a session are skipped, and the reason is printed; in this project's own
-runs `make` has installed both.
+runs `make` has installed both. The tests that use it stay together in one process (`--dist loadgroup`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,21 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
+
+
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""So little data takes Spark longer to compile for than to read."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +56,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config(map=dict(INTERPRETED))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

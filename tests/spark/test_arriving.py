@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -17,7 +18,7 @@ import tolliver_proto
 from tests.wire.test_wheel import build
 from tolliver_proto import Message, Revision
 
-from .conftest import SOURCES
+from .conftest import INTERPRETED, SOURCES
 from .recordings import PEER, block, write
 
 HERE = Path(__file__).parent
@@ -66,7 +67,8 @@ def test_as_a_zip_beside_a_program(wheel: Path, tmp_path: Path) -> None:
         for module in package.rglob("*.py"):
             archive.write(module, module.relative_to(package.parent))
     submit = Path(sys.executable).with_name("spark-submit")
-    settings = ["--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.python.worker.reuse=false"]
+    quick = {**INTERPRETED, "spark.ui.enabled": "false", "spark.python.worker.reuse": "false"}
+    settings = ["--master", "local[2]", *chain(*(("--conf", f"{name}={value}") for name, value in quick.items()))]
     program: list[str | Path] = ["--py-files", everything, HERE / "shipped.py", recording(tmp_path), core]
     said = dict(line.split(" ", 1) for line in run([submit, *settings, *program], tmp_path))
     assert said["source"].startswith("6 ")

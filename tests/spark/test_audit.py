@@ -169,22 +169,9 @@ def test_an_instance_is_called_after_a_directory_that_is_its_own(tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def told(recorded: Path, spark: Any) -> Iterator[Audit]:
-    """One audit of all stories. So little data takes Spark longer to compile for than to read."""
-    quick = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-    }
-    before = {name: spark.conf.get(name, None) for name in quick}
-    for name, value in quick.items():
-        spark.conf.set(name, value)
+    """One audit of all stories."""
     with audit(spark, [recorded]) as found:
         yield found
-    for name, old in before.items():
-        if old is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, old)
 
 
 @pytest.fixture(scope="module")
