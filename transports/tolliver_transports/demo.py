@@ -45,6 +45,7 @@ class Demo:
         self._drivers = [Child(directory, DRIVER, "table", [port])] if spark else []
         self._begun = time.monotonic()
         self._status_due = 0.0
+        self._shown: list[str] = []
         self._counts = {name: LineCount(directory, name) for name in (PUBLISHER, DRIVER, *SUBSCRIBERS)}
 
     def play(self) -> None:
@@ -128,7 +129,9 @@ class Demo:
             shown.append(f"the table has {self._counts[DRIVER].now(ROWS):,}{down}")
         if not self._publisher.alive:
             shown.append("publisher down")
-        self._say(", ".join(shown), style="dim")
+        if shown != self._shown:
+            self._shown = shown
+            self._say(", ".join(shown), style="dim")
 
     def _say(self, words: str, style: str = "") -> None:
         now = time.monotonic() - self._begun

@@ -500,9 +500,11 @@ def demo(
     seconds: Annotated[float, typer.Option(min=1.0, help="How long readings flow.")] = 32.0,
     rate: Annotated[float, typer.Option(min=1.0, help="Readings a second.")] = 2500.0,
     check: Annotated[bool, typer.Option("--check", help="Only judge the logs of an earlier run.")] = False,
-    audit: Annotated[bool, typer.Option(help="Then have Spark audit the recordings, and write a report.")] = True,
+    audit: Annotated[
+        bool, typer.Option(help="Have Spark follow the readings into a table, audit the recordings, write a report.")
+    ] = True,
 ) -> None:
-    """Publish readings of this machine to two subscribers, kill one of them and the publisher, count what was lost."""
+    """Publish readings of this machine to subscribers and a Spark query, kill some of them, count what was lost."""
     from ..demo import run_demo
 
     with words.clear_errors():
