@@ -29,7 +29,7 @@ from .spark._local import missing
 _MARK = ".tolliver-demo"  # only a directory with this file in it is emptied
 _STATUS_INTERVAL = 2.0  # seconds
 _ANSWER_SECONDS = 10.0  # for a process to end after it was asked to
-_SPARK_SECONDS = 120.0  # for Spark to start, to write a batch, or to end: far above what it takes
+_SPARK_SECONDS = 300.0  # for Spark to start, to write a batch, or to end: far above what it takes
 
 
 class Demo:
