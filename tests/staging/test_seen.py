@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolliver_transports.staging._seen import Ids, Seen
 
@@ -16,6 +16,7 @@ NEAR = st.integers(1, 40) | st.integers(LAST_ID - 20, LAST_ID)  # ids near the w
 RUNS = st.lists(st.tuples(SENDERS, st.lists(NEAR | st.none(), max_size=12)), max_size=20)
 
 
+@settings(max_examples=50)
 @given(RUNS)
 def test_each_id_of_a_sender_is_new_once(runs: list[tuple[object, list[int | None]]]) -> None:
     seen, model = Seen(1000), set()
@@ -28,6 +29,7 @@ def test_each_id_of_a_sender_is_new_once(runs: list[tuple[object, list[int | Non
         assert seen.take(sender, ids) == expected  # type: ignore[arg-type]  # object, for the model
 
 
+@settings(max_examples=50)
 @given(RUNS)
 def test_what_is_written_is_read(runs: list[tuple[object, list[int | None]]]) -> None:
     ids, seen = Ids(), Seen(1000)
@@ -45,6 +47,7 @@ def test_what_is_written_is_read(runs: list[tuple[object, list[int | None]]]) ->
         assert [numbers[at] for at in again.take(sender, numbers)] == [one for one in numbers if one is None]  # type: ignore[arg-type]
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_what_is_damaged_is_not_read(data: st.DataObject) -> None:
     ids = Ids()
