@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolliver_transports.staging._seen import Ids, Seen
@@ -85,8 +86,11 @@ def test_nothing_is_kept_of_a_sender_of_whom_all_is_forgotten() -> None:
     assert not seen._known
 
 
-def test_another_layout_is_not_read() -> None:
-    data = bytearray(Ids().encode())
-    data[5] = 2
-    data[-4:] = zlib.crc32(data[:-4]).to_bytes(4, "big")
-    assert Ids.decode(bytes(data)) is None
+@pytest.mark.parametrize("at", [5, 17, 37], ids=["layout", "senders", "spans"])
+def test_what_cannot_be_meant_is_not_read(at: int) -> None:
+    """Though its checksum is right."""
+    ids = Ids()
+    ids.add(ALICE, [(1, 9), (20, 29)], 19)
+    data = bytearray(ids.encode()[:-4])
+    data[at] = 200
+    assert Ids.decode(bytes(data) + zlib.crc32(data).to_bytes(4, "big")) is None

@@ -257,8 +257,8 @@ class StageFolder:
         for expected in (self.stage, stage or self.stage):
             if now != expected:
                 raise StageLost(
-                    f"the stage in {self.directory} is {now or 'gone'}, and the position is of {expected}: put that one "
-                    "back, or begin anew from what is there"
+                    f"the stage in {self.directory} is {now or 'gone'}, and the position is of {expected}: put that "
+                    "one back, or begin anew from what is there"
                 )
         self._from(position)
 
