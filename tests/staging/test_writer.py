@@ -169,7 +169,7 @@ def test_copies_are_known_after_a_restart_and_after_their_segment_was_deleted(tm
         assert writing.add(ALICE, 1, D2, messages(first, first + 4, bytes(50))) == 5
         assert writing.sync()
     assert writing.folder.delete_before(writing.end) >= 3
-    for _ in range(2):
+    for _ in range(3):
         assert writing.add(ALICE, 2, D2, messages(1, 40)) == 0
         assert writing.add(BOB, 2, D2, messages(40, 41)) == 2
         assert writing.duplicates >= 40
