@@ -86,7 +86,7 @@ def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_pa
     writer.add(PEER, 1, Revision.DRAFT_2, [Message("a", "", b"", number) for number in range(1, 8)])
     writer.sync()
     writer.close()
-    program = [sys.executable, HERE / "connected.py", recording(tmp_path), stage]
+    program: list[str | Path] = [sys.executable, HERE / "connected.py", recording(tmp_path), stage]
     said = run(program, tmp_path, PYTHONPATH=str(installed))
     assert said == [
         f"found pyspark.sql.connect.session 3 {installed}/tolliver_transports",
