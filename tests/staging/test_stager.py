@@ -214,7 +214,7 @@ def test_a_copy_is_acknowledged_and_not_staged(nodes: Nodes) -> None:
     for duplicates in (0, 50):
         database.write_bytes(before)
         with Stager(options(nodes)) as stager, sender(nodes, stager) as bob:
-            until(lambda: not bob.stats()["pending"])  # called at once
+            until(lambda: not bob.stats()["pending"])
             assert (stager.stats()["duplicates"], stager.stats()["staged"]) == (duplicates, 50 - duplicates)
     assert bodies(stager.options.directory) == numbered(1, 50)
 

@@ -222,7 +222,6 @@ class Stager:
     def _fail(self, error: Exception) -> None:
         if self._stopping.is_set() and isinstance(error, ConnectionClosing):
             return
-        _log.error("the stage %s takes nothing more: %s", self.options.directory, error)
         self.failure = error
         with suppress(TolliverError):
             self._shut()
