@@ -71,6 +71,30 @@ def test_two_peers_restarts_and_what_is_lost(rig: Rig, spark: SparkSession) -> N
     assert rig.numbers(spark) == sorted([*expected, *range(3_501, 3_601)])
 
 
+def test_the_example_of_the_page(rig: Rig, spark: SparkSession) -> None:
+    rig.certs.tls("bob")
+    page = (Path(__file__).parents[2] / "docs" / "spark-streams.md").read_text()
+    program = page.partition("```python\n")[2].partition("```")[0]
+    places = {
+        "0.0.0.0:7011": f"127.0.0.1:{rig.port}",
+        "certs/": f"{rig.certs.directory}/",
+        "/data/stages/readings": str(rig.stage),
+        "/data/readings": str(rig.output),
+        "/data/cp": str(rig.checkpoint),
+    }
+    for written, here in places.items():
+        assert written in program
+        program = program.replace(written, here)
+    exec(compile(program, "docs/spark-streams.md", "exec"), {"__name__": "__main__"})
+    [query] = spark.streams.active
+    with rig.sender("alice", 1, 10) as alice:
+        assert alice.drained(PATIENCE)
+    query.processAllAvailable()
+    query.stop()
+    bodies = spark.read.parquet(str(rig.output)).select("body").collect()
+    assert sorted(int(row.body) for row in bodies) == [*range(1, 11)]
+
+
 def test_inline_and_recordings_and_an_external_stage(rig: Rig, spark: SparkSession) -> None:
     """One query of three sources."""
 
