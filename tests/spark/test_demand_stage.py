@@ -20,11 +20,13 @@ from tolliver_transports.staging import FolderOptions, StageInUse
 from tests.certificates import Certificates
 from tests.spark.publishers import few, numbers, publishing
 from tests.spark.receivers import wait_for
+from tests.staging.disks import small_disk
 from tolliver_proto import Message, decode
 from tolliver_proto.reactive import Limits, StreamError
 from tolliver_proto.recording import Block, read_blocks
 
 CAPACITY = 2**17
+ONE_SEGMENT = {"segment_bytes": CAPACITY // 2}
 
 
 @pytest.fixture(autouse=True)
@@ -79,35 +81,39 @@ def size_of(directory: Path) -> int:
 # The credit.
 
 
-@settings(max_examples=50)
-@given(st.data())
-def test_what_is_staged_and_what_may_come_always_fit(data: st.DataObject) -> None:
-    costs = data.draw(st.dictionaries(st.sampled_from("abc"), st.integers(1, 50), min_size=1))
-    capacity = data.draw(st.integers(2 * sum(costs.values()), 5000))
-    credit = Credit(capacity, data.draw(st.integers(1, 100)), costs)
-    assert credit.window >= 1
-    used = data.draw(st.integers(0, capacity))
-    for _ in range(data.draw(st.integers(0, 20))):
-        name = data.draw(st.sampled_from(sorted(costs)))
-        match data.draw(st.sampled_from(["begin", "grant", "stage", "delete", "end"])):
-            case "begin":
-                assert credit.begin(name, used) in (0, credit.window)
-            case "grant":
-                before, more = credit.out[name], credit.grant(name, used)
-                assert credit.out[name] == before + more
-            case "stage":
-                count = data.draw(st.integers(0, credit.out[name]))
-                used += sum(data.draw(st.lists(st.integers(0, costs[name]), min_size=count, max_size=count)))
-                credit.settle(name, count)
-            case "delete":
-                used = data.draw(st.integers(0, used))
-            case "end":
-                credit.settle(name, credit.out[name])
+STEPS = st.tuples(st.sampled_from(["begin", "grant", "stage", "delete", "end"]), st.sampled_from("ab"), st.floats(0, 1))
+
+
+@settings(max_examples=100)
+@given(st.integers(100, 2000), st.floats(0, 1), st.integers(1, 30), st.integers(1, 50), st.lists(STEPS, max_size=20))
+def test_what_is_staged_and_what_may_come_always_fit(
+    capacity: int, full: float, window: int, cost: int, steps: list[tuple[str, str, float]]
+) -> None:
+    costs = {"a": cost, "b": 1 + cost // 2}
+    try:
+        credit = Credit(capacity, window, costs)
+    except ValueError:
+        assert sum(costs.values()) > capacity // 2
+        return
+    used = int(capacity * full)
+    for step, name, part in steps:
+        out = credit.out[name]
+        if step == "begin":
+            assert credit.begin(name, used) in (0, credit.window)
+        elif step == "grant":
+            more = credit.grant(name, used)
+            assert credit.out[name] == out + more
+        elif step == "delete":
+            used = int(used * part)
+        else:
+            count = out if step == "end" else int(out * part)
+            used += count * costs[name] if step == "stage" else 0
+            credit.settle(name, count)
         assert used + credit.reserved <= capacity
-        assert all(0 <= count <= credit.window for count in credit.out.values())
+        assert all(0 <= count <= credit.window <= window for count in credit.out.values())
     for name in costs:  # once readers are through with half of the stage, all of them may begin
         credit.settle(name, credit.out[name])
-    assert [credit.begin(name, capacity // 2) for name in costs] == len(costs) * [credit.window]
+    assert [credit.begin(name, capacity // 2) for name in costs] == 2 * [credit.window]
 
 
 def test_a_stage_that_is_too_small_is_refused() -> None:
@@ -154,6 +160,29 @@ def test_the_stage_holds_publishers_back_and_those_who_read_let_them_go_on(
             wait_for(lambda: stager.stats()["staged"] > elements)  # noqa: B023
         assert [ledger.most for ledger in publisher.ledgers] == [window, window]
         assert 1 < window < 100
+
+
+def test_a_disk_that_takes_nothing_is_no_reason_to_ask_for_more(
+    certs: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_demand_stage, "RETRY", 0.02)
+    body = bytes(900)
+    with (
+        small_disk(tmp_path / "disk", 64) as enlarge,
+        publishing(certs, endless=lambda _name: itertools.repeat(body)) as publisher,
+        DemandStager(
+            options(
+                certs, publisher, "endless", window=16, folder={"directory": tmp_path / "disk" / "stage", **ONE_SEGMENT}
+            )
+        ) as stager,
+    ):
+        wait_for(lambda: stager._writer.failing)
+        staged_now = len(staged(tmp_path / "disk" / "stage")["endless"])
+        (ledger,) = publisher.ledgers
+        assert ledger.granted == staged_now + 16
+        enlarge()
+        wait_for(lambda: stager.stats()["staged"] > staged_now + 16)
+        stager.check()
 
 
 def test_a_publisher_that_goes_away_is_asked_again(certs: Certificates, directory: Path) -> None:
