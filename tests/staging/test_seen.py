@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tolliver_transports.staging._seen import Ids, Seen
@@ -87,3 +88,20 @@ def test_another_layout_is_not_read() -> None:
     data[5] = 2
     data[-4:] = zlib.crc32(data[:-4]).to_bytes(4, "big")
     assert Ids.decode(bytes(data)) is None
+
+
+@pytest.mark.parametrize("byte", [0, 0xFF])
+def test_numbers_that_do_not_fit_each_other_are_not_read(byte: int) -> None:
+    """Not even where the checksum is right: the file of a program with a mistake is refused, whatever it says."""
+    ids = Ids()
+    ids.add(ALICE, [(1, 9), (20, 29)], 19)
+    ids.add(BOB, [(5, 6)], 2)
+    good = ids.encode()[:-4]
+    numbers = [*range(14, 18), *range(34, 54), *range(70, len(good))]  # all but UUIDs and the number of messages
+    changed = [good[:at] + bytes([byte]) + good[at + 1 :] for at in numbers]
+    cut = [good[:at] for at in range(len(good))]
+    for wrong in (*changed, *cut, good + b"\0", good + good[18:]):
+        data = wrong + zlib.crc32(wrong).to_bytes(4, "big")
+        read = Ids.decode(data)
+        assert read is None or read.encode() == data
+        assert read is None or wrong in changed
