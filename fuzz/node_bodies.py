@@ -995,7 +995,7 @@ def operations_seeds() -> list[bytes]:
     talk = step(_send, 0, 0) + step(_send_many, 1, 5) + flow + step(_settle, 0, 63) + step(_settle, 1, 63) + flow
     come = step(_come, 0) + step(_open) + step(_say, 0, 0) + flow + step(_send, 0, 4) + flow + step(_answer) + flow
     found = []
-    for settings in range(0, 64, 5):
+    for settings in range(0, 64, 13):
         for position, do in enumerate(_STEPS):
             argument = (243, 70, 129, 0)[position % 4]
             rest = step(do, position % 2, argument) + flow + step(do, 0, 0) + step(do, 1, 254) + talk

@@ -99,7 +99,7 @@ def connection_seeds() -> list[bytes]:
             start = bytes([settings, 0, 2, 3]) + beginning
             found += [start + said(OnComplete(1), frame) for frame in FRAMES]
             found += [start + call(number, 15) + said(*FRAMES[number::5]) for number in range(len(_CALLS))]
-    return found
+    return found[::7]  # of each kind some: the fuzzer mixes them
 
 
 # The decoder.

@@ -49,6 +49,7 @@ class Target(NamedTuple):
 
 _SPARK = ("tolliver_transports.spark._columns", "tolliver_transports.spark._ranges")
 _SHOWN = ("tolliver_transports._x509", "tolliver_transports._acl_file", "tolliver_transports.derived")
+_STAGED = ("tolliver_transports.staging",)
 _ALL = (
     Target("decoder", "bodies", "decoder"),
     Target("connection", "bodies", "connection"),
@@ -61,6 +62,8 @@ _ALL = (
     Target("index", "recording_bodies", "index", words="recording"),
     Target("ranges", "ranges_bodies", "ranges", ("tolliver_proto", *_SPARK), "recording", needs="pyarrow"),
     Target("columns", "columns_bodies", "columns", ("tolliver_proto", *_SPARK), needs="pyarrow"),
+    Target("stages", "staging_bodies", "stages", ("tolliver_proto", *_STAGED), "recording", needs="attrs"),
+    Target("ids", "staging_bodies", "ids", ("tolliver_proto", *_STAGED), "recording", needs="attrs"),
     Target("certificate", "trust_bodies", "certificate", ("tolliver_proto", *_SHOWN), "trust", needs="cryptography"),
     Target("rules", "trust_bodies", "rules", ("tolliver_proto", *_SHOWN), "trust", needs="cryptography"),
 )

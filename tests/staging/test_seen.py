@@ -86,11 +86,25 @@ def test_nothing_is_kept_of_a_sender_of_whom_all_is_forgotten() -> None:
     assert not seen._known
 
 
-@pytest.mark.parametrize("at", [5, 17, 37], ids=["layout", "senders", "spans"])
-def test_what_cannot_be_meant_is_not_read(at: int) -> None:
-    """Though its checksum is right."""
+def test_another_layout_is_not_read() -> None:
+    data = bytearray(Ids().encode())
+    data[5] = 2
+    data[-4:] = zlib.crc32(data[:-4]).to_bytes(4, "big")
+    assert Ids.decode(bytes(data)) is None
+
+
+@pytest.mark.parametrize("byte", [0, 0xFF])
+def test_numbers_that_do_not_fit_each_other_are_not_read(byte: int) -> None:
+    """Not even where the checksum is right: the file of a program with a mistake is refused, whatever it says."""
     ids = Ids()
     ids.add(ALICE, [(1, 9), (20, 29)], 19)
-    data = bytearray(ids.encode()[:-4])
-    data[at] = 200
-    assert Ids.decode(bytes(data) + zlib.crc32(data).to_bytes(4, "big")) is None
+    ids.add(BOB, [(5, 6)], 2)
+    good = ids.encode()[:-4]
+    numbers = [*range(14, 18), *range(34, 54), *range(70, len(good))]  # all but UUIDs and the number of messages
+    changed = [good[:at] + bytes([byte]) + good[at + 1 :] for at in numbers]
+    cut = [good[:at] for at in range(len(good))]
+    for wrong in (*changed, *cut, good + b"\0", good + good[18:]):
+        data = wrong + zlib.crc32(wrong).to_bytes(4, "big")
+        read = Ids.decode(data)
+        assert read is None or read.encode() == data
+        assert read is None or wrong in changed

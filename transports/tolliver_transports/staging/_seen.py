@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from struct import error as StructError
 from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
@@ -60,23 +59,28 @@ class Ids:
 
     @classmethod
     def decode(cls, data: bytes) -> Ids | None:
-        """From the file's bytes; None if they are not such ids, and whole."""
+        """From the file's bytes; None if they are not such ids, whole and as `encode` writes them."""
         end = len(data) - _CHECKSUM.size
         if end < _HEAD.size or _CHECKSUM.unpack_from(data, end)[0] != crc32(memoryview(data)[:end]):
             return None
         magic, layout, frames, senders = _HEAD.struct.unpack_from(data)
         if (magic, layout) != (_MAGIC, _LAYOUT):
             return None
-        ids, at = cls(), _HEAD.size
-        try:
-            for _ in range(senders):
-                sender, count = _SENDER.struct.unpack_from(data, at)
-                start, at = at + _SENDER.size, at + _SENDER.size + count * _SPAN.size
-                ids.add(UUID(bytes=sender), _SPAN.iter_unpack(memoryview(data)[start:at]), 0)
-        except StructError:  # a checksum can be made, too
-            return None
+        ids, at, left = cls(), _HEAD.size, frames
+        for _ in range(senders):
+            if at + _SENDER.size > end:
+                return None
+            sender, count = _SENDER.struct.unpack_from(data, at)
+            start, at = at + _SENDER.size, at + _SENDER.size + count * _SPAN.size
+            if at > end:
+                return None
+            spans = list(_SPAN.iter_unpack(memoryview(data)[start:at]))
+            left -= sum(last + 1 - first for first, last in spans)
+            if left < 0 or any(first > last for first, last in spans):
+                return None  # no messages have so many ids
+            ids.add(UUID(bytes=sender), spans, 0)
         ids.frames = frames
-        return ids
+        return ids if ids.encode() == data else None  # else its numbers do not fit each other
 
 
 class _Closed(NamedTuple):
