@@ -270,13 +270,13 @@ SHARED = (Subscription("shared", ""),)
 MINE = (Subscription("mine", ""),)
 
 ABUSES: dict[str, Attack] = {
-    "acks of nothing": Attack(strange_acks, HARMLESS, 6_000, 1_000_000),
+    "acks of nothing": Attack(strange_acks, HARMLESS, 6_000, 300_000),
     "acks of another's messages": Attack(another_peers_acks, HARMLESS, 20, 1_000, wish=SHARED),
     "acks in pieces": Attack(split_acks, HARMLESS, 20, 1_000, wish=SHARED),
     "no acks": Attack(no_acks, HARMLESS, 300, 5_000, wish=MINE),
     "odd ids": Attack(odd_ids, HARMLESS, 3, 2_000),
-    "frames that mean nothing": Attack(ignored, HARMLESS, 500, 100_000),
-    "subscriptions to and fro": Attack(sub_flood, THROTTLED, 150, 2_000),
+    "frames that mean nothing": Attack(ignored, HARMLESS, 500, 20_000),
+    "subscriptions to and fro": Attack(sub_flood, THROTTLED, 150, 1_000),
     "more subscriptions than may be": Attack(too_much, HARMLESS, 20, 90, wish=names(50)),
     "handshakes without end": Attack(renewals, closed("flood"), 10, 1_000),
     "finals without end": Attack(finals, closed("flood"), 30, 100_000),
@@ -285,7 +285,7 @@ ABUSES: dict[str, Attack] = {
     "another's name": Attack(a_name_of_anothers, CLOSED, wish=None),
     "acks that it never reads": Attack(unwanted, closed("flood"), 0, 2_000_000, deaf=True),
     "acks of what is handled that it never reads": Attack(wanted, closed("flood"), 0, 2_000_000, deaf=True),
-    "single bytes": Attack(one_by_one, HARMLESS, 300, 50_000),
+    "single bytes": Attack(one_by_one, HARMLESS, 300, 10_000),
     "half a connection": Attack(half_closed, CLOSED),
     "an end inside a frame": Attack(ended_in_a_frame, closed("eof_in_frame")),
     "talking after the end": Attack(ended_and_talking, CLOSED, 1_000, 1_000_000),

@@ -36,12 +36,15 @@ SMALL = 4096  # bytes of a receive buffer, so that who does not read is noticed 
 class Mallory:
     """The connection. Use it as a context manager. `deaf`: its kernel takes little, for one that does not read."""
 
+    patience = PATIENCE
+    """Seconds for each step."""
+
     def __init__(self, port: int, context: ssl.SSLContext, *, deaf: bool = False) -> None:
         self.frames: list[Any] = []
         self.answered: set[int] = set()  # ids of its own that were acknowledged, or whose stream has failed
         self.ended = False
         stream = socket.socket()
-        stream.settimeout(PATIENCE)
+        stream.settimeout(self.patience)
         if deaf:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL)
         stream.connect(("127.0.0.1", port))
@@ -89,14 +92,14 @@ class Mallory:
 
     def hear(self, enough: Callable[[], object], what: str) -> None:
         """Read until then."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + self.patience
         while not enough():
-            assert time.monotonic() < end, f"{what} did not come within {PATIENCE} s"
+            assert time.monotonic() < end, f"{what} did not come within {self.patience} s"
             assert self.read(), f"{what} did not come: the connection has ended"
 
     def is_shut(self) -> bool:
         """Read to the end, which comes within the limit."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + self.patience
         try:
             while self.read():
                 if time.monotonic() > end:
@@ -119,7 +122,7 @@ class Mallory:
         self.socket.settimeout(0.0)
         with suppress(OSError):  # it would wait for the other's
             self.socket.unwrap()
-        self.socket.settimeout(PATIENCE)
+        self.socket.settimeout(self.patience)
 
 
 class Member(Mallory):

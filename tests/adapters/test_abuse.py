@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from OpenSSL import SSL
+from tolliver_transports._socket_session import CHUNK, SLICE, SocketSession
 
 from tests.certificates import Certificates
-from tolliver_proto import Limits
+from tolliver_proto import Limits, Role
 
 from . import abuse, abuse_streams
 from .churn import left_behind
@@ -82,6 +86,44 @@ def test_visits_leave_nothing_behind(of: Of, victim: Victim, certs: Certificates
         assert more.descriptors <= 0
         assert more.threads <= 0
         good.round_trip()
+
+
+class _Slow(SocketSession):
+    """What comes in takes as long as may be to handle."""
+
+    chunks = 0
+
+    def __init__(self) -> None:
+        nobody: Any = None
+        super().__init__(nobody, 1, Role.SERVER, nobody)
+
+    def receive(self, ciphertext: bytes) -> None:
+        self.chunks += 1
+        time.sleep(SLICE)
+
+    def write_soon(self) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def test_who_sends_what_takes_long_has_short_turns() -> None:
+    """A MiB of acks is half a second's work, in which nobody else would be served."""
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        far.setblocking(False)
+        sent = 0
+        with suppress(BlockingIOError):
+            while sent < 4 * CHUNK:
+                sent += far.send(bytes(CHUNK))
+        assert sent > CHUNK
+        slow = _Slow()
+        slow.read(near)
+        assert slow.chunks == 1
 
 
 def test_nothing_is_negotiated_twice(nodes: Nodes) -> None:

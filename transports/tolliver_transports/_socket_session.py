@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import AbstractContextManager, nullcontext, suppress
+from time import monotonic
 
 from tolliver_proto import Role
 
@@ -18,6 +19,7 @@ from ._tls import AnyPump
 
 CHUNK = 65536  # bytes that are read at once
 TURNS = 16  # reads, or writes, that one connection does before the others have theirs
+SLICE = 0.005  # seconds after which it begins no other read: a chunk of tiny frames takes far longer than one of large
 
 
 class SocketSession(Session):
@@ -36,8 +38,9 @@ class SocketSession(Session):
 
     def read(self, sock: socket.socket) -> None:
         """What has come, and as much as is fair: a full chunk is seldom the last one."""
+        end = monotonic() + SLICE
         for _ in range(TURNS):
-            if not self._read(sock) or self.paused or self.reading_over:
+            if not self._read(sock) or self.paused or self.reading_over or monotonic() > end:
                 return
 
     def _read(self, sock: socket.socket) -> bool:
