@@ -46,7 +46,13 @@ SCHEDULES ?= 10000
 simulate: $(VENV)/.ready
 	$(BIN)/python scripts/simulate.py $(SCHEDULES)
 
-.PHONY: demo test check simulate simulate-reactive tck format clean
+# The same for networks of the Reactive Streams protocol.
+simulate-reactive: $(VENV)/.ready
+	$(BIN)/python scripts/simulate.py --reactive $(SCHEDULES)
+
+# The rules of Reactive Streams under the names of the JVM's conformance kit: engines, and each adapter on sockets.
+tck: $(VENV)/.ready
+	$(BIN)/python scripts/tck.py -n 2
 
 check: $(VENV)/.ready java
 	$(BIN)/ruff check .
