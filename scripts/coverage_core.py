@@ -52,7 +52,10 @@ def main() -> int:
         print(*TESTS)
         return 0
     watched = ["--cov=tolliver_proto", "--cov-branch", "--cov-report=term-missing:skip-covered", "--cov-fail-under=100"]
-    return pytest.main([*TESTS, "-q", *sys.argv[1:], *watched])
+    status = pytest.main([*TESTS, "-q", *sys.argv[1:], *watched])
+    if status == 0:
+        print(f"result: V4 coverage | tolliver_proto by {len(TESTS)} files of tests | 100 % statement and branch")
+    return status
 
 
 if __name__ == "__main__":

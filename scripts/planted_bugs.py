@@ -1,4 +1,4 @@
-"""Do the tests see a bug? `python -m scripts.planted_bugs [WORD ...]`: all, or those whose name has a word (V4).
+"""Do the tests see a bug? `python -m scripts.planted_bugs [WORD ...]`: all, or those with a word in name or file (V4).
 
     --jobs N          at the same time; by default as many as there are cores
     --simulate RUNS   not the tests but that many simulated networks, which also say what they see of each
@@ -93,10 +93,8 @@ def failing_test(project: Path, tests: Sequence[str]) -> str | None:
     if any(test.startswith("tests/anyio") for test in tests):
         plugins += ["-p", "anyio"]
     done = _python(project, [*_PYTEST, *plugins, *tests])
-    if done is None:
-        return f"{tests[0]} (it does not end within {_TIME:g} s)"
-    if done.returncode == 0:
-        return None
+    if done is None or done.returncode == 0:
+        return None  # what only makes a test endless is not told from a slow machine
     found = _FAILED.search(done.stdout)
     if found is None:
         raise SystemExit(f"{' '.join(tests)} did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -110,7 +108,7 @@ def tested(project: Path, bug: Bug) -> str | None:
 def simulated(runs: int, project: Path, bug: Bug) -> str | None:
     """The first complaint of simulated networks of the bug's protocol."""
     kind = ["--reactive"] if "reactive" in bug.file else []
-    done = _python(project, ["scripts/simulate.py", *kind, str(runs)])
+    done = _python(project, ["scripts/simulate.py", *kind, "--as-found", str(runs)])
     if done is None:
         return f"they do not end within {_TIME:g} s"
     found = _SEEN.search(done.stdout)
@@ -132,9 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--simulate", type=int, metavar="RUNS")
     options = parser.parse_args(arguments)
-    bugs = [bug for bug in BUGS if not options.words or any(word in bug.name for word in options.words)]
+    bugs = [bug for bug in BUGS if not options.words or any(word in f"{bug.name} {bug.file}" for word in options.words)]
     if not bugs:
-        raise SystemExit(f"no planted bug has one of these words in its name: {' '.join(options.words)}")
+        raise SystemExit(f"no planted bug has one of these words in its name or its file: {' '.join(options.words)}")
     see: See = tested
     if options.simulate:
         bugs = [bug for bug in bugs if bug.file.startswith("tolliver_proto/")]

@@ -178,14 +178,13 @@ def connect(node: Node, hello: bytes, one: int) -> None:
 ROUTED = (100, 1_000, 10_000, 100_000)  # subscriptions
 
 
-def routing(count: int) -> float:
+def routing(count: int, messages: int = 20_000) -> float:
     """CPU seconds to route one message, where that many are subscribed to and every name is a new one."""
     peers = max(1, count // 1000)
     node = Node(instance_id=uuid_of(0), rng=Random(0), limits=Limits(max_handshakes=peers), now=0.0)
     for one in range(peers):
         names = tuple(Subscription(f"channel {at}", "") for at in range(one, count, peers))
         connect(node, encode(HandshakeRequest(1, uuid_of(one + 1), names)), one)
-    messages = 20_000
     channels = [f"channel {at % count}" for at in range(messages)]
     began = time.process_time()
     for at, channel in enumerate(channels):

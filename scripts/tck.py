@@ -72,12 +72,16 @@ def report(results: Results) -> bool:
                 found.update(verdicts)
     good = {name for name in (*kit.TESTED, *kit.UNTESTED) if all(_fine(results.verdict(name, one)) for one in LAYERS)}
     print(f"\n{len(good & {*kit.TESTED})} of {len(kit.TESTED)} required, optional and stochastic tests of the kit,")
-    print(f"{len(good & {*kit.UNTESTED})} of {len(kit.UNTESTED)} rules that it leaves untested:")
-    print(", ".join(f"{found[verdict]} {words}" for verdict, words in NUMBERS.items()), end=", ")
-    print(f"by {sum(map(len, results.passed.values())):,} results of tests")
+    print(f"{len(good & {*kit.UNTESTED})} of {len(kit.UNTESTED)} rules that it leaves untested")
     strange = sorted(results.rules.keys() - {*kit.TESTED, *kit.UNTESTED})
     for name in strange:
         print(f"the kit has no test of the name {name}")
+    figures = ", ".join(f"{found[verdict]} {words}" for verdict, words in NUMBERS.items())
+    print(
+        f"result: V24 | {len(kit.TESTED)} tests and {len(kit.UNTESTED)} untested rules of the kit, "
+        f"{found.total()} cells of {len(LAYERS)} layers | {figures}, "
+        f"by {sum(map(len, results.passed.values())):,} results"
+    )
     return len(good) == len(kit.TESTED) + len(kit.UNTESTED) and not strange
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from contextlib import suppress
@@ -110,6 +111,19 @@ def test_control_messages_and_rubbish_from_a_member_are_survived(nodes: Nodes, c
         assert mallory.subscriptions == (Subscription("news", ""),)
         assert connected(left) == 1
         until(lambda: right.stats()["connections"] == 1)
+
+
+def test_a_line_that_is_cut_is_no_end_in_order(
+    nodes: Nodes, certs: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T-09: only an end in order may be a complaint about what was sent."""
+    caplog.set_level(logging.INFO, "tolliver")
+    with nodes.open("right") as right:
+        with RawPeer(right.port or 0, certs.tls("mallory"), certs.uuid("mallory"), ["news"]) as raw:
+            raw.establish()
+        until(lambda: right.stats()["connections"] == 0)
+    assert "is gone: " in caplog.text
+    assert "closed in order" not in caplog.text
 
 
 def test_a_reset_while_its_list_is_being_stored_harms_nobody(nodes: Nodes) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tolliver_transports import _socket_session
 from tolliver_transports._blocking_loop import Dialling, Loop
-from tolliver_transports._sockets import NEXT_ADDRESS
+from tolliver_transports._sockets import NEXT_ADDRESS, tune
 
 from tests.blocking.nodes import PATIENCE, Nodes, address, no_more_threads, until
 from tolliver_proto import Limits
@@ -41,6 +41,17 @@ class Running:
         self._thread.join()
         self.loop.close()
         self.loop.close()
+
+
+def test_the_system_looks_after_a_peer_that_says_nothing() -> None:
+    """D-8: the protocol has no ping; seconds, but for the last one, which is in milliseconds."""
+    with socket.socket(*TCP[:3]) as sock:
+        tune(sock)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        limits = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+        here = {name: value for name, value in limits.items() if hasattr(socket, name)}
+        assert {name: sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in here} == here
 
 
 def test_a_thousand_calls_in_one_round_wake_it_once() -> None:
