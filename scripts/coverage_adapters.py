@@ -24,8 +24,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "transports" / "tolliver_transports"
 FOLDERS = [f"tests/{name}" for name in ("adapters", "anyio", "blocking", "twisted", "tls")]
-TWINS = "uvloop or trio or twisted-asyncio"
-"""The kinds of adapters that have their lines in common with one that is watched. An expression of `pytest -k`."""
+TWINS = "(uvloop or trio or twisted-asyncio) and not anyio"
+"""The kinds of adapters that have their lines in common with one that is watched; but what `tests/anyio` does on trio is
+watched as well: on asyncio 3.11 loses sight of a coroutine whose scope was cancelled. An expression of `pytest -k`."""
 ELSEWHERE = ("certs.py", "cli.py", "demo.py", "_sqlite.py", "_sqlite_file.py", "sqlite.py")  # tests/cli, tests/store
 CONFIG = """
 [run]
