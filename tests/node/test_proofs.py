@@ -17,7 +17,7 @@ Record = Callable[[str, object], None]
 
 @pytest.mark.parametrize(
     ("prove", "runs"),
-    [(proofs.converge, 1000), (proofs.cross, 300), (proofs.wrap, 1), (proofs.clocks, 300)],
+    [(proofs.converge, 300), (proofs.cross, 100), (proofs.wrap, 1), (proofs.clocks, 100)],
     ids=lambda one: getattr(one, "__name__", str(one)),
 )
 def test_many(prove: Callable[[int], None], runs: int, record_property: Record) -> None:
