@@ -291,7 +291,7 @@ def test_room_is_not_looked_for_all_the_time(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     now = 0.0
-    with small_disk(tmp_path / "disk") as enlarge:
+    with small_disk(tmp_path / "disk", or_limit=True) as enlarge:
         options = FolderOptions(directory=tmp_path / "disk" / "stage", full_timeout=60.0)
         writing = StageWriter(options, lambda: now)
         first = 1
