@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 
 @contextmanager
-def small_disk(path: Path, kibibytes: int = 256) -> Iterator[Callable[[], None]]:
-    """A disk of this size, or where we may not mount one a limit on the size of files; the call makes it large."""
+def small_disk(path: Path, kibibytes: int = 256, *, or_limit: bool = False) -> Iterator[Callable[[], None]]:
+    """A disk of this size; the call makes it large.
+
+    Where we may not mount one, with `or_limit` a limit on the size of all files of this process; else it skips.
+    """
     path.mkdir()
 
     def enlarge() -> None:
@@ -25,6 +30,8 @@ def small_disk(path: Path, kibibytes: int = 256) -> Iterator[Callable[[], None]]
         finally:
             subprocess.run(["umount", "--lazy", path], check=True)
         return
+    if not or_limit:
+        pytest.skip("a small disk for the stage alone is a tmpfs, and only root may mount one")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (kibibytes * 800, hard))

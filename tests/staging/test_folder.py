@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -174,16 +175,21 @@ def test_one_waits_for_an_earlier_receiver_to_end(tmp_path: Path) -> None:
     (tmp_path / LOCK).write_text("nonsense")
     with pytest.raises(StageInUse, match="process \\(unknown\\)"):
         writer(tmp_path, lock_timeout=0.06)
+    said, say = os.pipe()
     holder = os.fork()
-    if not holder:  # the child lets go of the lock, and so does not keep it when its parent has
-        os.read(0, 1)
+    if not holder:  # it lives on, and lets go of the lock: its parent's end is the stage's
+        os.write(say, b"here")
+        signal.pause()
         os._exit(0)
     try:
+        assert os.read(said, 4) == b"here"
         writing.close()
         writer(tmp_path).close()
     finally:
-        os.kill(holder, 9)
+        os.kill(holder, signal.SIGKILL)
         os.waitpid(holder, 0)
+        os.close(said)
+        os.close(say)
 
 
 # Reading on.

@@ -279,9 +279,8 @@ def test_a_stage_at_its_bound_has_no_room_until_readers_delete(tmp_path: Path) -
 def test_room_is_not_looked_for_all_the_time(tmp_path: Path) -> None:
     now = 0.0
     writing = StageWriter(FolderOptions(directory=tmp_path, max_staged_bytes=200, segment_bytes=100), lambda: now)
-    for first in (1, 2):
-        writing.add(ALICE, 1, D2, [message(first, bytes(100))])
-        assert writing.sync()
+    writing.add(ALICE, 1, D2, [message(1, bytes(500))])  # alone it is more than all that may be staged
+    assert writing.sync()
     assert not writing.has_room()
     writing.folder.delete_before(writing.end)
     assert not writing.has_room()
@@ -292,7 +291,7 @@ def test_room_is_not_looked_for_all_the_time(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     now = 0.0
-    with small_disk(tmp_path / "disk") as enlarge:
+    with small_disk(tmp_path / "disk", or_limit=True) as enlarge:
         options = FolderOptions(directory=tmp_path / "disk" / "stage", full_timeout=60.0)
         writing = StageWriter(options, lambda: now)
         first = 1
