@@ -34,13 +34,14 @@ demo: $(VENV)/.ready java
 WATCHED := { $(BIN)/python scripts/coverage_core.py --files; $(BIN)/python scripts/coverage_adapters.py --folders; }
 
 # First what must run every line and every branch of tolliver_proto, then every line of the adapters, then the adapters
-# whose lines are those of another one, and last all the rest. What shares a Spark stays in one process, and is begun
-# first, as it takes longest.
+# whose lines are those of another one, then all the rest, and last what runs in Spark: two files at a time, as each
+# process has a Spark of its own.
 test: check browser
 	$(BIN)/python scripts/coverage_core.py -n 2
 	$(BIN)/python scripts/coverage_adapters.py -n 2 --dist worksteal
 	$(BIN)/python scripts/coverage_adapters.py --unwatched -n 2 --dist worksteal
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $$($(WATCHED) | xargs printf -- '--ignore=%s ')
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/spark $$($(WATCHED) | xargs printf -- '--ignore=%s ')
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
 
 # Simulated networks on all cores; the first that fails is shrunk to a short trace.
 SCHEDULES ?= 10000

@@ -1,7 +1,7 @@
 """One Spark for all tests of a process: two cores, and three more tries for a task that fails (`local[2,4]`).
 
 Without pyspark or Java 17 the tests that need a session are skipped, and the reason is printed; in this project's own
-runs `make` has installed both. The tests that use it stay together in one process (`--dist loadgroup`).
+runs `make` has installed both.
 """
 
 from __future__ import annotations
@@ -28,13 +28,6 @@ INTERPRETED = {
     "spark.sql.adaptive.enabled": "false",
 }
 """So little data takes Spark longer to compile for than to read."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
