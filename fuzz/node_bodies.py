@@ -471,7 +471,9 @@ class Program:
                 if not self.unfinished():
                     break
                 due = [host.node.next_timeout() for host in self.hosts if host.node is not None]
-                self.now = max(self.now, min(one for one in due if one is not None))
+                waits = [one for one in due if one is not None]
+                check(waits, f"nobody waits for anything, and {'; '.join(self.unfinished())}")
+                self.now = max(self.now, min(waits))
                 for number in range(len(self.hosts)):
                     self.call(number, "handle_timeout")
                     self.drain(number)
@@ -646,6 +648,8 @@ def _acked(run: Program, number: int, action: Acked) -> None:
 def _peer_up(run: Program, number: int, action: PeerUp) -> None:
     """What was sent since the dial's request was queued is for this peer too, if it wants it (T-62)."""
     host, other = run.hosts[number], run.number(action.peer)
+    end = run.ends[number].get(action.cid)
+    check(end is None or end.stranger is (action.peer == STRANGER), f"{action} is somebody else's connection (D-3)")
     since = host.opening.pop(action.cid, None)
     if since is None or other is None:
         return
@@ -1003,4 +1007,10 @@ def operations_seeds() -> list[bytes]:
             found.append(bytes([settings, position]) + up + middle + rest)
     said = b"".join(step(_say, 0, number) + step(_deliver) for number in range(len(SAID)))
     found += [bytes([settings, 1]) + up + come + said + flow for settings in (0, 3, 17, 30)]
+    for number, frame in enumerate(SAID):  # as its first words
+        if isinstance(frame, HandshakeRequest | HandshakeResponse):
+            greet = step(_say, 0, number) + flow + step(_say, 0, SAID.index(HandshakeFinal(True))) + flow
+            called = step(_connect, 0, 2) + step(_open) * 2 + greet
+            came = step(_come, 1) + step(_open, 1) + greet.replace(step(_say, 0, number), step(_say, 1, number))
+            found += [bytes([0, 1]) + up + begun + talk for begun in (called, came)]
     return found

@@ -95,7 +95,7 @@ def run(outcome: Outcome, seconds: int, work: Path) -> bool:
                 outcome.edges.append((before + time.monotonic() - began, int(status[2])))
             elif executed:
                 inputs = max(inputs, int(executed[1] or executed[2]))
-            elif re.match(r"[\w.]*(Error|Failure|Exception)\b", line) or "libFuzzer: " in line:
+            elif re.match(r"[\w.]*(Error|Failure|Exception)\b", line) or (not last and "libFuzzer: " in line):
                 last = line.strip()
         outcome.inputs += inputs
         outcome.seconds = before + time.monotonic() - began
@@ -204,7 +204,7 @@ def main() -> int:
     before, after = (sum(one.edges_at(share) for one in outcomes) for share in (0, 1))
     print(
         f"result: V3 | {inputs:,} inputs in {minutes:,.1f} core-minutes over {len(targets)} targets | "
-        f"{crashes} crashes, edges {before:,} -> {after:,}, {kept_crashes()} earlier crashes kept as cases"
+        f"{crashes} crashes, edges {before:,} -> {after:,}, {kept_crashes()} cases of crashes kept"
     )
     return 1 if crashes or silent else 0
 
