@@ -121,6 +121,7 @@ def test_version() -> None:
         ("certs",),
         ("listen",),
         ("send",),
+        ("stage",),
         ("decode",),
         ("replay",),
         ("demo",),

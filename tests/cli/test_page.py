@@ -1,7 +1,8 @@
 """The examples of docs/cli.md: what is typed there says what is written there, but for times and identities.
 
 The idea: the page is read from the top. A `listen` is started and looked at when the page is through, as it ends by
-itself after what the later examples send, and so is a `publish`, which is interrupted; everything else runs at once.
+itself after what the later examples send, and so are `publish` and `stage`, which are interrupted; all else runs at
+once.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ VARYING = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "DATE"),
     (r"in [\d.]+ s \([\d,]+/s(, [\d,]+ B/s)?\)", "in SECONDS (RATE)"),
     (r": 127\.0\.0\.1:\d+ \(", ": PEER ("),
+    (r", in [\d.]+ s$", ", in SECONDS"),
+    (r"into /\S+/staged;", "into staged;"),
     (r"\b[0-9a-f]{64}\b", "KEY"),
     (r" +$", ""),
 )
@@ -63,7 +66,7 @@ def alice_in(lines: list[str]) -> str:
 
 def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    address, streams = free_address(), free_address()
+    address, streams, stage = free_address(), free_address(), free_address()
     Path("lines.txt").write_text("line 1\nline 2\n")
     final, message = encode(HandshakeFinal(True), D2), encode(Message("test", "key", b"hi", 1), D2)
     Path("recorded.bin").write_bytes(final + message + encode(Ack(1), D2))
@@ -78,11 +81,12 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("torn.rec").write_bytes(recording.read_bytes()[:150])
 
     def here(text: str) -> str:
-        text = text.replace("127.0.0.1:7011", address).replace("127.0.0.1:7012", streams)
+        for shown_address, ours in (("7011", address), ("7012", streams), ("7013", stage)):
+            text = text.replace(f"127.0.0.1:{shown_address}", ours)
         return text.replace(alice_there, alice_here)
 
     shown = examples()
-    assert len(shown) == 21
+    assert len(shown) == 23
     (certs, again), rest = shown[:2], shown[2:]
     made, refused = tolliver(*certs.arguments), tolliver(*again.arguments)
     for result, example in ((made, certs), (refused, again)):
@@ -92,7 +96,7 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with ExitStack() as stack:
         for example in rest:
             arguments = [here(argument) for argument in example.arguments]
-            if arguments[0] in ("listen", "publish"):
+            if arguments[0] in ("listen", "publish", "stage"):
                 output = Path(f"out{len(listening)}")
                 listening.append((stack.enter_context(running(output, *arguments)), example))
                 continue
@@ -101,9 +105,9 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             result = tolliver(*arguments)
             assert steady((result.stdout + result.stderr).splitlines()) == steady(example.output)
         for alice, example in listening:
-            words = alice.until_said("is gone" if example.arguments[0] == "publish" else "Ctrl-C ends")
-            if example.arguments[0] == "publish":
+            alice.until_said("is gone" if example.arguments[0] == "publish" else "Ctrl-C ends")
+            if example.arguments[0] != "listen":
                 alice.process.send_signal(signal.SIGINT)
             assert alice.process.wait(SECONDS) == 0
-            said = [*words, *alice.lines()]
+            said = [*alice.until_said(""), *alice.lines()]
             assert steady(said) == steady([here(line) for line in example.output])

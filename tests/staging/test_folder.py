@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -106,6 +107,12 @@ def test_a_directory_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "leads nowhere").symlink_to(tmp_path / "no such directory" / "stage")
     with pytest.raises(StoreError, match=r"no stage can be made in .*File exists"):
         writer(tmp_path / "leads nowhere")
+    hindrance = tmp_path / "stage" / f"{MARKER}.new"
+    hindrance.mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"no stage can be made in .*Is a directory"):
+        writer(tmp_path / "stage")
+    hindrance.rmdir()
+    writer(tmp_path / "stage").close()
 
 
 def test_what_a_killed_maker_left_is_no_hindrance(tmp_path: Path) -> None:
@@ -168,16 +175,21 @@ def test_one_waits_for_an_earlier_receiver_to_end(tmp_path: Path) -> None:
     (tmp_path / LOCK).write_text("nonsense")
     with pytest.raises(StageInUse, match="process \\(unknown\\)"):
         writer(tmp_path, lock_timeout=0.06)
+    said, say = os.pipe()
     holder = os.fork()
-    if not holder:  # the child lets go of the lock, and so does not keep it when its parent has
-        os.read(0, 1)
+    if not holder:  # it lives on, and lets go of the lock: its parent's end is the stage's
+        os.write(say, b"here")
+        signal.pause()
         os._exit(0)
     try:
+        assert os.read(said, 4) == b"here"
         writing.close()
         writer(tmp_path).close()
     finally:
-        os.kill(holder, 9)
+        os.kill(holder, signal.SIGKILL)
         os.waitpid(holder, 0)
+        os.close(said)
+        os.close(say)
 
 
 # Reading on.
@@ -198,7 +210,7 @@ def test_positions_are_in_order_and_cover_all(tmp_path: Path) -> None:
     writing.close()
 
 
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 200)), min_size=1, max_size=8),
     st.none() | st.integers(0, 9),
@@ -312,6 +324,24 @@ def test_what_is_gone_is_said(tmp_path: Path) -> None:
     assert not folder.segments()
     with pytest.raises(StageLost, match="none is there"):
         folder.check(ends[0])
+    folder.check(Position(1, 0, 0))  # as if nothing had come yet
+    writing.close()
+
+
+def test_what_goes_while_one_looks_is_said(tmp_path: Path) -> None:
+    writing = writer(tmp_path, segment_bytes=900)
+    ends = fill(writing, 6)
+    folder, (first, second, *_) = writing.folder, writing.folder.segments()
+    first.path.unlink()
+    first.path.symlink_to(tmp_path / "nowhere")  # its name is there
+    with pytest.raises(StageLost, match=f"{first.path} is gone"):
+        folder.ranges(folder.first(), ends[-1])
+    assert folder.delete_before(Position(1, 10**6, 9)) == 1
+    second.path.unlink()
+    second.path.mkdir()
+    with pytest.raises(StageLost, match=f"{second.path} cannot be read"):
+        folder.advance(folder.first(), Position(2, 500, 18), 1)
+    second.path.rmdir()
     writing.close()
 
 

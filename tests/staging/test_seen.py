@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolliver_transports.staging._seen import Ids, Seen
 
@@ -16,6 +17,7 @@ NEAR = st.integers(1, 40) | st.integers(LAST_ID - 20, LAST_ID)  # ids near the w
 RUNS = st.lists(st.tuples(SENDERS, st.lists(NEAR | st.none(), max_size=12)), max_size=20)
 
 
+@settings(max_examples=50)
 @given(RUNS)
 def test_each_id_of_a_sender_is_new_once(runs: list[tuple[object, list[int | None]]]) -> None:
     seen, model = Seen(1000), set()
@@ -28,6 +30,7 @@ def test_each_id_of_a_sender_is_new_once(runs: list[tuple[object, list[int | Non
         assert seen.take(sender, ids) == expected  # type: ignore[arg-type]  # object, for the model
 
 
+@settings(max_examples=50)
 @given(RUNS)
 def test_what_is_written_is_read(runs: list[tuple[object, list[int | None]]]) -> None:
     ids, seen = Ids(), Seen(1000)
@@ -45,6 +48,7 @@ def test_what_is_written_is_read(runs: list[tuple[object, list[int | None]]]) ->
         assert [numbers[at] for at in again.take(sender, numbers)] == [one for one in numbers if one is None]  # type: ignore[arg-type]
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_what_is_damaged_is_not_read(data: st.DataObject) -> None:
     ids = Ids()
@@ -82,8 +86,11 @@ def test_nothing_is_kept_of_a_sender_of_whom_all_is_forgotten() -> None:
     assert not seen._known
 
 
-def test_another_layout_is_not_read() -> None:
-    data = bytearray(Ids().encode())
-    data[5] = 2
-    data[-4:] = zlib.crc32(data[:-4]).to_bytes(4, "big")
-    assert Ids.decode(bytes(data)) is None
+@pytest.mark.parametrize("at", [5, 17, 37], ids=["layout", "senders", "spans"])
+def test_what_cannot_be_meant_is_not_read(at: int) -> None:
+    """Though its checksum is right."""
+    ids = Ids()
+    ids.add(ALICE, [(1, 9), (20, 29)], 19)
+    data = bytearray(ids.encode()[:-4])
+    data[at] = 200
+    assert Ids.decode(bytes(data) + zlib.crc32(data).to_bytes(4, "big")) is None

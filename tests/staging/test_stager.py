@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tolliver_transports.blocking import Instance
-from tolliver_transports.staging import StageFolder, StageFull, StageInUse, StageOptions, Stager, _stager
+from tolliver_transports.staging import StageFolder, StageFull, StageInUse, StageOptions, Stager, _stager, _writer
 
 from tests.blocking.nodes import PATIENCE, Nodes, until
 from tests.cli.commands import free_address
@@ -214,9 +214,34 @@ def test_a_copy_is_acknowledged_and_not_staged(nodes: Nodes) -> None:
     for duplicates in (0, 50):
         database.write_bytes(before)
         with Stager(options(nodes)) as stager, sender(nodes, stager) as bob:
-            until(lambda: not bob.stats()["pending"])  # noqa: B023  # called at once
+            until(lambda: not bob.stats()["pending"])
             assert (stager.stats()["duplicates"], stager.stats()["staged"]) == (duplicates, 50 - duplicates)
     assert bodies(stager.options.directory) == numbered(1, 50)
+
+
+def test_a_disk_that_hangs_does_not_keep_it_from_ending(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps the lock as long: what hangs may still be written."""
+    hanging, goes_on = threading.Event(), threading.Event()
+
+    def hang(_fd: int) -> None:
+        hanging.set()
+        assert goes_on.wait(PATIENCE)
+
+    monkeypatch.setattr(_stager, "_ENDING", 0.05)
+    with Stager(options(nodes)) as stager, sender(nodes, stager) as bob:
+        monkeypatch.setattr(_writer, "sync_file", hang)
+        send(bob, [b"1"])
+        assert hanging.wait(PATIENCE)
+        stager.close()
+        with pytest.raises(StageInUse):
+            Stager(options(nodes, lock_timeout=0)).start()
+        goes_on.set()
+        assert bob.stats()["pending"] == 1
+        assert stager._thread is not None
+        stager._thread.join(PATIENCE)
+        stager.close()
+    with Stager(options(nodes)):
+        assert bodies(stager.options.directory) == [b"1"]
 
 
 def test_an_instance_that_fails_ends_it(nodes: Nodes) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tolliver_transports.staging import (
     FolderOptions,
@@ -134,12 +134,18 @@ STEP = st.one_of(
     st.tuples(st.just("send"), st.sampled_from([ALICE, BOB]), st.integers(1, 6), st.sampled_from([0, 80, 700])),
     st.tuples(st.just("sync")),
     st.tuples(st.just("send_again"), st.floats(0, 1)),
-    st.tuples(st.just("kill"), st.floats(0, 1), st.booleans()),
+    st.tuples(st.just("kill"), st.sampled_from([0.0, 0.5, 1.0]) | st.floats(0, 1), st.booleans()),
     st.tuples(st.just("read_on"), st.booleans()),
 )
 
 
-@settings(max_examples=30)
+SEND = ("send", ALICE, 3, 80)
+
+
+@settings(max_examples=20)
+@example([SEND, ("kill", 1.0, True)])  # all of it is there, and nobody was told
+@example([SEND, ("send", BOB, 3, 80), ("kill", 0.9, False), ("send_again", 0.0)])  # a part of it is
+@example([SEND, ("sync",), ("send", ALICE, 3, 700), ("read_on", True), ("kill", 0.5, True), ("send_again", 0.0)])
 @given(st.lists(STEP, max_size=14))
 def test_every_acknowledged_message_is_staged_once(steps: list[tuple[Any, ...]]) -> None:
     with TemporaryDirectory() as name:
@@ -163,7 +169,7 @@ def test_copies_are_known_after_a_restart_and_after_their_segment_was_deleted(tm
         assert writing.add(ALICE, 1, D2, messages(first, first + 4, bytes(50))) == 5
         assert writing.sync()
     assert writing.folder.delete_before(writing.end) >= 3
-    for _ in range(2):
+    for _ in range(3):
         assert writing.add(ALICE, 2, D2, messages(1, 40)) == 0
         assert writing.add(BOB, 2, D2, messages(40, 41)) == 2
         assert writing.duplicates >= 40
@@ -273,9 +279,8 @@ def test_a_stage_at_its_bound_has_no_room_until_readers_delete(tmp_path: Path) -
 def test_room_is_not_looked_for_all_the_time(tmp_path: Path) -> None:
     now = 0.0
     writing = StageWriter(FolderOptions(directory=tmp_path, max_staged_bytes=200, segment_bytes=100), lambda: now)
-    for first in (1, 2):
-        writing.add(ALICE, 1, D2, [message(first, bytes(100))])
-        assert writing.sync()
+    writing.add(ALICE, 1, D2, [message(1, bytes(500))])  # alone it is more than all that may be staged
+    assert writing.sync()
     assert not writing.has_room()
     writing.folder.delete_before(writing.end)
     assert not writing.has_room()
@@ -313,6 +318,30 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
         writing.close()
 
 
+def test_what_a_sync_that_failed_may_have_lost_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system forgets what it could not write, and the next sync does well (the fsync of a failed disk)."""
+    writing = writer(tmp_path)
+    (segment,) = writing.folder.segments()
+    failed: list[int] = []
+
+    def fail_once(fd: int) -> None:
+        if not failed:
+            failed.append(os.fstat(fd).st_size)
+            os.pwrite(fd, bytes(failed[0]), 0)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(module, "sync_file", fail_once)
+    writing.add(ALICE, 1, D2, messages(1, 5))
+    assert not writing.sync()
+    assert writing.failing == os.strerror(errno.EIO)
+    assert segment.path.stat().st_size == writing.end.pos == 0 < failed[0]
+    assert writing.sync()
+    assert ids(staged(tmp_path)) == [1, 2, 3, 4, 5]
+    writing.close()
+
+
 def test_a_segment_that_cannot_be_closed_for_want_of_space_is_closed_later(tmp_path: Path) -> None:
     """Its ids need space too, and until they are on the disk no reader may delete it."""
     writing = writer(tmp_path, **SIZES)
@@ -329,6 +358,22 @@ def test_a_segment_that_cannot_be_closed_for_want_of_space_is_closed_later(tmp_p
     assert writing.sync()
     assert ids(staged(tmp_path)) == [*range(1, 11)]
     assert segment.path.with_suffix(".ids").exists()
+    writing.close()
+
+
+def test_a_segment_whose_name_may_not_last_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    writing = writer(tmp_path, **SIZES)
+    writing.add(ALICE, 1, D2, messages(1, 3, bytes(300)))
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "sync_directory", fail)
+        assert writing.sync()
+        writing.add(ALICE, 1, D2, messages(4, 6))
+        assert not writing.sync()
+    assert writing.sync()
+    assert ids(staged(tmp_path)) == [*range(1, 7)]
     writing.close()
 
 

@@ -242,6 +242,57 @@ def send(
             raise typer.Exit(1)
 
 
+class Unreliable(StrEnum):
+    """What becomes of messages that come unreliably, as it is typed."""
+
+    KEEP = "keep"
+    DROP = "drop"
+
+
+@app.command()
+@grouped(meeting=_meeting)
+def stage(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The stage, made if missing.", show_default=False)],
+    *,
+    channel: Annotated[
+        list[str] | None, typer.Option("--channel", help="A channel; repeatable (default: any).")
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", help="A key, or with a * at its end all that begin so; repeatable (default: any)."),
+    ] = None,
+    unreliable: Annotated[
+        Unreliable, typer.Option("--unreliable", help="Whether what comes unreliably is staged too.")
+    ] = Unreliable.KEEP,
+    max_bytes: Annotated[
+        int | None, typer.Option(min=2, metavar="BYTES", help="No more is taken while so much is staged (4 GiB).")
+    ] = None,
+    full_timeout: Annotated[
+        float, typer.Option(min=0.0, metavar="SECONDS", help="For how long the disk may take nothing.")
+    ] = 60.0,
+    meeting: Meeting,
+    revision: Draft = 2,
+) -> None:
+    """Receive into a stage, from which others read: each message is acknowledged once it is on the disk there. Ctrl-C
+    ends in order; exit status 1 if the disk takes nothing for too long."""
+    from .connecting import run
+    from .stage import stage_and_report, stage_options
+
+    with words.clear_errors(), _interruptible(0):
+        chosen: dict[str, Any] = {} if max_bytes is None else {"max_staged_bytes": max_bytes}
+        options = stage_options(
+            meeting,
+            channel or [""],
+            key or [""],
+            directory=directory,
+            unreliable=unreliable.value,
+            full_timeout=full_timeout,
+            revision=Revision(revision),
+            **chosen,
+        )
+        stage_and_report(options, partial(run, trio=False))
+
+
 @app.command()
 @grouped(meeting=_meeting)
 def publish(

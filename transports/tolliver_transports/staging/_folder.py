@@ -79,10 +79,8 @@ def sync_file(fd: int) -> None:
     """What was written to the file is on the disk when this returns. Raises OSError."""
     if _FULL_SYNC is not None:
         fcntl.fcntl(fd, _FULL_SYNC)
-    elif hasattr(os, "fdatasync"):
-        os.fdatasync(fd)
     else:
-        os.fsync(fd)
+        os.fdatasync(fd)
 
 
 def sync_directory(path: Path) -> None:
@@ -259,8 +257,8 @@ class StageFolder:
         for expected in (self.stage, stage or self.stage):
             if now != expected:
                 raise StageLost(
-                    f"the stage in {self.directory} is {now}, and the position is of {expected}: put that one back, or "
-                    "begin anew from what is there"
+                    f"the stage in {self.directory} is {now or 'gone'}, and the position is of {expected}: put that "
+                    "one back, or begin anew from what is there"
                 )
         self._from(position)
 

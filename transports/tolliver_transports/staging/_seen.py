@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
@@ -67,10 +68,13 @@ class Ids:
         if (magic, layout) != (_MAGIC, _LAYOUT):
             return None
         ids, at = cls(), _HEAD.size
-        for _ in range(senders):
-            sender, count = _SENDER.struct.unpack_from(data, at)
-            start, at = at + _SENDER.size, at + _SENDER.size + count * _SPAN.size
-            ids.add(UUID(bytes=sender), _SPAN.iter_unpack(memoryview(data)[start:at]), 0)
+        try:
+            for _ in range(senders):
+                sender, count = _SENDER.struct.unpack_from(data, at)
+                start, at = at + _SENDER.size, at + _SENDER.size + count * _SPAN.size
+                ids.add(UUID(bytes=sender), _SPAN.iter_unpack(memoryview(data)[start:at]), 0)
+        except StructError:  # a checksum can be made, too
+            return None
         ids.frames = frames
         return ids
 

@@ -27,6 +27,7 @@ from ._options import StageOptions
 from ._writer import RETRY, StageWriter
 
 _LOOK = 0.2  # seconds between two looks at whether to end, or at what readers have deleted
+_ENDING = 10.0  # seconds for the last sync
 _NAMES = 4096
 _log = logging.getLogger("tolliver")
 _source = attrgetter("peer_id", "cid")
@@ -79,8 +80,8 @@ class Stager:
     def close(self) -> None:
         """Stage what has come, as far as the disk takes it now, and end. A second call does nothing."""
         self._stopping.set()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+        if self._thread is not None:
+            self._thread.join(_ENDING)
         self._shut()
 
     def __enter__(self) -> Self:
@@ -98,7 +99,9 @@ class Stager:
         with self._closing:
             if self._instance is not None:
                 self._instance.close()
-            if self._writer is not None:
+            thread = self._thread
+            at_work = thread is not None and thread is not threading.current_thread() and thread.is_alive()
+            if self._writer is not None and not at_work:  # else the disk hangs: the lock is kept as long
                 self._writer.close()
 
     # How it stands.
@@ -222,7 +225,6 @@ class Stager:
     def _fail(self, error: Exception) -> None:
         if self._stopping.is_set() and isinstance(error, ConnectionClosing):
             return
-        _log.error("the stage %s takes nothing more: %s", self.options.directory, error)
         self.failure = error
         with suppress(TolliverError):
             self._shut()

@@ -1,0 +1,164 @@
+"""What staging costs a receiver: a stager, against the same instance that acknowledges what comes and keeps nothing.
+
+    python benchmarks/staging.py [--messages 30000] [--body 100] [--repetitions 5] [--directory DIR]
+
+The idea: a sender in another process stores messages in batches, over mutual TLS, until all are acknowledged. What it
+measures has the sender's own commits in it, so the two receivers take turns, and the ratio is that of the same round.
+Beside it, the writer alone: messages of one sender, in runs of 256, added and synced 1 MiB at a time, against a file to
+which the encoded messages are written with the same syncs. All figures are medians. Give a directory on the disk that
+is meant: syncing is most of what differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from uuid import UUID
+
+from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
+from tolliver_transports.certs import make_ca, make_certificate
+from tolliver_transports.staging import FolderOptions, StageOptions, Stager, StageWriter
+
+from tolliver_proto import Message, Revision, encode
+
+HOST, RUN, BATCH, MIB = "127.0.0.1", 256, 1000, 2**20
+SENDER = UUID("01890000-0000-7000-8000-000000000001")
+
+
+def tls(directory: Path, name: str) -> TLS:
+    return TLS(directory / f"{name}.pem", directory / f"{name}.key", directory / "ca.pem")
+
+
+# Whole receivers.
+
+
+def send(directory: Path, address: str, count: int, size: int) -> None:
+    """The other process: prints the seconds from the first call to the last acknowledgement."""
+    options = InstanceOptions(database=directory / "sender.db", tls=tls(directory, "sender"))
+    with create_instance(options) as instance:
+        instance.new_connection(address)
+        body = bytes(size)
+        begun = time.perf_counter()
+        receipts = [instance.send_many([("c", "k", body)] * BATCH) for _ in range(count // BATCH)]
+        for receipt in receipts:
+            assert receipt.recipients == BATCH
+            instance.wait_acked(receipt)
+        print(time.perf_counter() - begun)
+
+
+@contextmanager
+def plain(directory: Path) -> Iterator[int]:
+    options = InstanceOptions(database=directory / "plain.db", listen=f"{HOST}:0", tls=tls(directory, "receiver"))
+
+    def acknowledge() -> None:
+        for run in runs:
+            run.ack()
+
+    with create_instance(options) as instance:
+        runs = instance.message_runs("c", "")
+        thread = threading.Thread(target=acknowledge)
+        thread.start()
+        ((_, port),) = instance.addresses
+        yield port
+    thread.join()
+
+
+@contextmanager
+def staging(directory: Path) -> Iterator[int]:
+    options = StageOptions(
+        directory=directory / "stage", listen=f"{HOST}:0", tls=tls(directory, "receiver"), subscriptions=[("c", "")]
+    )
+    with Stager(options) as stager:
+        ((_, port),) = stager.addresses
+        yield port
+        stager.folder.delete_before(stager.position)
+
+
+def through(receiver: Callable[[Path], AbstractContextManager[int]], directory: Path, count: int, size: int) -> float:
+    """Messages a second."""
+    with receiver(directory) as port:
+        command = [sys.executable, __file__, "--send", f"{HOST}:{port}", "--directory", str(directory)]
+        numbers = ["--messages", str(count), "--body", str(size)]
+        said = subprocess.run([*command, *numbers], check=True, capture_output=True).stdout
+    return count / float(said)
+
+
+# The writer alone.
+
+
+def written(directory: Path, runs: list[list[Message]]) -> float:
+    writing = StageWriter(FolderOptions(directory=directory / "alone"))
+    begun = time.perf_counter()
+    for run in runs:
+        writing.add(SENDER, 1, Revision.DRAFT_2, run)
+        if writing.waiting_bytes >= MIB:
+            assert writing.sync()
+    assert writing.sync()
+    took = time.perf_counter() - begun
+    writing.folder.delete_before(writing.end)
+    writing.close()
+    return sum(map(len, runs)) / took
+
+
+def file_written(directory: Path, runs: list[list[Message]]) -> float:
+    begun, waiting, size = time.perf_counter(), [], 0
+    with (directory / "file").open("wb", buffering=0) as file:
+        for run in runs:
+            waiting += [encode(message) for message in run]
+            size += sum(map(len, waiting[-len(run) :]))
+            if size >= MIB or run is runs[-1]:
+                file.write(b"".join(waiting))
+                os.fsync(file.fileno())
+                waiting, size = [], 0
+    return sum(map(len, runs)) / (time.perf_counter() - begun)
+
+
+def show(title: str, ours: list[float], baseline: list[float], against: str) -> None:
+    ratio = statistics.median(one / other for one, other in zip(ours, baseline, strict=True))
+    print(
+        f"{title:<14} {statistics.median(ours):>10,.0f}/s   {against}: {statistics.median(baseline):>10,.0f}/s   "
+        f"ratio {ratio:.2f}"
+    )
+
+
+def measure(directory: Path, count: int, size: int, repetitions: int) -> None:
+    make_ca(directory)
+    for name in ("sender", "receiver"):
+        make_certificate(directory, name)
+    print(f"{count:,} messages of {size} bytes; Python {platform.python_version()}, {os.cpu_count()} cores")
+    staged, acknowledged, alone, file = [], [], [], []
+    for number in range(repetitions):
+        staged.append(through(staging, directory, count, size))
+        acknowledged.append(through(plain, directory, count, size))
+        first = 1 + number * count
+        ids = range(first, first + count)
+        runs = [[Message("c", "k", bytes(size), one) for one in ids[at : at + RUN]] for at in range(0, count, RUN)]
+        alone.append(written(directory, runs))
+        file.append(file_written(directory, runs))
+    show("stager", staged, acknowledged, "acknowledging at once")
+    show("writer alone", alone, file, "encoding into a file ")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--messages", type=int, default=30_000)
+    parser.add_argument("--body", type=int, default=100)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--directory", type=Path, help="where the stages and databases go (default: a temporary one)")
+    parser.add_argument("--send", metavar="ADDRESS", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.send:
+        send(given.directory, given.send, given.messages, given.body)
+    else:
+        with tempfile.TemporaryDirectory(dir=given.directory) as name:
+            measure(Path(name), given.messages - given.messages % BATCH, given.body, given.repetitions)

@@ -1,0 +1,91 @@
+"""`tolliver stage` as it is used: a service over mutual TLS; a signal ends it in order, a full disk with an error."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tolliver_transports._cli.stage import Meter
+from tolliver_transports.staging import FolderOptions, StageWriter
+
+from tests.cli.commands import COMMAND, SECONDS, running, tolliver
+from tests.cli.conftest import Who
+from tests.cli.test_errors import the_line
+from tests.staging.disks import small_disk
+from tests.staging.stages import staged
+
+PLAIN = ("--plaintext", "--listen", "127.0.0.1:0")
+
+
+def test_it_stages_until_a_signal(tmp_path: Path, who: Who) -> None:
+    directory = tmp_path / "stage"
+    arguments = (directory, "--listen", "127.0.0.1:0", "--channel", "c", "--channel", "d", "--key", "k*", *who("alice"))
+    with running(tmp_path / "out", "stage", *arguments) as alice:
+        assert f"staging 'c' 'k*', 'd' 'k*' ('' is anything) into {directory};" in alice.words
+        for channel, key in (("c", "k1"), ("d", "k2"), ("d", "other")):
+            sent = tolliver("send", channel, key, "body", "--connect", alice.address, *who("bob"))
+            assert sent.exit_code == 0, sent
+        alice.process.send_signal(signal.SIGTERM)
+        assert alice.process.wait(SECONDS) == 0
+        said = alice.until_said("staged 2 messages, in ")
+    assert len(said) == 3
+    assert [(message.channel, message.key) for _, message in staged(directory)] == [("c", "k1"), ("d", "k2")]
+    StageWriter(FolderOptions(directory=directory)).close()  # the lock is free
+
+
+def test_on_a_terminal_it_shows_how_it_goes(tmp_path: Path) -> None:
+    main, other = pty.openpty()
+    command = [*COMMAND, "stage", str(tmp_path / "stage"), *PLAIN]
+    with subprocess.Popen(command, stderr=other, stdout=subprocess.DEVNULL) as process:
+        os.close(other)
+        shown, deadline = b"", time.monotonic() + SECONDS
+        try:
+            while b"0/s, staged 0 messages" not in shown:
+                assert select.select([main], [], [], deadline - time.monotonic())[0], shown
+                shown += os.read(main, 4096)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 0
+        finally:
+            process.kill()
+            os.close(main)
+
+
+def test_what_is_shown() -> None:
+    meter, stats = Meter(), {"staged": 1234, "duplicates": 0, "dropped": 0, "staged_bytes": 2}
+    assert re.fullmatch(r"[\d,]+/s, staged 1,234 messages, 2 bytes in the stage", meter.look(stats, None))
+    assert meter.look(stats, "why").startswith("0/s, ")
+    assert meter.look(stats, "why").endswith("; waiting: why")
+    more = stats | {"duplicates": 5, "dropped": 7}
+    assert meter.summary(more).startswith(
+        "staged 1,234 messages, and 5 sent again that it had; 7 unreliable dropped, in "
+    )
+
+
+def test_a_disk_that_stays_full_ends_it_with_an_error(tmp_path: Path, who: Who) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text(("x" * 10_000 + "\n") * 200)
+    with small_disk(tmp_path / "disk", 1024):
+        arguments = (tmp_path / "disk" / "stage", "--listen", "127.0.0.1:0", "--full-timeout", "0.5", *who("alice"))
+        with running(tmp_path / "out", "stage", *arguments) as alice:
+            to = ("--file", lines, "--connect", alice.address, "--timeout", "2")
+            assert tolliver("send", "c", "k", *to, *who("bob")).exit_code == 1
+            assert alice.process.wait(SECONDS) == 1
+            *_, held, summary, error = alice.until_said("free some space")
+    assert "the disk takes nothing: " in held
+    assert summary.startswith("tolliver: staged ")
+    assert "could not be written for 0.5 s: " in error
+    assert "the peers keep what was not acknowledged" in error
+
+
+def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("")
+    assert "is no stage, and not empty" in the_line(tolliver("stage", tmp_path / "other", *PLAIN))
+    assert "nobody to talk to" in the_line(tolliver("stage", tmp_path / "s", "--plaintext"))
+    assert "no certificates" in the_line(tolliver("stage", tmp_path / "s", "--listen", "127.0.0.1:0"))

@@ -1,0 +1,100 @@
+"""`tolliver stage`: put what arrives into a stage, for as long as one lets it.
+
+The idea: a service says where it is and then keeps quiet. How it goes is shown on standard error, where that is a
+terminal; that nothing can be taken at the moment, and why, is said anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import product
+from typing import Any
+
+import anyio
+from attrs import define, field
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from ..staging import StageOptions, Stager
+from . import words
+from .connecting import Meeting
+
+_TICK = 0.5  # seconds between two looks
+
+
+@define
+class Meter:
+    """What was staged since it was made, and how fast since the last look."""
+
+    begun: float = field(factory=time.monotonic)
+    _before: tuple[float, int] | None = None
+
+    def look(self, stats: dict[str, int], held: str | None) -> str:
+        now, (then, staged) = time.monotonic(), self._before or (self.begun, 0)
+        self._before = now, stats["staged"]
+        rate = (stats["staged"] - staged) / max(now - then, 1e-6)
+        said = f"{rate:,.0f}/s, {_total(stats)}, {words.count(stats['staged_bytes'], 'byte')} in the stage"
+        return f"{said}; waiting: {held}" if held else said
+
+    def summary(self, stats: dict[str, int]) -> str:
+        return f"{_total(stats)}, in {time.monotonic() - self.begun:.2f} s"
+
+
+def _total(stats: dict[str, int]) -> str:
+    copies = f", and {stats['duplicates']:,} sent again that it had" if stats["duplicates"] else ""
+    dropped = f"; {stats['dropped']:,} unreliable dropped" if stats["dropped"] else ""
+    return f"staged {words.count(stats['staged'], 'message')}{copies}{dropped}"
+
+
+def stage_options(meeting: Meeting, channels: list[str], keys: list[str], **more: Any) -> StageOptions:
+    """Every key of every channel. Raises ValueError where something is missing or said twice, and OSError."""
+    if meeting.listen is None and not meeting.connect:
+        raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
+    return StageOptions(
+        listen=meeting.listen,
+        remotes=meeting.remotes(),
+        tls=meeting.tls(),
+        plaintext=meeting.plaintext,
+        acl=meeting.rules(),
+        subscriptions=tuple(product(channels, keys)),
+        **more,
+    )
+
+
+def stage_and_report(options: StageOptions, run: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
+    """Until a signal, or until it fails; raises what it failed with. Says how much it was however it ends."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    task = bar.add_task("waiting for messages", total=None)
+    with bar:
+        run(partial(_stage, options, lambda said: bar.update(task, description=said)))
+
+
+async def _stage(options: StageOptions, show: Callable[[str], None]) -> None:
+    stager, meter = Stager(options), Meter()
+    await anyio.to_thread.run_sync(stager.start)
+    try:
+        _say_where(stager)
+        while True:
+            await anyio.sleep(_TICK)
+            stager.check()
+            show(meter.look(stager.stats(), stager.held))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(stager.close)
+        words.say(meter.summary(stager.stats()))
+
+
+def _say_where(stager: Stager) -> None:
+    where = "".join(f", listening on {host}:{port}" for host, port in stager.addresses)
+    words.say(f"this is {stager.instance_id}{where}")
+    listed = ", ".join(" ".join(map(words.name, one)) for one in stager.options.subscriptions)
+    words.say(f"staging {listed} ('' is anything) into {stager.options.directory}; Ctrl-C ends")
