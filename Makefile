@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check simulate simulate-reactive tck format clean
+.PHONY: demo test check spark-soak simulate simulate-reactive tck format clean
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
@@ -46,7 +46,12 @@ SCHEDULES ?= 10000
 simulate: $(VENV)/.ready
 	$(BIN)/python scripts/simulate.py $(SCHEDULES)
 
-.PHONY: demo test check simulate simulate-reactive tck format clean
+# Spark drivers with their JVMs, and stagers, are killed while messages come: nothing may be lost or there twice.
+KILLS ?= 20
+spark-soak: $(VENV)/.ready java
+	$(BIN)/python scripts/spark_soak.py $(KILLS)
+
+.PHONY: demo test check spark-soak simulate simulate-reactive tck format clean
 
 check: $(VENV)/.ready java
 	$(BIN)/ruff check .

@@ -6,8 +6,13 @@ One recording, as a `Recorder` writes it (blocks of 64 KiB, bodies of 100 bytes)
 sink that throws everything away. Beside each stands its ceiling: the least that could be done for those rows on the
 same road, written by hand for one layout, with nothing checked (no checksums, no kinds of frames, no blocks). All run
 alternately in one session with two cores; figures are medians, and ratios those of the same round. The first round, in
-which Spark compiles and starts its workers, does not count. --quick only shows that everything works. The other way,
-from rows to a receiver, is `benchmarks/spark_sink.py`.
+which Spark compiles and starts its workers, does not count.
+
+Then streams: how long a trigger takes for so many rows, into the sink that throws them away, beside Spark's own source
+of made-up rows (rate-micro-batch); and how many rows a second come into Parquet, beside Spark's own stream of files
+whose bytes are parsed as above. The stage is filled before. The first trigger of each query does not count.
+
+--quick only shows that everything works. The other way, from rows to a receiver, is `benchmarks/spark_sink.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -206,6 +211,88 @@ def roads(spark: SparkSession, files: Files, rows: int) -> dict[str, tuple[str, 
     }
 
 
+# Streams.
+
+TRIGGERS = 7
+
+
+class Stream(NamedTuple):
+    """A query's triggers but the first: how long each took, in milliseconds, and the rows of all."""
+
+    triggers: list[int]
+    rows: int
+
+    @property
+    def rate(self) -> float:
+        return self.rows / sum(self.triggers) * 1000
+
+
+def fill(directory: Path, rows: int, triggers: int) -> Path:
+    """A stage with so many rows for each trigger."""
+    from tolliver_transports.staging import FolderOptions, StageWriter
+
+    writer = StageWriter(FolderOptions(directory=directory, dedupe=0))
+    each = min(1_000, rows)  # of a block
+    messages = [Message(f"c{number % 20}", f"k{number}", bytes(BODY), number + 1) for number in range(each)]
+    for _ in range(triggers * rows // each):
+        writer.add(PEER, 1, Revision.DRAFT_2, messages)
+        writer.add(OURS, 1, Revision.DRAFT_2, [])  # ends the block
+        if writer.waiting_bytes > 2**20 or rows == each:
+            writer.sync()
+    writer.sync()
+    writer.close()
+    return directory
+
+
+def run_stream(frame: DataFrame, triggers: int, place: Path | None, *, endless: bool = False) -> Stream:
+    """The query until it has had so many triggers, into Parquet where a place is given."""
+    writer = frame.writeStream.format("noop" if place is None else "parquet")
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        if place is not None:
+            writer = writer.option("path", f"{name}/rows")
+        writer = writer.option("checkpointLocation", f"{name}/checkpoint")
+        query = (writer if endless else writer.trigger(availableNow=True)).start()
+        end = time.monotonic() + 600
+        while query.isActive and len(query.recentProgress) < triggers and time.monotonic() < end:
+            time.sleep(0.05)
+        if not endless:
+            query.awaitTermination(600)
+        query.stop()
+        done = [progress for progress in query.recentProgress if "addBatch" in progress.durationMs][1:triggers]
+    return Stream([one.durationMs["triggerExecution"] for one in done], sum(one.numInputRows for one in done))
+
+
+def streams(spark: SparkSession, directory: Path, rows: int) -> None:
+    """Prints what streams take."""
+    print(f"streams: medians of {TRIGGERS - 1} triggers, rows into noop")
+    parquet = "binaryFile, mapInArrow"
+    for count in (0, 100, rows // 10, rows):
+        stage = fill(directory / f"stage{count}", count or 100, TRIGGERS)
+        ours = staged(spark, stage, count or 100, **({} if count else {"channels": "nobody"}))
+        own = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", str(count or 1)).load()
+        beside = run_stream(own, TRIGGERS, None, endless=True)
+        took = run_stream(ours, TRIGGERS, None)
+        median, least = statistics.median(took.triggers), statistics.median(beside.triggers)
+        what, ratio = f"a trigger of {count} rows", median / least
+        print(f"  {what:<42} {median:>6.0f} ms       {ratio:>6.2f} of rate-micro-batch")
+    stage, folder = fill(directory / "sustained", rows // TASKS, TASKS + 1), directory / "sustained_frames"
+    folder.mkdir()
+    data = b"".join(encode(Message(f"c{at % 20}", f"k{at % 1000}", bytes(BODY), at)) for at in range(rows // TASKS))
+    for number in range(TASKS + 1):
+        (folder / str(number)).write_bytes(data)
+    contents = spark.readStream.format("binaryFile").option("maxFilesPerTrigger", "1")
+    contents = contents.schema("path string, modificationTime timestamp, length bigint, content binary")
+    beside = run_stream(contents.load(str(folder)).mapInArrow(bare_contents, CEILING), TASKS + 1, directory)
+    took = run_stream(staged(spark, stage, rows // TASKS), TASKS + 1, directory)
+    print(f"  {'into Parquet':<42} {took.rate / 1e6:>6.2f} M rows/s {took.rate / beside.rate:>6.2f} of {parquet}")
+
+
+def staged(spark: SparkSession, stage: Path, rows: int, **more: str) -> DataFrame:
+    """So many rows a trigger of a stage."""
+    given = {"staging": "external", "stagingDir": str(stage), "maxRowsPerTrigger": str(rows), "minPartitions": "2"}
+    return spark.readStream.format("tolliver").schema(CEILING).options(**given, **more).load()
+
+
 def timed(work: Callable[[], object]) -> float:
     begun = time.perf_counter()
     work()
@@ -232,9 +319,17 @@ def main() -> None:
                     seconds = timed(work)
                     if turn:
                         times.setdefault(way, []).append(seconds)
+            report(ways, times, rows, repetitions)
+            streams(spark, Path(name), rows)
         finally:
             spark.stop()
+    print(f"again with: python benchmarks/spark.py --rows {rows} --repetitions {repetitions}")
 
+
+def report(
+    ways: Mapping[str, tuple[str, object]], times: Mapping[str, list[float]], rows: int, repetitions: int
+) -> None:
+    """Prints what reading at rest takes."""
     from pyspark import __version__
 
     print(f"CPython {platform.python_version()}, Spark {__version__}, local[2], {rows} rows, {BODY}-byte bodies")
@@ -246,7 +341,6 @@ def main() -> None:
             share = statistics.median(least / one for least, one in zip(times[ceiling], taken, strict=True))
             ratio = f"{share:>6.2f} of the ceiling"
         print(f"  {way:<42} {rows / 1e6 / statistics.median(taken):>6.2f} M rows/s {ratio}")
-    print(f"again with: python benchmarks/spark.py --rows {rows} --repetitions {repetitions}")
 
 
 if __name__ == "__main__":

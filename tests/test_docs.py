@@ -32,6 +32,7 @@ from tolliver_transports.anyio import InstanceOptions, StreamsOptions, Subscript
 from tolliver_transports.spark._local import missing
 from tolliver_transports.spark._read_options import OPTIONS
 from tolliver_transports.spark._schema import METADATA, OF_MESSAGES
+from tolliver_transports.spark._stream_options import LIVE_OPTIONS
 
 import tolliver_proto
 from tests.certificates import Certificates
@@ -334,6 +335,7 @@ def test_every_counter_of_streams_has_a_row() -> None:
 
 def test_every_option_of_reading_into_spark_has_a_row() -> None:
     assert in_tables("reading option", "spark.md") == {*OPTIONS} - {"path", "paths"}
+    assert in_tables("streaming option", "spark-streams.md") == {name.split(".")[0] for name in LIVE_OPTIONS}
     assert in_tables("column", "spark.md") == {*OF_MESSAGES, *METADATA}
 
 

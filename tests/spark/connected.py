@@ -1,11 +1,12 @@
 """A program against a Spark Connect server that it starts itself, with tolliver installed and nothing registered.
 
-python connected.py RECORDINGS
+python connected.py RECORDINGS STAGE
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 
 from pyspark.sql import SparkSession
 
@@ -14,13 +15,13 @@ def say(*words: object) -> None:
     sys.stdout.write(" ".join(map(str, words)) + "\n")
 
 
-def main(recordings: str) -> None:
+def main(recordings: str, stage: str) -> None:
     import tolliver_transports
 
     spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     found = spark.read.format("tolliver").option("channels", "a").load(recordings)
     say("found", type(spark).__module__, found.count(), *tolliver_transports.__path__)
-    from tolliver_transports.spark import partition_batches, register
+    from tolliver_transports.spark import lag, partition_batches, register
 
     register(spark)
     asked = spark.read.format("tolliver").schema("key string").load(recordings)
@@ -28,6 +29,12 @@ def main(recordings: str) -> None:
     messages = partition_batches(["key"])
     files = spark.read.format("binaryFile").load(recordings)
     say("batches", files.mapInArrow(messages, messages.schema).count())
+    staged = spark.readStream.format("tolliver").option("staging", "external").option("stagingDir", stage).load()
+    with tempfile.TemporaryDirectory() as place:
+        sink = staged.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
+        query = sink.trigger(availableNow=True).start(f"{place}/rows")
+        query.awaitTermination()
+        say("stream", spark.read.parquet(f"{place}/rows").count(), lag(query.lastProgress))
     spark.stop()
 
 

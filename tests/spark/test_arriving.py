@@ -11,13 +11,14 @@ from zipfile import ZipFile
 
 import pytest
 from tolliver_transports.spark._local import missing
+from tolliver_transports.staging import FolderOptions, StageWriter
 
 import tolliver_proto
 from tests.wire.test_wheel import build
-from tolliver_proto import Message
+from tolliver_proto import Message, Revision
 
 from .conftest import SOURCES
-from .recordings import block, write
+from .recordings import PEER, block, write
 
 HERE = Path(__file__).parent
 PATIENCE = 180  # seconds
@@ -80,11 +81,18 @@ def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_pa
     installed = tmp_path / "installed"
     with ZipFile(wheel) as archive:
         archive.extractall(installed)  # all that installing a wheel of pure Python does
-    said = run([sys.executable, HERE / "connected.py", recording(tmp_path)], tmp_path, PYTHONPATH=str(installed))
+    stage = tmp_path / "stage"
+    writer = StageWriter(FolderOptions(directory=stage))
+    writer.add(PEER, 1, Revision.DRAFT_2, [Message("a", "", b"", number) for number in range(1, 8)])
+    writer.sync()
+    writer.close()
+    program: list[str | Path] = [sys.executable, HERE / "connected.py", recording(tmp_path), stage]
+    said = run(program, tmp_path, PYTHONPATH=str(installed))
     assert said == [
         f"found pyspark.sql.connect.session 3 {installed}/tolliver_transports",
         "registered ['', '', '', 'k0', 'k1', 'k2']",
         "batches 6",
+        "stream 7 [0]",
     ]
 
 

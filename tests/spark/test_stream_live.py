@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
+from tolliver_transports.spark import DamagedRecording
 from tolliver_transports.spark._offsets import read_place
 from tolliver_transports.staging import FolderOptions, StageFolder, StageLost, StageWriter, UnknownStage
 
@@ -197,9 +198,9 @@ def test_tasks(tmp_path: Path) -> None:
     writer = StageWriter(FolderOptions(directory=tmp_path / "stage", lock_timeout=0.0))
     writer.add(ALICE, 1, Revision.DRAFT_2, [Message("c", "", bytes(2**18), at) for at in range(1, 33)])
     writer.sync()
-    given = {"stagingDir": tmp_path / "stage", "columns": "message_id"}
-    for options, least in (({}, 1), ({"minPartitions": 4}, 4)):
-        reader = reader_of(None, staging="external", **given, **options)
+    for least in (1, 4):
+        given = {"staging": "external", "stagingDir": tmp_path / "stage", "minPartitions": least}
+        reader = reader_of(None, "message_id", **given)
         parts = reader.partitions(reader.initialOffset(), reader.reportLatestOffset())
         assert least <= len(parts) <= 2 * least
         found = [row["message_id"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
@@ -244,6 +245,25 @@ def test_a_stage_that_is_lost(stage: Filled, lose: Any, restart: bool, caplog: p
     assert easy.bodies == [b"%d" % at for at in range(1, 411) if at > 20][-len(easy.bodies) :]
     assert easy.bodies[-10:] == numbers(401, 10)
     assert "the query goes on with what is there" in caplog.text
+
+
+def test_a_damaged_header(stage: Filled) -> None:
+    """Nobody can count blocks behind it, and what the segment has from there on is left out."""
+    stage.add(*40 * [10])
+    path = stage.directory / "segments" / stage.segments[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+    path.write_bytes(data)
+    with pytest.raises(StageLost, match="checksum is wrong"):
+        stage.query(maxRowsPerTrigger=50, deleteConsumed=False).drain()
+    with pytest.raises(DamagedRecording, match="mode=dropmalformed reads what is good"):
+        stage.query().drain()
+    query = stage.query(maxRowsPerTrigger=50, failOnDataLoss=False, mode="dropmalformed")
+    found = query.drain()
+    assert [found[0], found[-1]] == [(b"1",), (b"400",)]
+    assert 350 < len(found) < 400
+    stage.add(1)
+    assert query.drain()[-1] == (b"401",)
 
 
 def test_no_stage(tmp_path: Path) -> None:

@@ -60,7 +60,11 @@ class Stage:
         if stop.stage != self._folder.stage:  # it was fixed before the stage was lost
             return self._offset(at)
         to = Position(*stop[1:])
-        return self._offset(self._folder.advance(at, to, *bounds)) if at < to else self._offset(at)
+        try:
+            return self._offset(self._folder.advance(at, to, *bounds) if at < to else at)
+        except StageLost as damaged:  # where a header is, nobody can count: the workers leave out what is no good
+            self._on_lost(damaged)
+            return self._offset(to)
 
     def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
         begin, stop = read_place(start), read_place(end)

@@ -1,0 +1,176 @@
+"""Kill Spark drivers with their JVMs, and stagers, while messages come, and compare in the end (PROOF V25).
+
+    python scripts/spark_soak.py [KILLS] [MESSAGES] [--external] [--seed N]     20 kills, 1,000,000 messages
+
+Two peers send over mutual TLS, each message a number. A query writes the numbers into Parquet; it receives by itself
+(staging=shared), or a process beside it does (--external), which is killed as well. Whatever is killed is started
+again, and the query goes on from its checkpoint. In the end each number must stand in the table, once. Exit status 1
+if one is missing or there twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
+
+from tolliver_transports.spark._local import local_session  # noqa: E402
+from tolliver_transports.staging import StageOptions, Stager  # noqa: E402
+
+from tests.certificates import Certificates  # noqa: E402
+from tests.spark.rig import Driver, Rig  # noqa: E402
+from tests.spark.senders import ends, stager_of  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE = 600.0  # seconds for one step
+OTHER = 10**9  # where the second peer's numbers begin
+
+
+class Soak:
+    """The peers, the query that runs and the one that waits for its turn, and who receives where the query does not."""
+
+    def __init__(self, rig: Rig, kills: int, messages: int, *, external: bool, rng: random.Random) -> None:
+        self.rig, self.kills, self.external, self.rng = rig, kills, external, rng
+        half = messages // 2
+        self.senders = [rig.sender("alice", 1, half), rig.sender("carol", OTHER, messages - half)]
+        self.staging: dict[str, Any] = {"staging": "external"} if external else {}
+        self.stager: subprocess.Popen[bytes] | None = None
+        self.waiting: Driver | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.callback(self._end)
+            for sender in self.senders:
+                stack.enter_context(sender)
+            self._stage()
+            yield
+
+    def _end(self) -> None:
+        if self.waiting is not None:
+            self.waiting.kill()
+        if self.stager is not None:
+            self.stager.kill()
+            self.stager.wait()
+
+    def _stage(self) -> None:
+        if self.external:
+            options = self.rig.options()
+            files = [options[f"tls.{name}"] for name in ("cert", "key", "ca")]
+            command = [sys.executable, __file__, "--stage", str(self.rig.stage), options["listen"], *files]
+            self.stager = subprocess.Popen(command)
+            wait_for(lambda: (self.rig.stage / "stage.json").exists())
+
+    def _next_driver(self) -> Driver:
+        driver = self.waiting or Driver(self.rig, **self.staging)
+        self.waiting = Driver(self.rig, **self.staging)  # its JVM starts while the other one works
+        driver.go()
+        return driver
+
+    def run(self) -> None:
+        """All the kills. Every life of a query commits a batch at least."""
+        driver = self._next_driver()
+        for number in range(1, self.kills + 1):
+            for sender in self.senders:
+                sender.allowed = number * (sender.count or 0) / (self.kills + 1)
+            self._progress()
+            time.sleep(self.rng.uniform(0, 1.0))
+            victim = self.rng.choice(("driver", "driver", "stager"))
+            stager = stager_of(self.rig.stage)
+            print(f"kill {number}: the {victim}, after {self.rig.batches()} batches", flush=True)
+            if victim == "driver":
+                driver.kill()
+                assert self.external or ends(stager, PATIENCE), f"the stager {stager} lives on without its JVM"
+                driver = self._next_driver()
+            elif self.stager is not None:
+                self.stager.kill()
+                self.stager.wait()
+                self._stage()
+            else:
+                os.kill(stager, signal.SIGKILL)
+        driver.kill()
+        for sender in self.senders:
+            sender.allowed = float("inf")
+
+    def _progress(self) -> None:
+        before = self.rig.batches()
+        wait_for(lambda: self.rig.batches() > before)
+
+    def finish(self, spark: SparkSession) -> None:
+        """Everything that is still to come, in a last life."""
+        query = self.rig.query(spark, **self.staging)
+        for sender in self.senders:
+            assert sender.drained(PATIENCE), "the peers still wait for acknowledgements"
+        query.processAllAvailable()
+        query.stop()
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.05)
+
+
+def stage(directory: str, listen: str, *files: str) -> None:
+    """The process that receives, until it is killed."""
+    from tolliver_transports.blocking import TLS
+
+    options = StageOptions(directory=Path(directory), listen=listen, tls=TLS(*map(Path, files)), lock_timeout=60.0)
+    with Stager(options) as stager:
+        while True:
+            stager.check()
+            time.sleep(0.5)
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--stage"]:
+        stage(*sys.argv[2:])
+        return 1
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kills", type=int, nargs="?", default=20)
+    parser.add_argument("messages", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--external", action="store_true", help="a process of its own receives")
+    parser.add_argument("--seed", type=int, default=random.randrange(2**31))
+    given = parser.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        (made := directory / "certificates").mkdir()
+        rig = Rig(directory, Certificates(made))
+        soak = Soak(rig, given.kills, given.messages, external=given.external, rng=random.Random(given.seed))
+        with soak.running():
+            soak.run()
+            with local_session() as spark:
+                soak.finish(spark)
+                half = given.messages // 2
+                rows = spark.read.parquet(str(rig.output))
+                last = OTHER + given.messages - half - 1
+                right = rows.where(f"number BETWEEN 1 AND {half} OR number BETWEEN {OTHER} AND {last}")
+                count, distinct = rows.count(), right.select("number").distinct().count()
+    lost, twice = given.messages - distinct, count - distinct
+    print(f"{given.kills} kills in {time.monotonic() - begun:.0f} s, {count} rows, {distinct} of the numbers")
+    staging = "external" if given.external else "shared"
+    size = f"{given.kills} kills, staging={staging}"
+    print(f"result: V25 | {size} | {given.messages:,} messages, {lost} lost, {twice} twice")
+    return 1 if lost or twice else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
