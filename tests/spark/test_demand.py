@@ -17,6 +17,7 @@ from tolliver_transports.blocking import TLS
 from tolliver_transports.spark._demand import Demand, DemandReader
 from tolliver_transports.spark._demand_options import BATCH, demand_options
 from tolliver_transports.spark.demand_source import DemandSource
+from tolliver_transports.spark.source import TolliverSource
 
 from tests.certificates import Certificates
 from tests.spark.publishers import asking, few, numbers, publishing
@@ -263,3 +264,8 @@ def test_what_is_wrong_is_said_on_the_driver(options: dict[str, str | None], say
     asked = {name: text for name, text in (PLAIN | options).items() if text is not None}
     with pytest.raises(ValueError, match=says):
         DemandSource(asked).reader(ALL)
+
+
+def test_the_other_format_says_where_publishers_are_read() -> None:
+    with pytest.raises(ValueError, match=r'are format\("tolliver-rs"\), after .*register\(spark\)'):
+        TolliverSource({"publishers": "a"}).schema()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from tolliver_transports.blocking import Streams
 from tolliver_transports.spark import lag
+from tolliver_transports.spark._demand_options import BATCH
 from tolliver_transports.spark._demand_stage import DemandStager
 from tolliver_transports.spark._demand_stream import STREAM, DemandStreamReader, demand_stream
 from tolliver_transports.spark.demand_source import DemandSource
@@ -168,6 +170,17 @@ def test_what_is_wrong_is_said_on_the_driver(options: dict[str, str | None], say
     asked = {name: text for name, text in (STREAMED | options).items() if text is not None}
     with pytest.raises(ValueError, match=says):
         DemandSource(asked).streamReader(ALL)
+
+
+def test_every_option_has_a_row() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark-demand.md").read_text()
+    batch, stream = (
+        re.findall(rf"^\| {title} \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)[0]
+        for title in ("option", "stream option")
+    )
+    for table, known in ((batch, BATCH), (stream, STREAM)):
+        cells = [line.split("|")[1] for line in table.splitlines()]
+        assert {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)} == {*known}
 
 
 def test_options_reach_who_they_are_for() -> None:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from tolliver_proto.recording import Direction
 
+_OF_DEMAND = 'streams with demand are format("tolliver-rs"), after tolliver_transports.spark.register(spark)'
 _DIGITS = 10  # of a count
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -153,7 +154,8 @@ def parse_values(options: Mapping[str, str], known: Mapping[str, Option]) -> dic
     for given, text in options.items():
         name = by_lower_name.get(given.lower())
         if name is None:
-            raise ValueError(f"option {given!r} is not known: there are {', '.join(known)}")
+            hint = f"; {_OF_DEMAND}" if given.lower() == "publishers" else ""
+            raise ValueError(f"option {given!r} is not known: there are {', '.join(known)}{hint}")
         try:
             values[known[name].field] = known[name].read(text)
         except ValueError as error:
