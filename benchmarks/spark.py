@@ -231,12 +231,11 @@ def fill(directory: Path, rows: int, triggers: int) -> Path:
     """A stage with so many rows for each trigger."""
     from tolliver_transports.staging import FolderOptions, StageWriter
 
-    writer = StageWriter(FolderOptions(directory=directory, dedupe=0))
+    writer = StageWriter(FolderOptions(directory=directory))
     each = min(1_000, rows)  # of a block
-    messages = [Message(f"c{number % 20}", f"k{number}", bytes(BODY), number + 1) for number in range(each)]
-    for _ in range(triggers * rows // each):
-        writer.add(PEER, 1, Revision.DRAFT_2, messages)
-        writer.add(OURS, 1, Revision.DRAFT_2, [])  # ends the block
+    messages = [Message(f"c{number % 20}", f"k{number}", bytes(BODY), None) for number in range(each)]  # copies stay
+    for number in range(triggers * rows // each):
+        writer.add((PEER, OURS)[number % 2], 1, Revision.DRAFT_2, messages)  # another sender, another block
         if writer.waiting_bytes > 2**20 or rows == each:
             writer.sync()
     writer.sync()

@@ -49,6 +49,7 @@ class Soak:
         self.senders = [rig.sender("alice", 1, half), rig.sender("carol", OTHER, messages - half)]
         self.staging: dict[str, Any] = {"staging": "external"} if external else {}
         self.stager: subprocess.Popen[bytes] | None = None
+        self.driver: Driver | None = None
         self.waiting: Driver | None = None
 
     @contextmanager
@@ -61,8 +62,9 @@ class Soak:
             yield
 
     def _end(self) -> None:
-        if self.waiting is not None:
-            self.waiting.kill()
+        for driver in (self.driver, self.waiting):
+            if driver is not None:
+                driver.kill()
         if self.stager is not None:
             self.stager.kill()
             self.stager.wait()
@@ -76,10 +78,10 @@ class Soak:
             wait_for(lambda: (self.rig.stage / "stage.json").exists())
 
     def _next_driver(self) -> Driver:
-        driver = self.waiting or Driver(self.rig, **self.staging)
+        self.driver = self.waiting or Driver(self.rig, **self.staging)
         self.waiting = Driver(self.rig, **self.staging)  # its JVM starts while the other one works
-        driver.go()
-        return driver
+        self.driver.go()
+        return self.driver
 
     def run(self) -> None:
         """All the kills. Every life of a query commits a batch at least."""

@@ -118,6 +118,9 @@ class Driver:
         for child in java:
             child.kill()
         self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 @contextmanager
