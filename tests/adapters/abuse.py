@@ -283,8 +283,9 @@ ABUSES: dict[str, Attack] = {
     "responses without end": Attack(responses, closed("flood"), 30, 100_000),
     "another name on a live connection": Attack(another_name, closed("changed_identity")),
     "another's name": Attack(a_name_of_anothers, CLOSED, wish=None),
-    "acks that it never reads": Attack(unwanted, closed("flood"), 0, 2_000_000, deaf=True),
-    "acks of what is handled that it never reads": Attack(wanted, closed("flood"), 0, 2_000_000, deaf=True),
+    # By us ("flood"), or by the kernel, after 30 s in which the peer has taken nothing (D-8): whichever comes first.
+    "acks that it never reads": Attack(unwanted, CLOSED, 0, 2_000_000, deaf=True),
+    "acks of what is handled that it never reads": Attack(wanted, CLOSED, 0, 2_000_000, deaf=True),
     "single bytes": Attack(one_by_one, HARMLESS, 300, 10_000),
     "half a connection": Attack(half_closed, CLOSED),
     "an end inside a frame": Attack(ended_in_a_frame, closed("eof_in_frame")),

@@ -100,7 +100,8 @@ def bad_requests(m: Streamer, _victim: Victim, size: int) -> None:
     for number in range(1, size + 1):
         m.say(Subscribe("numbers", number, 0), Request(number, 0))
     m.hear(lambda: len(m.all(OnError)) >= size, "errors")
-    assert all("3.9" in error.message for error in m.all(OnError))
+    said = [error.message for error in m.all(OnError)]
+    assert all("3.9" in text or "the limit" in text for text in said)  # with threads, not so many at once
 
 
 def to_and_fro(m: Streamer, _victim: Victim, size: int) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -89,17 +89,19 @@ def test_visits_leave_nothing_behind(of: Of, victim: Victim, certs: Certificates
 
 
 class _Slow(SocketSession):
-    """What comes in takes as long as may be to handle."""
+    """What comes in takes its time."""
 
-    chunks = 0
-
-    def __init__(self) -> None:
+    def __init__(self, takes: float) -> None:
         nobody: Any = None
         super().__init__(nobody, 1, Role.SERVER, nobody)
+        self.chunks: list[int] = []
+        self.takes = takes
 
     def receive(self, ciphertext: bytes) -> None:
-        self.chunks += 1
-        time.sleep(SLICE)
+        self.chunks.append(len(ciphertext))
+        end = thread_time() + self.takes
+        while thread_time() < end:
+            pass
 
     def write_soon(self) -> None: ...
 
@@ -116,14 +118,16 @@ def test_who_sends_what_takes_long_has_short_turns() -> None:
     with near, far:
         near.setblocking(False)
         far.setblocking(False)
-        sent = 0
         with suppress(BlockingIOError):
-            while sent < 4 * CHUNK:
-                sent += far.send(bytes(CHUNK))
-        assert sent > CHUNK
-        slow = _Slow()
+            while True:
+                far.send(bytes(4096))
+        slow = _Slow(SLICE)
+        for turn in range(1, 4):
+            slow.read(near)
+            assert slow.chunks == [CHUNK, CHUNK // 2, CHUNK // 4][:turn]
+        slow.takes = 0.0
         slow.read(near)
-        assert slow.chunks == 1
+        assert slow.chunks[3:5] == [CHUNK // 8, CHUNK // 4]
 
 
 def test_nothing_is_negotiated_twice(nodes: Nodes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import AbstractContextManager, nullcontext, suppress
-from time import monotonic
+from time import thread_time
 
 from tolliver_proto import Role
 
@@ -17,9 +17,9 @@ from ._session import Session
 from ._sockets import NOT_YET
 from ._tls import AnyPump
 
-CHUNK = 65536  # bytes that are read at once
+CHUNK, LEAST = 65536, 4096  # bytes that are read at once: less where they take long
 TURNS = 16  # reads, or writes, that one connection does before the others have theirs
-SLICE = 0.005  # seconds after which it begins no other read: a chunk of tiny frames takes far longer than one of large
+SLICE = 0.01  # CPU seconds for what it has read: tiny frames take a hundred times as long as large ones
 
 
 class SocketSession(Session):
@@ -34,19 +34,24 @@ class SocketSession(Session):
         """Nothing is to be read for now."""
         self.rest = memoryview(b"")
         """What the system has not taken yet: call `write` when it can."""
+        self._chunk = CHUNK
         self._lock = lock or nullcontext()
 
     def read(self, sock: socket.socket) -> None:
         """What has come, and as much as is fair: a full chunk is seldom the last one."""
-        end = monotonic() + SLICE
+        end = thread_time() + SLICE
         for _ in range(TURNS):
-            if not self._read(sock) or self.paused or self.reading_over or monotonic() > end:
+            goes_on = self._read(sock)
+            late = thread_time() > end
+            self._chunk = max(LEAST, self._chunk // 2) if late else min(CHUNK, self._chunk * 2)
+            if late or not goes_on or self.paused or self.reading_over:
                 return
 
     def _read(self, sock: socket.socket) -> bool:
         """One chunk; whether it was a full one."""
+        size = self._chunk
         try:
-            ciphertext = sock.recv(CHUNK)
+            ciphertext = sock.recv(size)
         except NOT_YET:
             return False  # nothing after all
         except OSError as failure:
@@ -55,7 +60,7 @@ class SocketSession(Session):
             return False
         with self._lock:
             self.receive(ciphertext)
-        return len(ciphertext) == CHUNK
+        return len(ciphertext) == size
 
     def write(self, sock: socket.socket) -> None:
         """As much as the system takes, and as is fair. There is no more to say if it is not `busy` afterwards."""
