@@ -101,11 +101,11 @@ def failing_test(project: Path, tests: Sequence[str]) -> str | None:
     return found[1]
 
 
-def tested(project: Path, bug: Bug) -> str | None:
+def by_tests(project: Path, bug: Bug) -> str | None:
     return failing_test(project, bug.tests)
 
 
-def simulated(runs: int, project: Path, bug: Bug) -> str | None:
+def by_simulation(runs: int, project: Path, bug: Bug) -> str | None:
     """The first complaint of simulated networks of the bug's protocol."""
     kind = ["--reactive"] if "reactive" in bug.file else []
     done = _python(project, ["scripts/simulate.py", *kind, "--as-found", str(runs)])
@@ -133,10 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bugs = [bug for bug in BUGS if not options.words or any(word in f"{bug.name} {bug.file}" for word in options.words)]
     if not bugs:
         raise SystemExit(f"no planted bug has one of these words in its name or its file: {' '.join(options.words)}")
-    see: See = tested
+    see: See = by_tests
     if options.simulate:
         bugs = [bug for bug in bugs if bug.file.startswith("tolliver_proto/")]
-        see = partial(simulated, options.simulate)
+        see = partial(by_simulation, options.simulate)
     began = time.monotonic()
     width = max(len(bug.name) for bug in bugs)
     caught = 0
