@@ -66,25 +66,31 @@ def seen(see: See, bug: Bug) -> str | None:
         return see(project, bug)
 
 
-def _python(project: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
-    """None where it did not end in time."""
+def outcome(see: See, bug: Bug) -> tuple[bool, str]:
+    """Whether it was caught, and by what."""
+    try:
+        what = seen(see, bug)
+    except subprocess.TimeoutExpired:  # an endless test is not told from a slow machine
+        return False, f"NOT CAUGHT: no end within {_TIME:g} s"
+    return what is not None, what or "NOT CAUGHT"
+
+
+def _python(project: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Raises TimeoutExpired."""
     environment = {
         **os.environ,
         "PYTHONPATH": f"{project}{os.pathsep}{project / 'transports'}",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # loading them takes longer than most tests
     }
-    try:
-        return subprocess.run(
-            [sys.executable, *arguments],
-            cwd=project,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_TIME,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return None
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_TIME,
+        check=False,
+    )
 
 
 def failing_test(project: Path, tests: Sequence[str]) -> str | None:
@@ -93,24 +99,22 @@ def failing_test(project: Path, tests: Sequence[str]) -> str | None:
     if any(test.startswith("tests/anyio") for test in tests):
         plugins += ["-p", "anyio"]
     done = _python(project, [*_PYTEST, *plugins, *tests])
-    if done is None or done.returncode == 0:
-        return None  # what only makes a test endless is not told from a slow machine
+    if done.returncode == 0:
+        return None
     found = _FAILED.search(done.stdout)
     if found is None:
         raise SystemExit(f"{' '.join(tests)} did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return found[1]
 
 
-def tested(project: Path, bug: Bug) -> str | None:
+def by_tests(project: Path, bug: Bug) -> str | None:
     return failing_test(project, bug.tests)
 
 
-def simulated(runs: int, project: Path, bug: Bug) -> str | None:
+def by_simulation(runs: int, project: Path, bug: Bug) -> str | None:
     """The first complaint of simulated networks of the bug's protocol."""
     kind = ["--reactive"] if "reactive" in bug.file else []
     done = _python(project, ["scripts/simulate.py", *kind, "--as-found", str(runs)])
-    if done is None:
-        return f"they do not end within {_TIME:g} s"
     found = _SEEN.search(done.stdout)
     return found[1][:150] if found else None
 
@@ -133,18 +137,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bugs = [bug for bug in BUGS if not options.words or any(word in f"{bug.name} {bug.file}" for word in options.words)]
     if not bugs:
         raise SystemExit(f"no planted bug has one of these words in its name or its file: {' '.join(options.words)}")
-    see: See = tested
+    see: See = by_tests
     if options.simulate:
         bugs = [bug for bug in bugs if bug.file.startswith("tolliver_proto/")]
-        see = partial(simulated, options.simulate)
+        see = partial(by_simulation, options.simulate)
     began = time.monotonic()
     width = max(len(bug.name) for bug in bugs)
     caught = 0
     with ThreadPoolExecutor(options.jobs) as pool:
         whole = None if options.simulate else pool.submit(healthy, bugs)
-        for bug, what in zip(bugs, pool.map(partial(seen, see), bugs), strict=True):
-            caught += what is not None
-            print(f"{bug.name:{width}}  {what or 'NOT CAUGHT'}", flush=True)
+        for bug, (is_caught, what) in zip(bugs, pool.map(partial(outcome, see), bugs), strict=True):
+            caught += is_caught
+            print(f"{bug.name:{width}}  {what}", flush=True)
         if whole is not None:
             whole.result()
     seconds = time.monotonic() - began

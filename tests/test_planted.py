@@ -12,7 +12,7 @@ import pytest
 
 from scripts.planted.bug import Bug
 from scripts.planted.bugs import BUGS
-from scripts.planted_bugs import seen, tested
+from scripts.planted_bugs import by_tests, seen
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,14 +49,14 @@ def find(name: str) -> Bug:
 @pytest.mark.parametrize("name", ["ack before handler", "streams: Drained missing"])
 def test_a_planted_bug_is_caught(name: str) -> None:
     bug = find(name)
-    assert (seen(tested, bug) or "").startswith(bug.tests), "it is named with the test that caught it"
+    assert (seen(by_tests, bug) or "").startswith(bug.tests), "it is named with the test that caught it"
 
 
 def test_what_changes_nothing_is_not_caught() -> None:
     bug = find("ack before handler")
-    assert seen(tested, bug._replace(bad=bug.good)) is None
+    assert seen(by_tests, bug._replace(bad=bug.good)) is None
 
 
 def test_a_place_that_moved_is_told() -> None:
     with pytest.raises(SystemExit, match=r"has its place 0 times; .* adapt scripts/planted"):
-        seen(tested, find("ack before handler")._replace(good="what is not there"))
+        seen(by_tests, find("ack before handler")._replace(good="what is not there"))
