@@ -26,6 +26,7 @@ from tolliver_transports.staging._folder import HEAD, LOCK, MARKER, SEGMENTS, en
 
 from tests.staging.stages import ALICE, BOB, D2, ids, messages, rows_in, staged, writer
 from tolliver_proto import StoreError
+from tolliver_proto.recording import Block, read_blocks
 
 
 def fill(writing: StageWriter, blocks: int, each: int = 3, first: int = 1, body: bytes = bytes(50)) -> list[Position]:
@@ -326,6 +327,25 @@ def test_what_is_gone_is_said(tmp_path: Path) -> None:
         folder.check(ends[0])
     folder.check(Position(1, 0, 0))  # as if nothing had come yet
     writing.close()
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_closed_segment_that_was_cut_between_two_blocks_is_told(tmp_path: Path, indexed: bool) -> None:
+    writing = writer(tmp_path, segment_bytes=900)
+    end = fill(writing, 9)[-1]
+    writing.close()
+    folder = StageFolder(tmp_path)
+    segment = folder.segments()[1]
+    sidecar = segment.path.with_name(f"{segment.path.name}.idx")
+    if not indexed:
+        sidecar.unlink()
+    assert len(staged(tmp_path, folder.first(), end)) == end.frames
+    with segment.path.open("rb") as file:
+        blocks = [block for block in read_blocks([file.read()]) if isinstance(block, Block)]
+    for block in reversed(blocks):
+        os.truncate(segment.path, block.offset)
+        with pytest.raises(StageLost, match=f"{segment.path} was cut"):
+            folder.ranges(folder.first(), end)
 
 
 def test_what_goes_while_one_looks_is_said(tmp_path: Path) -> None:

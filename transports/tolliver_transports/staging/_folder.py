@@ -24,7 +24,7 @@ from zlib import crc32
 
 from tolliver_proto import StoreError
 from tolliver_proto._layouts import Fields
-from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage
+from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage, Index
 
 from ._errors import StageInUse, StageLost, UnknownStage
 
@@ -295,9 +295,11 @@ class StageFolder:
     def ranges(self, start: Position, end: Position) -> list[Stretch]:
         """The files from `start` to `end`, and which bytes of them."""
         found = []
-        for segment, _ in self._from(start, end) if start < end else ():
+        for segment, after in self._from(start, end) if start < end else ():
             first = start.pos if segment.number == start.segment else 0
             last = end.pos if segment.number == end.segment else _size(segment)
+            if after is not None and segment.number != end.segment:
+                _check_whole(segment, last, after.frames)
             if first < last:
                 found.append(Stretch(str(segment.path), first, last))
         return found
@@ -411,6 +413,23 @@ def _size(segment: Segment, otherwise: int | None = None) -> int:
         raise StageLost(
             f"{segment.path} is gone ({error.strerror}): put it back, or begin anew from what is there"
         ) from error
+
+
+def _check_whole(segment: Segment, size: int, frames_after: int) -> None:
+    """A closed segment is as long as when it was closed: one may have been cut where a block ends. Raises StageLost."""
+    try:
+        index = Index.decode(segment.path.with_name(segment.path.name + INDEX_SUFFIX).read_bytes())
+    except OSError:
+        index = None
+    if index is not None:
+        whole = index.length == size
+    else:
+        whole = segment.frames + sum(frames for _, frames in _blocks(segment, 0, size)) == frames_after
+    if not whole:
+        raise StageLost(
+            f"{segment.path} was cut: it ends at byte {size}, and had more when it was closed. Put the whole file back, or "
+            "begin anew from what is there"
+        )
 
 
 def _blocks(segment: Segment, start: int, end: int) -> Iterator[tuple[int, int]]:
