@@ -65,7 +65,7 @@ def test_a_stream_and_its_next_run(spark: SparkSession, certs: Certificates, tmp
         try:
             end = time.monotonic() + STARTING
             while sum(progress.numInputRows for progress in query.recentProgress) <= 200:
-                assert not query.awaitTermination(0.1), query.exception()
+                assert not query.awaitTermination(1), query.exception()
                 assert time.monotonic() < end, "nothing comes"
             (behind,) = lag(query.lastProgress)
             assert behind >= 0
