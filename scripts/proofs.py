@@ -29,6 +29,13 @@ from rich.progress import Progress  # noqa: E402  # as above
 
 from tests.node import proofs  # noqa: E402  # as above
 
+ROWS = {
+    "converge": ("V21", "runs", "both sides know the same subscriptions"),
+    "cross": ("V15", "pairs", "one connection, nothing lost"),
+    "wrap": ("V17", "wraps of 5,000 messages", "nothing lost, no id reused, none 0 or above its end"),
+    "clocks": ("V20", "runs", "nothing lost, whatever the clock does"),
+    "crash": ("V6", "crashes and pairs of crashes", "nothing lost, the outbox drains"),
+}
 SIZES = {"converge": 100_000, "cross": 10_000, "wrap": 20, "clocks": 10_000, "crash": 1_000_000}
 
 
@@ -71,6 +78,8 @@ def run(name: str, size: int) -> bool:
     print(f"{name}: {len(everything)} runs in {seconds:.1f} s, {len(failed)} failed")
     for one, error in failed[:3]:
         print(f"  {name} {one}: {error}")
+    row, what, good = ROWS[name]
+    print(f"result: {row} | {len(everything):,} {what} | {f'{len(failed):,} failed' if failed else good}", flush=True)
     return not failed
 
 

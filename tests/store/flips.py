@@ -88,7 +88,7 @@ def ask(store: SQLiteStore) -> Answers:
         "letters": letters,
         "news": store.news(),
         "found": sorted(found),
-        "old": store.find(None, 0, 10_000, 100.0),  # nothing is: what is would expire
+        "old": store.find(None, 0, 10_000, 1e6),  # nothing is: what is would expire
     }
     for peer in (PEER, OTHER):
         answers.update({f"{peer} {row.seq}": row for row in store.fetch(peer, 0, 1_000_000, 2**40)})

@@ -10,7 +10,6 @@ itself drops it, as it takes the log to end where a checksum in it is wrong: the
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,8 +108,9 @@ def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[in
         _rebuild(connection, table)
     if table in ("delivery", "peer_subscription", "handled"):
         query = f"SELECT peer, COUNT(*) FROM {table} GROUP BY peer HAVING peer NOT IN (SELECT id FROM peer)"
-        for peer, count in connection.execute(query).fetchall():
-            yield f"{count} rows of table {table} belong to a peer ({peer}) whose own row is missing: they are left out"
+        for peer, count in connection.execute(query).fetchall():  # whose number a new peer may get
+            yield f"{count} rows of table {table} belong to a peer ({peer}) whose own row is missing: they are removed"
+            connection.execute(f"DELETE FROM {table} WHERE peer = ?", (peer,))
 
 
 def _broken_seal(table: str, then: list[int], now: list[int], known: bool) -> Iterator[str]:
@@ -155,20 +155,39 @@ class Log:
             self._size = 0
         self.there = self._size > _LOG_HEADER.size
 
+    def _frames(self, first: int = 0) -> Iterator[tuple[tuple[int, ...], bytes]]:
+        """Head and page of each frame from that one on."""
+        page_size = _LOG_HEADER.unpack(self._header)[2]
+        with self._path.open("rb") as file:
+            file.seek(_LOG_HEADER.size + first * (_FRAME_HEADER.size + page_size))
+            while len(head := file.read(_FRAME_HEADER.size)) == _FRAME_HEADER.size:
+                yield _FRAME_HEADER.unpack(head), file.read(page_size)
+
+    def page_one(self) -> bytes:
+        """The database's first page as the log has it last, or nothing."""
+        pages = [page for head, page in self._frames() if head[0] == 1] if self.there else []
+        return pages[-1] if pages else b""
+
     def complaints(self, frames: int) -> Iterator[str]:
-        """What is odd about the log, where SQLite found so many whole frames in it."""
+        """What is odd about the log, where SQLite found so many whole frames in it.
+
+        Frames behind those that are as they were written belong to a commit in whose midst a process was killed.
+        """
         magic, _, page_size, _, salt, other_salt, *checksum = _LOG_HEADER.unpack(self._header)
-        if _header_checksum(self._header[:24], magic) != checksum:
+        if _checksum(self._header[:24], magic, [0, 0]) != checksum:
             yield f"the head of {self._path} is damaged: what it held, the last messages stored and removed, is lost"
             return
+        if frames:
+            head, _ = next(self._frames(frames - 1))
+            checksum = list(head[4:])
         cut, commits = False, 0
-        with self._path.open("rb") as file:
-            step = _FRAME_HEADER.size + page_size
-            for start in range(_LOG_HEADER.size + frames * step, self._size - _FRAME_HEADER.size + 1, step):
-                _, commit, *salts, _, _ = _FRAME_HEADER.unpack(os.pread(file.fileno(), _FRAME_HEADER.size, start))
-                if ((salts[0] ^ salt) << 32 | salts[1] ^ other_salt).bit_count() > _SAME:
-                    break
-                cut, commits = True, commits + bool(commit)
+        for head, page in self._frames(frames):
+            if ((head[2] ^ salt) << 32 | head[3] ^ other_salt).bit_count() > _SAME or len(page) < page_size:
+                break
+            if not cut:
+                checksum = _checksum(_FRAME_HEADER.pack(*head)[:8] + page, magic, checksum)
+                cut = checksum != list(head[4:])
+            commits += cut and bool(head[1])
         if commits > 1:
             yield (
                 f"{self._path} is damaged in its midst: {commits} commits behind that place are lost, "
@@ -176,15 +195,15 @@ class Log:
             )
         elif cut:
             yield (
-                f"{self._path} ends with a commit that is not whole. If the process or the machine was stopped in the "
-                "midst of writing, that is as it should be: `send` had not returned. Else the disk has lost it"
+                f"{self._path} ends with a commit that is not whole. If power failed in the midst of writing, that is "
+                "as it should be: `send` had not returned. Else the disk has lost it"
             )
 
 
-def _header_checksum(data: bytes, magic: int) -> list[int]:
-    one = other = 0
-    order = "<" if magic == _LITTLE_ENDIAN else ">"
-    words = Struct(f"{order}6I").unpack(data)
+def _checksum(data: bytes, magic: int, start: list[int]) -> list[int]:
+    """SQLite's, of the frames of a log."""
+    one, other = start
+    words = Struct(f"{'<' if magic == _LITTLE_ENDIAN else '>'}{len(data) // 4}I").unpack(data)
     for first, second in zip(words[::2], words[1::2], strict=True):
         one = (one + first + other) & 0xFFFFFFFF
         other = (other + second + one) & 0xFFFFFFFF

@@ -30,6 +30,8 @@ try:
 except ImportError:  # not POSIX: SQLite's own exclusive mode stands in
     _FLOCK = False
 
+_MAGIC = b"SQLite format 3\0"
+_HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
 _APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
 _LAYOUT = 2
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
@@ -191,8 +193,8 @@ class DatabaseFile:
             raise StoreError(f"{self.path} is a directory: give the path of a file in it")
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
             self._create(instance_id, first_id)
-        self._probe()
         log = Log(Path(f"{self.path}-wal"))
+        self._probe(log)
         connection = self._connection = _connect(self.path)
         make_known(connection)
         connection.text_factory = bytes  # damaged text is for the checksum to find, not for a decoder
@@ -235,11 +237,18 @@ class DatabaseFile:
             connection.execute("COMMIT")
         os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
 
-    def _probe(self) -> None:
-        """Look at the header before SQLite may change anything."""
-        with closing(sqlite3.connect(self._uri("mode=ro&immutable=1"), uri=True)) as reader:
-            [(application,)] = reader.execute("PRAGMA application_id").fetchall()
-            [(layout,)] = reader.execute("PRAGMA user_version").fetchall()
+    def _probe(self, log: Log) -> None:
+        """Look at the header before SQLite may change anything, and without it: it would not look into the log.
+
+        Where power failed while the log was copied into the file, the file alone need not be a whole database.
+        """
+        with open(self.path, "rb") as file:
+            header = file.read(_HEADER.size)
+        if not header.startswith(_MAGIC):
+            header = log.page_one()[: _HEADER.size]
+        if not header.startswith(_MAGIC):
+            raise StoreError(f"cannot open the database {self.path}: {'; '.join(_CAUSES[sqlite3.SQLITE_NOTADB])}")
+        layout, application = _HEADER.unpack(header)
         if application != _APPLICATION_ID:
             raise StoreError(f"{self.path} is the database of another application: choose another path")
         if not 1 <= layout <= _LAYOUT:
@@ -280,9 +289,7 @@ class DatabaseFile:
         self.peers = {}
         for number, uuid, pin, crc in connection.execute("SELECT id, uuid, spki_sha256, crc FROM peer"):
             if crc != row_check(number, uuid, pin):
-                raise StoreError(
-                    self._damaged(f"the row of peer {number} has a wrong checksum, so who it is and its pin")
-                )
+                raise StoreError(self._damaged(f"the row of peer {number}, its UUID and its pin, has a wrong checksum"))
             self.peers[UUID(bytes=uuid)] = int(number)
         complaints: list[str] = []
         for table in SEALED:
