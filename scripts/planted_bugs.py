@@ -29,6 +29,7 @@ from .planted.bugs import BUGS
 _PROJECT = Path(__file__).resolve().parents[1]
 _COPIED = ("tolliver_proto", "transports", "tests", "fuzz", "scripts", "docs", "pyproject.toml", "README.md")
 _TIME = 300.0  # seconds for the tests of one bug
+_ALL = 3600.0  # seconds for those of all, one after the other
 _PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 _SEEN = re.compile(r"^(seed \d+ at [\d.]+ s: .*)$", re.MULTILINE)
@@ -75,7 +76,7 @@ def outcome(see: See, bug: Bug) -> tuple[bool, str]:
     return what is not None, what or "NOT CAUGHT"
 
 
-def _python(project: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _python(project: Path, arguments: Sequence[str], seconds: float = _TIME) -> subprocess.CompletedProcess[str]:
     """Raises TimeoutExpired."""
     environment = {
         **os.environ,
@@ -88,17 +89,17 @@ def _python(project: Path, arguments: Sequence[str]) -> subprocess.CompletedProc
         env=environment,
         capture_output=True,
         text=True,
-        timeout=_TIME,
+        timeout=seconds,
         check=False,
     )
 
 
-def failing_test(project: Path, tests: Sequence[str]) -> str | None:
+def failing_test(project: Path, tests: Sequence[str], seconds: float = _TIME) -> str | None:
     """The first test that fails there, or None. Raises SystemExit where the tests could not be run."""
     plugins = ["-p", "_hypothesis_pytestplugin", "--hypothesis-profile=planted"]
     if any(test.startswith("tests/anyio") for test in tests):
         plugins += ["-p", "anyio"]
-    done = _python(project, [*_PYTEST, *plugins, *tests])
+    done = _python(project, [*_PYTEST, *plugins, *tests], seconds)
     if done.returncode == 0:
         return None
     found = _FAILED.search(done.stdout)
@@ -123,7 +124,8 @@ def healthy(bugs: Sequence[Bug]) -> None:
     """Raises SystemExit if a test fails with nothing planted: then it proves nothing."""
     with tempfile.TemporaryDirectory() as directory:
         copied(Path(directory))
-        failed = failing_test(Path(directory), list(dict.fromkeys(test for bug in bugs for test in bug.tests)))
+        tests = list(dict.fromkeys(test for bug in bugs for test in bug.tests))
+        failed = failing_test(Path(directory), tests, _ALL)
     if failed is not None:
         raise SystemExit(f"{failed} fails with nothing planted: mend that first")
 

@@ -53,6 +53,7 @@ def test_who_it_is_must_not_be_contradicted(nodes: Nodes) -> None:
     ):
         with pytest.raises(IdentityConflict), nodes.open("any", **options):
             pytest.fail(name)
+    assert not (nodes.directory / "any.db").exists(), "nothing was made for an identity that is refused"
     with nodes.open("left"):  # and a refused one has let everything go
         pass
 

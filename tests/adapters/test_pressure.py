@@ -14,7 +14,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import Delivery, Limits, NoticeKind, StoreError
+from tolliver_proto import Ack, Delivery, Limits, NoticeKind, StoreError, encode
 
 from .facade import Cancelled, Facade, until
 from .nodes import Nodes, address, connected, noticed, subscribed
@@ -170,6 +170,21 @@ def test_closing_with_data_in_flight_loses_nothing(nodes: Nodes) -> None:
         left.new_connection(address(right))
         until(lambda: left.stats()["pending"] == 0)
     assert handled == everything
+
+
+def test_an_acknowledgement_that_comes_while_it_closes_counts(nodes: Nodes, certs: Certificates) -> None:
+    """A close has steps: our half is shut, and theirs is read to its end. Else the message would come again."""
+    with nodes.open("left") as left:
+        with RawPeer(left.port or 0, certs.tls("mallory"), certs.uuid("mallory"), ["news"]) as raw:
+            raw.establish()
+            until(lambda: connected(left) == 1)
+            left.send("news", "", b"x")
+            [message] = raw.receive_messages(1)
+            closing = left.start_close()
+            raw.read_to_the_end()
+            raw.send_raw(encode(Ack(message.message_id or 0)))
+        closing.wait()
+    assert nodes.rows("left", "delivery") == 0
 
 
 def test_a_line_that_is_cut_in_large_messages_loses_nothing(nodes: Nodes) -> None:
