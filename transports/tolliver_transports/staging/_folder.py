@@ -427,7 +427,7 @@ def _check_whole(segment: Segment, size: int, frames_after: int) -> None:
         whole = segment.frames + sum(frames for _, frames in _blocks(segment, 0, size)) == frames_after
     if not whole:
         raise StageLost(
-            f"{segment.path} was cut: it ends at byte {size}, and had more when it was closed. Put the whole file back, "
+            f"{segment.path} was cut: it ends at byte {size}, and had more when closed. Put the whole file back, "
             "or begin anew from what is there"
         )
 
