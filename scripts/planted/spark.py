@@ -43,7 +43,7 @@ BUGS = (
         WRITE,
         "        if again.any():\n",
         "        if False:\n",
-        ("tests/spark/test_sending.py::test_a_row_that_cannot_be_sent_ends_the_task",),
+        ("tests/spark/test_sending.py::test_ids_of_a_column_count_once_in_any_order",),
     ),
     Bug(
         "spark: done before all is acknowledged",
