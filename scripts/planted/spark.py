@@ -74,13 +74,6 @@ BUGS = (
         ("tests/spark/test_sending.py::test_what_was_withheld_while_its_original_was_handled_is_sent_again",),
     ),
     Bug(
-        "spark: nothing is sent again on a new connection",
-        SENDING,
-        "        self._settle()\n        self._resend()\n",
-        "        self._settle()\n",
-        ("tests/spark/test_sending.py::test_only_what_is_unacknowledged_is_sent_to_the_next_connection",),
-    ),
-    Bug(
         "spark: a cut ack is lost",
         LINK,
         '        self._rest_of_ack = rest if is_cut else b""\n',
