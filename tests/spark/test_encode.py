@@ -54,6 +54,8 @@ def test_any_of_the_frames_can_be_sent_again(rows: list[tuple[str, str, bytes]],
     chosen = b"".join(frame for frame, flag in zip(frames, flags, strict=True) if flag)
     assert wire_bytes(encode_rows(made, Revision.DRAFT_2).filter(pa.array(wanted))) == chosen
     assert wire_bytes(encode_rows(made.only(wanted), Revision.DRAFT_2)) == chosen
+    at = data.draw(st.integers(0, len(rows)))
+    assert wire_bytes(encode_rows(made, Revision.DRAFT_2).slice(at)) == b"".join(frames[at:])
 
 
 def test_a_body_may_be_a_string() -> None:
