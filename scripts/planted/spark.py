@@ -135,8 +135,8 @@ BUGS = (
     Bug(
         "spark: the last range is left out",
         RANGES,
-        "        for start, end in pairwise([*cuts, length])\n    ]",
-        "        for start, end in pairwise(cuts or [0, length])\n    ]",
+        "        for begin, stop in pairwise([*cuts, end])\n    ]",
+        "        for begin, stop in pairwise(cuts if len(cuts) > 1 else [*cuts, end])\n    ]",
         ("tests/spark/test_reading.py::test_a_large_file_is_split_by_its_index",),
     ),
     Bug(

@@ -151,9 +151,9 @@ BUGS = (
         "streams: an end without an answer",
         PUBLISHER,
         "        if not stream.answered:\n"
-        "            self._output.write(Subscribed(frame.subscriber_id))\n"
-        "        self._output.write(frame)",
-        "        self._output.write(frame)",
+        "            self._output.answer(Subscribed(frame.subscriber_id))\n"
+        "        self._output.answer(frame)",
+        "        self._output.answer(frame)",
         ("tests/reactive/test_publisher.py::test_a_refusal",),
     ),
     Bug(
