@@ -113,7 +113,7 @@ BUGS = (
         READ,
         "who = header.local if header.direction is Direction.OUT else header.peer",
         "who = header.peer if header.direction is Direction.OUT else header.local",
-        ("tests/spark/test_reading.py::test_rows_are_those_that_were_asked_for",),
+        ("tests/spark/test_reading.py::test_each_pushed_filter",),
     ),
     Bug(
         "spark: the end of a time belongs to it",

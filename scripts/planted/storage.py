@@ -101,24 +101,21 @@ BUGS = (
         SQLITE,
         "AND seq > ? AND parked = 0 ORDER BY seq LIMIT ?",
         "AND seq > ? ORDER BY seq LIMIT ?",
-        ("tests/store/test_contract.py::TestSQLite",),
+        ("tests/store/test_upkeep.py::test_what_is_set_aside_is_not_fetched_until_it_is_put_back",),
     ),
     Bug(
         "a fetch over its bytes",
         SQLITE,
         "            deliveries = deliveries[: max(1, within)]\n",
         "",
-        (
-            "tests/store/test_sizes.py::test_opening_reads_no_bodies_and_fetching_only_those_that_fit",
-            "tests/store/test_contract.py::TestSQLite",
-        ),
+        ("tests/store/test_sizes.py::test_opening_reads_no_bodies_and_fetching_only_those_that_fit",),
     ),
     Bug(
         "the store's replace becomes add",
         SQLITE,
         '            self._execute("DELETE FROM peer_subscription WHERE peer = ?", (number,))\n',
         "",
-        ("tests/store/test_contract.py::TestSQLite",),
+        ("tests/store/test_upkeep.py::test_a_list_takes_the_place_of_the_one_before",),
     ),
     Bug(
         "handled ids of a forgotten peer stay on disk",

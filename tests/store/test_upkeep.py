@@ -15,14 +15,18 @@ from tolliver_proto import (
     AddDeliveries,
     DeadLetter,
     ForgetPeer,
+    ParkDelivery,
     PinPeer,
     RememberHandled,
     RemoveMessages,
+    ReplacePeerSubscriptions,
     StoreError,
     StoreMessages,
+    Subscription,
+    UnparkDeliveries,
 )
 
-from .given import OTHER, PEER, message, open_store, seqs, storing
+from .given import OTHER, PEER, everything, message, open_store, seqs, storing
 
 
 def change(path: Path, statement: str) -> None:
@@ -70,6 +74,24 @@ def test_a_forgetting_that_fails_changes_nothing(tmp_path: Path) -> None:
         assert seqs(store.fetch(PEER, 0, 9, 9999)) == [3]
         assert seqs(store.fetch(OTHER, 0, 9, 9999)) == [3]
         assert store.load().peers[PEER].spki_sha256 is None
+
+
+def test_what_is_set_aside_is_not_fetched_until_it_is_put_back(tmp_path: Path) -> None:
+    """T-09."""
+    with closing(open_store(tmp_path / "node.db")) as store:
+        store.commit([storing([1, 2, 3]), ParkDelivery(PEER, 2)])
+        assert seqs(everything(store)) == [1, 3]
+        store.commit([UnparkDeliveries(PEER, [(1, 3)])])
+        assert seqs(everything(store)) == [1, 2, 3]
+
+
+def test_a_list_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    """T-30."""
+    old, new = Subscription("old", ""), Subscription("new", "")
+    with closing(open_store(tmp_path / "node.db")) as store:
+        for said in (old, new):
+            store.commit([ReplacePeerSubscriptions(PEER, (said,))])
+        assert store.load().peers[PEER].subscriptions == {new}
 
 
 def test_forgetting_many_at_once(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..._actions import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
-from ..._errors import OwnLimitExceeded
-from ..._simulation._checks import check
+from ..._errors import LocalProtocolError, OwnLimitExceeded
+from ..._simulation._checks import SimFailure, check
 from ..._simulation._clockwork import Report
 from ..._simulation._dice import Dice
 from .._actions import Drained, Happened, PeerDown, PeerUp
@@ -232,7 +232,21 @@ class Simulation(Network):
             self._at(self._delay(), self._wake, host, feed)
         self._turn(host)
 
+    def _overreach(self, host: Host, feed: Feed) -> None:
+        """One element more than is wanted is refused, and changes nothing (rule 1.1)."""
+        connection = host.hub._links[feed.key[0]].connection
+        assert connection is not None
+        demand = connection.demand(feed.key[1])
+        check(demand <= MAX_LONG, f"{feed.key}: a demand of {demand} (R-17)")
+        if demand <= _MOST_AT_ONCE:
+            try:
+                host.hub.next_many(*feed.key, [feed.plan.element(feed.sent)] * (demand + 1))
+            except LocalProtocolError:
+                return
+            raise SimFailure(f"{feed.key} takes {demand + 1} elements where {demand} are wanted (rule 1.1)")
+
     def _give(self, host: Host, feed: Feed, count: int) -> None:
+        self._overreach(host, feed)
         before, high = self._unsent(host, feed.key[0]), host.limits.high_water
         elements = feed.next(count)
         check(before < high, f"{feed.key} is pulled while {before} bytes are unsent, and {high} is high water (R-32)")
