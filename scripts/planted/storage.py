@@ -92,7 +92,7 @@ BUGS = (
     Bug(
         "a crash is not noticed",
         SQLITE_FILE,
-        "        self.unclean = not clean\n",
+        "        self.unclean = instance[2] is None or bool(self.damage)\n",
         "        self.unclean = False\n",
         ("tests/store/test_opening.py::test_an_end_without_close_is_seen_once",),
     ),
