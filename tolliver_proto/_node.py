@@ -214,8 +214,8 @@ class Node(Watching):
         link.connection.receive_data(data, self._now)
         self._counts["bytes_received"] += len(data)
         self._readable[link] = None
-        if link.waiting and link.connection.buffered_bytes > self.limits.low_water:
-            self._pause(link)
+        if link.waiting:
+            self._set_paused(link)
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
         """The peer ended its half in order."""
@@ -382,6 +382,8 @@ class Node(Watching):
         if acked:
             self._settle(link, acked)
         if link.cid in self._links:
+            if link not in self._readable:
+                self._set_paused(link)
             self._rearm(link)
 
     def _write(self, link: Link) -> None:

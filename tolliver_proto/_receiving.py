@@ -234,17 +234,18 @@ class Receiving(Sending):
         )
 
     def _go_on(self, link: Link) -> None:
-        """What made it wait is over."""
+        """What made it wait is over: what is here already comes first, and then what is still in the socket."""
         self._readable[link] = None
-        if link.paused and not link.waiting:
-            link.paused = False
-            self._actions.append(ResumeReading(link.cid))
 
-    def _pause(self, link: Link) -> None:
-        """Stop reading once more has come in than a waiting connection should hold."""
-        if not link.paused and not link.gone:
-            link.paused = True
-            self._actions.append(PauseReading(link.cid))
+    def _set_paused(self, link: Link) -> None:
+        """Read no more while it waits and holds more than a waiting connection should (D-9).
+
+        That it no longer waits is not enough: each bit of credit would let in more than it hands out.
+        """
+        full = link.waiting and _buffered(link) > self.limits.low_water
+        if full is not link.paused and not link.gone:
+            link.paused = full
+            self._actions.append((PauseReading if full else ResumeReading)(link.cid))
 
     def _ack(self, link: Link, message_ids: Sequence[int]) -> None:
         connection = link.connection
@@ -408,3 +409,7 @@ class Receiving(Sending):
         if wire_id is not None:
             link.gathered.append(wire_id)
             self._writable[link] = None
+
+
+def _buffered(link: Link) -> int:
+    return link.connection.buffered_bytes if link.connection is not None else 0

@@ -12,20 +12,24 @@ import pytest
 from tolliver_proto import (
     Acl,
     Deliver,
+    Delivery,
     HandshakeFinal,
     LimitExceeded,
     Limits,
     Message,
     NoticeKind,
+    PauseReading,
     PeerDown,
     PeerIdentity,
+    ResumeReading,
     Rights,
     Subscribe,
     Subscription,
     Unsubscribe,
+    encode,
 )
 
-from .play import LOW, OTHER, Play, every, notices, only
+from .play import LOW, OTHER, Play, deliveries, every, notices, only
 
 KEY = PeerIdentity(spki_sha256=bytes(32), address="192.0.2.1")
 ANOTHER_KEY = PeerIdentity(spki_sha256=bytes([1] * 32), address="192.0.2.2")
@@ -85,6 +89,54 @@ def test_who_never_reads_the_answers_to_its_handshakes_is_closed_out() -> None:
         assert held(play, wire.cid) <= 3000
         play.wait(1.0)
     play.wait(6.0)
+    assert play.node.stats()["connections"] == 0
+
+
+# Who says more than is handled.
+
+
+def test_a_little_credit_lets_in_no_more_than_it_hands_out() -> None:
+    """D-9: reading goes on when what was read before is handed out, not whenever a handler has settled something.
+
+    Else a peer that sends tiny messages fills the memory as fast as it can send, however fast they are handled.
+    """
+    limits = Limits(inbox_messages=16, low_water=1000)
+    play = Play(limits=limits, handlers=[("handled", "", "handler")])
+    play.call("subscribe", "handled", "")
+    wire = play.peer()
+    chunk = [Message("handled", "", b"", number) for number in range(1, 201)]
+    size = sum(len(encode(message)) for message in chunk)
+    received, handled, reading = 0, 0, True
+    waiting: list[Delivery] = []
+    for _ in range(1000):
+        seen = wire.send(*chunk) if reading else []
+        received += len(chunk) * reading
+        waiting += deliveries(seen)
+        settled, waiting = waiting[:9], waiting[9:]
+        handled += len(settled)
+        settling = play.call("acknowledge", settled)
+        waiting += deliveries(settling)
+        for action in (*seen, *settling):
+            if isinstance(action, PauseReading | ResumeReading):
+                reading = isinstance(action, ResumeReading)
+        buffered = play.node._links[wire.cid].connection.buffered_bytes  # type: ignore[union-attr]  # it is open
+        assert buffered <= limits.low_water + size
+    assert received > handled > 8000, "and it goes on"
+
+
+def test_what_was_read_is_handed_out_when_the_line_breaks() -> None:
+    """As much as a waiting connection holds, and nobody's credit counts any more: nothing can be acknowledged."""
+    limits = Limits(inbox_messages=16, low_water=1000)
+    play = Play(limits=limits, handlers=[("handled", "", "handler")])
+    play.call("subscribe", "handled", "")
+    wire = play.peer()
+    seen = []
+    for first in range(1, 1000, 20):
+        seen += wire.send(*(Message("handled", "", b"", number) for number in range(first, first + 20)))
+        if every(seen, PauseReading):
+            break
+    seen += wire.lose()
+    assert [one.message_id for one in deliveries(seen)] == [*range(1, first + 20)]
     assert play.node.stats()["connections"] == 0
 
 
