@@ -20,6 +20,7 @@ NODE = (
     "corners",
     "derived",
     "duplicates",
+    "floods",
     "parts",
     "probes",
     "promises",

@@ -32,7 +32,7 @@ ROWS = (
         "V1",
         "Known frames give the same events however their bytes are cut",
         "every golden vector x every 2-way split, byte by byte, every 3-way split up to 64 bytes, every ordered pair",
-        ("python scripts/roundtrip.py --vectors",),
+        ("python scripts/vectors.py",),
     ),
     Row(
         "V2",
@@ -77,7 +77,11 @@ ROWS = (
         "V8",
         "Power loss: the database, what was synced of its log, and any of the rest",
         "10,000 images, 0 lost; without syncing it must lose",
-        ("python scripts/power_loss.py 10000",),
+        (
+            "python scripts/power_loss.py 10000",
+            "python scripts/power_loss.py 400 --synchronous NORMAL",
+            "python scripts/power_loss.py 400 --synchronous OFF",
+        ),
     ),
     Row(
         "V9",

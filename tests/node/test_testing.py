@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import settings
 from tolliver_proto import (
     AddDeliveries,
     AddOwnSubscription,
+    AddPeerSubscription,
     Closed,
     Connection,
     Established,
@@ -24,10 +27,11 @@ from tolliver_proto import (
     StoreMessages,
     Subscription,
 )
+from tolliver_proto._simulation._checks import SimFailure, audit, check_memory
 from tolliver_proto.testing import ConnectionPair, MemoryStore
 
 from ..store.contract import StoreContract
-from .play import HIGH, LOW
+from .play import HIGH, LOW, Play
 
 
 def pair(cut: object = "whole", version: int = 1, **options: object) -> ConnectionPair:
@@ -120,3 +124,48 @@ def test_a_plain_pair_needs_no_arguments() -> None:
     pair = ConnectionPair().run()
     assert isinstance(pair.client.events[-1], Established)
     assert isinstance(pair.server.events[-1], Established)
+
+
+# The simulator's witnesses: each sees what it is there for.
+
+ELSEWHERE = Subscription("elsewhere", "")
+
+
+def _unowed_message(play: Play) -> None:
+    play.store._messages[99] = replace(play.store._messages[1], seq=99)
+
+
+def _unknown_route(play: Play) -> None:
+    play.node._routes.add(ELSEWHERE, play.node._peers[LOW])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (_unowed_message, r"\[99\] are in the store and nobody is owed"),
+        (lambda play: play.store.commit([AddPeerSubscription(LOW, ELSEWHERE)]), "the node counts .* its store holds"),
+        (lambda play: setattr(play.node._peers[LOW], "routed", frozenset()), r"has routes for .* it may have .*D-4"),
+        (_unknown_route, "the routes are .* those of the peers"),
+        (lambda play: play.node._owed.add(99, 1), "owed: .* counted"),
+        (lambda play: play.node._ids.live.add(2**30, 2**30), "live ids: .* counted"),
+    ],
+)
+def test_a_node_that_is_not_as_its_store_says_is_seen(spoil: Callable[[Play], None], complaint: str) -> None:
+    play = Play()
+    play.peer(LOW, ("c", ""))
+    play.send("c", "k", b"1")
+    play.send("c", "k", b"2")
+    audit(play.node, play.store)
+    spoil(play)
+    with pytest.raises(SimFailure, match=complaint):
+        audit(play.node, play.store)
+
+
+def test_a_window_that_is_too_full_is_seen() -> None:
+    play = Play()
+    play.peer(LOW, ("c", ""))
+    play.send("c", "k", b"1")
+    play.send("c", "k", b"2")
+    check_memory(play.node, play.node.limits)
+    with pytest.raises(SimFailure, match=r"2 messages of .* bytes in the window"):
+        check_memory(play.node, replace(play.node.limits, window_messages=1))
