@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
@@ -34,7 +35,7 @@ from tolliver_proto import (
     Unsubscribe,
 )
 
-from .facade import until
+from .facade import Stuck, until
 from .mallory import PIECE, Mallory, Member, codes, packed
 from .victim import Victim
 
@@ -73,14 +74,20 @@ def suffer(attack: Attack, mallory: Mallory, victim: Victim, size: int) -> str:
     attack.run(mallory, victim, size)
     if attack.outcome.startswith(CLOSED):
         outcome = CLOSED if mallory.is_shut() else "not closed"
-        told = _grown(before, victim.stats(), "notices_")
-        found = codes(" ".join([*victim.said()[-told:], mallory.reason()] if told else [mallory.reason()]))
-        if found and attack.outcome != CLOSED:
-            outcome = closed(" ".join(sorted(found)))
+        if attack.outcome != CLOSED:
+            with suppress(Stuck):  # who has ended its own half reads the end before the victim has seen it
+                until(lambda: _codes(before, victim, mallory))
+                outcome = closed(" ".join(sorted(_codes(before, victim, mallory))))
     else:
         mallory.sync()
         outcome = THROTTLED if attack.outcome is THROTTLED and time.monotonic() - began > 0.9 else HARMLESS
     return outcome
+
+
+def _codes(before: dict[str, int], victim: Victim, mallory: Mallory) -> set[str]:
+    """What either end was told since then."""
+    told = _grown(before, victim.stats(), "notices_")
+    return codes(" ".join([*victim.said()[-told:], mallory.reason()] if told else [mallory.reason()]))
 
 
 def _grown(before: dict[str, int], after: dict[str, int], prefix: str) -> int:

@@ -87,11 +87,11 @@ def requests(m: Streamer, _victim: Victim, size: int) -> None:
 
 def endless_requests(m: Streamer, victim: Victim, size: int) -> None:
     """2^63-1 over and over, of an endless source, and it reads nothing: R-32 is what stops the source."""
-    before = victim.pulled()
+    before = victim.pulled("big")
     m.say(Subscribe("big", 1, 0))
     assert flood(m, [streamed(Request(1, UNBOUNDED))], size)
     time.sleep(0.2)  # in which an unbounded one would go on and on
-    held = (victim.pulled() - before) * 64 * 2**10
+    held = (victim.pulled("big") - before) * 64 * 2**10
     assert held <= 32 * 2**20, f"{held} bytes were pulled for a peer that reads nothing"
     m.say(Cancel(1))
 
@@ -135,11 +135,11 @@ def too_many(m: Streamer, _victim: Victim, size: int) -> None:
 
 
 def no_demand(m: Streamer, victim: Victim, size: int) -> None:
-    """The publisher holds nothing for who asks for nothing."""
-    before = victim.pulled()
-    m.say(*(Subscribe("numbers", number, 0) for number in range(1, size + 1)))
+    """The publisher holds nothing for who asks for nothing. The good peer takes elements of another source."""
+    before = victim.pulled("big")
+    m.say(*(Subscribe("big", number, 0) for number in range(1, size + 1)))
     m.hear(lambda: len(m.all(Subscribed)) >= size, "answers")
-    assert victim.pulled() == before
+    assert victim.pulled("big") == before
     m.say(*(Cancel(number) for number in range(1, size + 1)))
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -86,14 +87,14 @@ class Victim(Protocol):
     def offer(self, channel: str, count: int) -> None:
         """Send so many messages there; or take a stream of that name from the newest peer, with that demand."""
 
-    def pulled(self) -> int:
-        """Elements that were taken from its sources."""
+    def pulled(self, name: str) -> int:
+        """Elements that were taken from its source of that name."""
 
     def usage(self) -> Usage: ...
 
 
 class _Here:
-    def pulled(self) -> int:
+    def pulled(self, _name: str) -> int:
         return 0
 
     def usage(self) -> Usage:
@@ -135,7 +136,7 @@ class Streams(_Here):
     def __init__(self, world: World, _directory: Path, tls: TLS, limits: rs.Limits) -> None:
         self.facade = StreamsFacade(world, StreamsOptions(listen=LOCAL, tls=tls, limits=limits))
         self._taken: list[Taken] = []
-        self._pulled = 0
+        self._pulled: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
         self.facade.__enter__()
@@ -148,9 +149,9 @@ class Streams(_Here):
     def __exit__(self, *_error: object) -> None:
         self.facade.close()
 
-    def _endless(self, element: bytes, _name: str) -> Iterator[bytes]:
+    def _endless(self, element: bytes, name: str) -> Iterator[bytes]:
         for one in repeat(element):
-            self._pulled += 1
+            self._pulled[name] += 1
             yield one
 
     def port(self) -> int:
@@ -165,8 +166,8 @@ class Streams(_Here):
     def offer(self, channel: str, count: int) -> None:
         self._taken = [self.facade.subscribe(channel, peer=self.facade.peers()[-1], demand=count)]
 
-    def pulled(self) -> int:
-        return self._pulled
+    def pulled(self, name: str) -> int:
+        return self._pulled[name]
 
 
 MAKERS: dict[Of, tuple[Callable[..., Any], type]] = {"messages": (Instance, Limits), "streams": (Streams, rs.Limits)}
@@ -262,8 +263,8 @@ class Apart:
     def offer(self, channel: str, count: int) -> None:
         self._ask("offer", channel, count)
 
-    def pulled(self) -> int:
-        return int(self._ask("pulled"))
+    def pulled(self, name: str) -> int:
+        return int(self._ask("pulled", name))
 
     def usage(self) -> Usage:
         return Usage(*self._ask("usage"))
