@@ -314,6 +314,6 @@ BUGS = (
         STREAMS,
         'if peer is None or not self._rights(peer.identity).may_subscribe(Subscription(name, "")):',
         "if peer is None:",
-        ("tests/cli/test_streams.py::test_access_rules_say_who_may_have_it",),
+        ("tests/adapters/test_streams_life.py::test_over_tls",),
     ),
 )

@@ -41,9 +41,10 @@ class SimFailure(AssertionError):
     """A promise was broken. The text names the seed and ends with the last lines of the trace."""
 
 
-def check(condition: object, complaint: str) -> None:
+def check(condition: object, complaint: str, *shown: object) -> None:
+    """`shown` fills the places of the complaint: put into words only where there is one."""
     if not condition:
-        raise SimFailure(complaint)
+        raise SimFailure(complaint.format(*shown) if shown else complaint)
 
 
 class Sent:
@@ -230,13 +231,12 @@ class Ledger:
 def audit(node: Node, store: MemoryStore) -> None:
     """The node's numbers against its store, at an instant when nothing is between the two.
 
-    This runs thousands of times in a life, so a complaint is put into words only where there is one.
+    This runs thousands of times in a life.
     """
     loaded = store.load()
     stored = {message.seq for message in store.messages}
     owed = {seq for first, last, _ in loaded.owed for seq in range(first, last + 1)}
-    if stored != owed:
-        raise SimFailure(f"messages {sorted(stored - owed)} are in the store and nobody is owed them")
+    check(stored == owed, "messages {} are in the store and nobody is owed them", stored - owed)
     peers = {peer.uuid: peer for peer in node.peers()}
     for uuid, known in loaded.peers.items():
         if is_derived(uuid):
@@ -244,28 +244,25 @@ def audit(node: Node, store: MemoryStore) -> None:
         peer = peers[uuid]
         mine = (peer.pending, peer.pending_bytes, peer.parked, node._peers[uuid].subscriptions)
         theirs = (known.pending, known.pending_bytes, known.parked, known.subscriptions)
-        if mine != theirs:
-            raise SimFailure(f"peer {uuid}: the node counts {mine}, its store holds {theirs}")
+        check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
         granted = node._acl.rights(one.uuid).granted(one.subscriptions)
-        if one.routed != granted:
-            raise SimFailure(f"peer {one.uuid} has routes for {one.routed}, it may have {granted} (D-4)")
+        check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
     targets = {(subscription, one) for subscription, peers in node._routes for one in peers}
-    if routed != targets:
-        raise SimFailure(f"the routes are {targets}, those of the peers {routed}")
+    check(routed == targets, "the routes are {}, those of the peers {}", targets, routed)
     check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
     check(set(node.subscriptions()) == loaded.own_subscriptions, "own subscriptions differ from the stored ones")
-    if list(node._owed) != list(loaded.owed):
-        raise SimFailure(f"owed: {list(node._owed)} counted, {list(loaded.owed)} stored")
+    counted = list(node._owed)
+    check(counted == list(loaded.owed), "owed: {} counted, {} stored", counted, loaded.owed)
     live = Spans(node._ids.live)
     for link in node._links.values():
         for wire_id in link.control.under_way if link.control else ():
             live.discard(wire_id, wire_id)
         if link.control is not None and link.control.probe_id is not None:
             live.discard(link.control.probe_id, link.control.probe_id)
-    if list(live) != list(loaded.live_ids):
-        raise SimFailure(f"live ids: {list(live)} counted, {list(loaded.live_ids)} stored")
+    ids = list(live)
+    check(ids == list(loaded.live_ids), "live ids: {} counted, {} stored", ids, loaded.live_ids)
     check(loaded.owed or not node._watched, "receipts are watched that nobody is owed")
 
 
@@ -274,8 +271,8 @@ def check_memory(node: Node, limits: Limits) -> None:
     for link in node._up.values():
         assert link.window is not None
         count, size = link.window.in_window
-        if count > limits.window_messages or (count > 1 and size > limits.window_bytes):
-            raise SimFailure(f"{count} messages of {size} bytes in the window: more than T-52 allows")
+        fits = count <= limits.window_messages and (count <= 1 or size <= limits.window_bytes)
+        check(fits, "{} messages of {} bytes in the window: more than T-52 allows", count, size)
         check(link.window.in_backoff <= limits.backoff_messages, "the backoff set is over its bound (T-52)")
         check(
             link.gone or len(link.unsettled) <= limits.inbox_messages, "more is handed out than the inbox takes (D-9)"

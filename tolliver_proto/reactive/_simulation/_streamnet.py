@@ -14,7 +14,7 @@ from typing import Any
 
 from ..._actions import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from ..._errors import LocalProtocolError, OwnLimitExceeded
-from ..._simulation._checks import SimFailure, check
+from ..._simulation._checks import check
 from ..._simulation._clockwork import Report
 from ..._simulation._dice import Dice
 from .._actions import Drained, Happened, PeerDown, PeerUp
@@ -239,11 +239,12 @@ class Simulation(Network):
         demand = connection.demand(feed.key[1])
         check(demand <= MAX_LONG, f"{feed.key}: a demand of {demand} (R-17)")
         if demand <= _MOST_AT_ONCE:
+            refused = False
             try:
                 host.hub.next_many(*feed.key, [feed.plan.element(feed.sent)] * (demand + 1))
             except LocalProtocolError:
-                return
-            raise SimFailure(f"{feed.key} takes {demand + 1} elements where {demand} are wanted (rule 1.1)")
+                refused = True
+            check(refused, f"{feed.key} takes {demand + 1} elements where {demand} are wanted (rule 1.1)")
 
     def _give(self, host: Host, feed: Feed, count: int) -> None:
         self._overreach(host, feed)
