@@ -44,8 +44,8 @@ ROWS = (
         "V3",
         "No input raises what is not documented: bytes and operations",
         "24 core-hours or 100,000,000 inputs",
-        ("python scripts/fuzz.py 10",),
-        "ten minutes on two cores; `make fuzz MINUTES=720` is the full size",
+        ("python scripts/fuzz.py 5",),
+        "five minutes on two cores; `make fuzz MINUTES=720` is the full size",
     ),
     Row(
         "V4",
@@ -57,8 +57,8 @@ ROWS = (
         "V5",
         "Simulated networks: drops at any byte, half-open lines, crossing dials, crashes, store errors, clocks",
         "1,000,000 schedules, 0 failures, same seed same trace",
-        ("python scripts/simulate.py 100000", "python scripts/simulate.py --reactive 5000"),
-        "`make simulate SCHEDULES=1000000` is the full size",
+        ("python scripts/simulate.py 6000", "python scripts/simulate.py --reactive 4000"),
+        "a schedule is a whole network's life, checked at each step; `make simulate SCHEDULES=1000000` is the full size",
     ),
     Row(
         "V6",
@@ -70,7 +70,7 @@ ROWS = (
         "V7",
         "kill -9 of real senders and receivers, with SQLite and TLS",
         "10,000 kills, 1,000,000 messages or more, 0 lost",
-        ("python scripts/soak.py 2000",),
+        ("python scripts/soak.py 1000",),
         "`make soak KILLS=10000` is the full size",
     ),
     Row(

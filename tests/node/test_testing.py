@@ -142,7 +142,7 @@ def _unknown_route(play: Play) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (_unowed_message, r"\[99\] are in the store and nobody is owed"),
+        (_unowed_message, r"messages .99. are in the store and nobody is owed"),
         (lambda play: play.store.commit([AddPeerSubscription(LOW, ELSEWHERE)]), "the node counts .* its store holds"),
         (lambda play: setattr(play.node._peers[LOW], "routed", frozenset()), r"has routes for .* it may have .*D-4"),
         (_unknown_route, "the routes are .* those of the peers"),
