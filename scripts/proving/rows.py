@@ -58,7 +58,7 @@ ROWS = (
         "Simulated networks: drops at any byte, half-open lines, crossing dials, crashes, store errors, clocks",
         "1,000,000 schedules, 0 failures, same seed same trace",
         ("python scripts/simulate.py 6000", "python scripts/simulate.py --reactive 4000"),
-        "a schedule is a whole network's life, checked at each step; `make simulate SCHEDULES=1000000` is the full size",
+        "a schedule is a whole network's life, checked at each step; `make simulate SCHEDULES=1000000` in full",
     ),
     Row(
         "V6",
