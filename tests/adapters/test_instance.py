@@ -179,7 +179,7 @@ def test_it_listens_no_more_while_it_closes(nodes: Nodes, certs: Certificates) -
 
         until(refused)
         assert not closing.done
-        assert right.stats()["connections"] == 1
+        until(lambda: right.stats()["connections"] <= 1)  # one that was accepted just before is gone by now
         closing.wait()
 
 
