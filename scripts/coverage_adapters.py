@@ -1,7 +1,8 @@
 """Every line of the adapters is run by their tests, but for those that are named here with a reason; or this fails.
 
     python scripts/coverage_adapters.py [options of pytest, such as -n 2]
-    python scripts/coverage_adapters.py --unwatched [options of pytest]     the tests that it leaves out
+    python scripts/coverage_adapters.py --twin [options of pytest]          the tests on trio, whose lines asyncio has
+    python scripts/coverage_adapters.py --other-loops [options of pytest]   the tests on uvloop, and Twisted on asyncio
     python scripts/coverage_adapters.py --folders                           only names the folders of tests
 
 The idea: a line that no test runs is named by its function and its text, so that the list neither goes stale when lines
@@ -24,10 +25,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "transports" / "tolliver_transports"
 FOLDERS = [f"tests/{name}" for name in ("adapters", "anyio", "blocking", "twisted", "tls")]
-TWINS = "(uvloop or trio or twisted-asyncio) and not anyio"
-"""The kinds of adapters that have their lines in common with one that is watched. An expression of `pytest -k`.
+TWIN = "trio and not anyio"
+"""The kind that has its lines in common with one that is watched. An expression of `pytest -k`.
 
 What `tests/anyio` does on trio is watched, too: on asyncio 3.11 does not trace on where a scope was cancelled."""
+OTHER_LOOPS = "uvloop or twisted-asyncio"
+"""The same adapters on loops that they share with others: `make loops`."""
+UNWATCHED = {"--twin": f"({TWIN}) and not ({OTHER_LOOPS})", "--other-loops": OTHER_LOOPS}
 ELSEWHERE = ("certs.py", "cli.py", "demo.py", "_sqlite.py", "_sqlite_file.py", "sqlite.py")  # tests/cli, tests/store
 CONFIG = """
 [run]
@@ -93,14 +97,14 @@ def main() -> int:
     if sys.argv[1:] == ["--folders"]:
         print(*FOLDERS)
         return 0
-    if sys.argv[1:2] == ["--unwatched"]:
-        return int(pytest.main([*FOLDERS, "-q", "-k", TWINS, *sys.argv[2:]]))
+    if sys.argv[1:2] and sys.argv[1] in UNWATCHED:
+        return int(pytest.main([*FOLDERS, "-q", "-k", UNWATCHED[sys.argv[1]], *sys.argv[2:]]))
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory) / "coverage.ini"
         data = Path(directory) / "data"
         config.write_text(CONFIG.format(package=PACKAGE, data=data))
         watched = [f"--cov={PACKAGE}", f"--cov-config={config}", "--cov-report="]
-        status = pytest.main([*FOLDERS, "-q", "-k", f"not ({TWINS})", *sys.argv[1:], *watched])
+        status = pytest.main([*FOLDERS, "-q", "-k", f"not ({TWIN}) and not ({OTHER_LOOPS})", *sys.argv[1:], *watched])
         if status:
             return int(status)
         wrong = complaints(missed(str(data)))
