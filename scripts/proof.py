@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
@@ -61,15 +62,15 @@ class Outcome(TypedDict):
 
 
 def run(row: Row) -> Outcome:
-    """All commands of the row, one after the other, also after one that failed."""
+    """All commands of the row, also after one that failed."""
     began = time.monotonic()
     said: list[Said] = []
     passed = True
-    for command in row.commands:
-        print(f"{row.name}: {command}", flush=True)
-        good, lines = _called(command)
-        said += lines
-        passed = passed and good
+    print(row.name, *row.commands, sep="\n  ", flush=True)
+    with ThreadPoolExecutor(len(row.commands) if row.waits else 1) as pool:
+        for good, lines in pool.map(_called, row.commands):
+            said += lines
+            passed = passed and good
     today = datetime.now(UTC).date().isoformat()
     return Outcome(passed=passed, said=said, date=today, commit=_commit(), seconds=round(time.monotonic() - began))
 
