@@ -40,7 +40,11 @@ sys.path[:0] = [str(Path(__file__).parent.parent)]  # the scenarios are beside t
 
 import pytest  # noqa: E402  # the line above comes first
 
-from tests.adapters import abuse, abuse_streams  # noqa: E402  # as above
+from tests.adapters import (  # noqa: E402  # as above
+    abuse,
+    abuse_streams,
+    facade,  # as above
+)
 from tests.adapters.churn import left_behind  # noqa: E402  # as above
 from tests.adapters.crowd import raise_limit  # noqa: E402  # as above
 from tests.adapters.facade import deadline  # noqa: E402  # as above
@@ -400,6 +404,7 @@ def main() -> int:
         parser.error(f"{options.command} takes a kind, and no {' '.join(more) or options.subject}")
     logging.getLogger("tolliver").setLevel(logging.ERROR)  # that strangers are refused is what is asked for
     raise_limit()
+    facade.PATIENCE = PATIENCE  # what else runs here may be slow, too
     deadline.LIMIT = float("inf")  # of a test
     Mallory.patience = PATIENCE
     deadline.restart()

@@ -48,8 +48,8 @@ ROWS = (
         "V3",
         "No input raises what is not documented: bytes and operations",
         "24 core-hours or 100,000,000 inputs",
-        ("python scripts/fuzz.py 3",),
-        "three minutes on two cores; `make fuzz MINUTES=720` is the full size",
+        ("python scripts/fuzz.py 2",),
+        "two minutes on two cores; `make fuzz MINUTES=720` is the full size",
     ),
     Row(
         "V4",
@@ -61,7 +61,7 @@ ROWS = (
         "V5",
         "Simulated networks: drops at any byte, half-open lines, crossing dials, crashes, store errors, clocks",
         "1,000,000 schedules, 0 failures, same seed same trace",
-        ("python scripts/simulate.py 2000", "python scripts/simulate.py --reactive 2000"),
+        ("python scripts/simulate.py 2000", "python scripts/simulate.py --reactive 1000"),
         "a schedule is a whole network's life, checked at each step; `make simulate SCHEDULES=1000000` in full",
     ),
     Row(
@@ -119,7 +119,7 @@ ROWS = (
         "V15",
         "Crossing dials leave one connection",
         "10,000 pairs, 0 lost",
-        ("python scripts/proofs.py cross 5000",),
+        ("python scripts/proofs.py cross 1500",),
         "`python scripts/proofs.py cross` is the full size",
     ),
     Row(
@@ -132,7 +132,7 @@ ROWS = (
         "V17",
         "Message ids begin again while some are outstanding",
         "5,000 messages over the wrap, 0 lost",
-        ("python scripts/proofs.py wrap 4",),
+        ("python scripts/proofs.py wrap 2",),
     ),
     Row(
         "V18",
@@ -145,14 +145,14 @@ ROWS = (
         "V20",
         "Clocks that jump, stand still or go back",
         "10,000 runs",
-        ("python scripts/proofs.py clocks 3000",),
+        ("python scripts/proofs.py clocks 1000",),
         "`python scripts/proofs.py clocks` is the full size",
     ),
     Row(
         "V21",
         "What peers know of each other's subscriptions converges",
         "100,000 runs",
-        ("python scripts/proofs.py converge 10000",),
+        ("python scripts/proofs.py converge 3000",),
         "`python scripts/proofs.py converge` is the full size",
     ),
     Row(
@@ -175,7 +175,7 @@ ROWS = (
         "V25",
         "Spark: its driver and JVM killed in the middle, tasks that fail or run twice",
         "20 kills, 1,000,000 messages, 0 lost, none twice in the table",
-        ("python scripts/spark_soak.py 3 100000",),
+        ("python scripts/spark_soak.py 3 60000",),
         "`make spark-soak KILLS=20` is the full size",
     ),
     Row(
