@@ -236,6 +236,9 @@ def test_a_dead_letter_that_changed_is_told_of_when_it_is_asked_for(path: Path) 
         ("head", "the head of"),
         ("midst", "is damaged in its midst: "),
         ("end", "ends with a commit that is not whole"),
+        ("salt", "is damaged in its midst: "),
+        ("other salt", "is damaged in its midst: "),
+        ("last salt", "ends with a commit that is not whole"),
         ("cut", None),  # a process was killed as it wrote
     ],
 )
@@ -249,7 +252,9 @@ def test_a_log_that_ends_too_early_is_told_of(scratch: Path, where: str, told: s
     if where == "cut":
         del log[-PAGE - 24 :]
     else:
-        log[{"head": 18, "midst": len(log) // 2, "end": len(log) - 9}[where]] ^= 1
+        third, last = 32 + 2 * (PAGE + 24), len(log) - PAGE - 24  # heads of frames: their salts are in no checksum
+        places = {"head": 18, "midst": len(log) // 2, "end": len(log) - 9}
+        log[(places | {"salt": third + 8, "other salt": third + 14, "last salt": last + 9})[where]] ^= 1
     Path(f"{image}-wal").write_bytes(log)
     with closing(open_store(image)) as store:
         assert len(everything(store)) < 8

@@ -186,7 +186,7 @@ class Log:
                 break
             if not cut:
                 checksum = _checksum(_FRAME_HEADER.pack(*head)[:8] + page, magic, checksum)
-                cut = checksum != list(head[4:])
+                cut = checksum != list(head[4:]) or head[2:4] != (salt, other_salt)  # no checksum has the salts
             commits += cut and bool(head[1])
         if commits > 1:
             yield (
