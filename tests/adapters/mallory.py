@@ -10,6 +10,7 @@ import re
 import socket
 import ssl
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -33,7 +34,7 @@ PIECE = 65536  # bytes of a flood that are written at once
 SMALL = 4096  # bytes of a receive buffer, so that who does not read is noticed soon
 
 
-class Mallory:
+class Mallory(ABC):
     """The connection. Use it as a context manager. `deaf`: its kernel takes little, for one that does not read."""
 
     patience = PATIENCE
@@ -79,16 +80,16 @@ class Mallory:
         self._feed(data)
         return bool(data)
 
-    def _feed(self, data: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _feed(self, data: bytes) -> None: ...
 
     def reason(self) -> str:
         """Why it was ended, where that is said."""
         return ""
 
+    @abstractmethod
     def sync(self) -> float:
         """Something that must be answered was: seconds that this took."""
-        raise NotImplementedError
 
     def hear(self, enough: Callable[[], object], what: str) -> None:
         """Read until then."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
@@ -306,13 +307,10 @@ def test_what_went_out_is_sent_again(who: Who, recorded: Path, tmp_path: Path) -
         assert deadline == [0]
         got = [json.loads(line) for line in alice.lines()]
         assert alice.interrupt() == 0
-    assert sorted((one["channel"], one["key"], base64.b64decode(one["body"])) for one in got) == [
-        ("c", "k", b"one"),
-        ("c", "k", b"one"),
-        ("d", "k", b"two"),
-        ("x", "x", b"last"),
-    ]
-    assert {one["message_id"] is None for one in got if one["channel"] == "d"} == {True}
+    copies = Counter((one["channel"], one["key"], base64.b64decode(one["body"])) for one in got)
+    assert set(copies) == {("c", "k", b"one"), ("d", "k", b"two"), ("x", "x", b"last")}
+    assert copies["c", "k", b"one"] >= 2  # more where an acknowledgement came late
+    assert [one["message_id"] for one in got if one["channel"] == "d"] == [None]
 
 
 def test_what_came_in_at_a_rate_and_what_is_damaged(who: Who, tmp_path: Path) -> None:
