@@ -217,14 +217,14 @@ TRIGGERS = 7
 
 
 class Stream(NamedTuple):
-    """A query's triggers but the first: how long each took, in milliseconds, and the rows of all."""
+    """A query's triggers but the first: how long each took, in milliseconds, and the rows that all of them read."""
 
     triggers: list[int]
     rows: int
 
-    @property
-    def rate(self) -> float:
-        return self.rows / sum(self.triggers) * 1000
+    def rate(self, messages: int = 1) -> float:
+        """Messages a second, if a row that is read (a file, for one) holds so many."""
+        return self.rows * messages / sum(self.triggers) * 1000
 
 
 def fill(directory: Path, rows: int, triggers: int) -> Path:
@@ -283,7 +283,8 @@ def streams(spark: SparkSession, directory: Path, rows: int) -> None:
     contents = contents.schema("path string, modificationTime timestamp, length bigint, content binary")
     beside = run_stream(contents.load(str(folder)).mapInArrow(bare_contents, CEILING), TASKS + 1, directory)
     took = run_stream(staged(spark, stage, rows // TASKS), TASKS + 1, directory)
-    print(f"  {'into Parquet':<42} {took.rate / 1e6:>6.2f} M rows/s {took.rate / beside.rate:>6.2f} of {parquet}")
+    rate, ceiling = took.rate(), beside.rate(rows // TASKS)
+    print(f"  {'into Parquet':<42} {rate / 1e6:>6.2f} M rows/s {rate / ceiling:>6.2f} of {parquet}")
 
 
 def staged(spark: SparkSession, stage: Path, rows: int, **more: str) -> DataFrame:
