@@ -103,10 +103,15 @@ class Soak:
                 self.stager.wait()
                 self._stage()
             else:
-                os.kill(stager, signal.SIGKILL)
+                self._kill_within(stager)
         driver.kill()
         for sender in self.senders:
             sender.allowed = float("inf")
+
+    def _kill_within(self, stager: int) -> None:
+        """The one that the query has: the batch that runs may end without it, so the next one is waited for."""
+        os.kill(stager, signal.SIGKILL)
+        wait_for(lambda: stager_of(self.rig.stage) != stager)
 
     def _progress(self) -> None:
         before = self.rig.batches()

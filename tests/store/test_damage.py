@@ -220,13 +220,14 @@ def test_a_time_of_storing_that_changed_makes_nothing_old(path: Path) -> None:
     changed(path, f"UPDATE message SET stamp = stamp - 4096 * {STAMP} WHERE seq = 1")
 
 
-def test_a_dead_letter_that_changed_is_told_of_when_it_is_asked_for(path: Path) -> None:
+@pytest.mark.parametrize(("change", "number"), [("attempts = 21", 1), ("number = 7", 7)])
+def test_a_dead_letter_that_changed_is_told_of_when_it_is_asked_for(path: Path, change: str, number: int) -> None:
     with closing(open_store(path)) as store:
         store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"body", n, 20)) for n in (1, 2)])
-    changed(path, "UPDATE dead_letter SET attempts = 21 WHERE number = 1")
+    changed(path, f"UPDATE dead_letter SET {change} WHERE number = 1")
     with closing(open_store(path)) as store:
         assert [letter.number for letter in store.dead_letters(0, 10)] == [2]
-        assert store.news() == ["dead letter 1 has a wrong checksum and is left out: its text is lost"]
+        assert store.news() == [f"dead letter {number} has a wrong checksum and is left out: its text is lost"]
         assert store.news() == []
 
 

@@ -94,6 +94,13 @@ def test_a_list_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
         assert store.load().peers[PEER].subscriptions == {new}
 
 
+def test_what_is_forgotten_within_a_commit_stays_so(tmp_path: Path) -> None:
+    with closing(open_store(tmp_path / "node.db")) as store:
+        store.commit([RememberHandled([(PEER, 1), (PEER, 2)], 2), RememberHandled([(PEER, 3)], 1)])
+        store.commit([RememberHandled([(PEER, 4)], 1), RememberHandled([(PEER, 5)], 5)])
+        assert store.load().handled == [(PEER, 4), (PEER, 5)]
+
+
 def test_forgetting_many_at_once(tmp_path: Path) -> None:
     """Thousands of derived identities have had their day (T-72a)."""
     many = [UUID(int=0xF00DBABE0001 << 80 | 8 << 76 | 2 << 62 | number) for number in range(3000)]

@@ -76,6 +76,9 @@ _OLD = """
 _LETTERS = """
     SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, crc FROM dead_letter
     WHERE number > ? ORDER BY number LIMIT ?"""
+_LAST_LETTER = """
+    SELECT MAX(IFNULL((SELECT MAX(number) FROM dead_letter), 0),
+               IFNULL((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letter'), 0))"""
 _PIN = "UPDATE peer SET spki_sha256 = ?1, crc = row_check(id, uuid, ?1) WHERE id = ?2"
 _MESSAGE = "SELECT message.seq, message.wire_id, message.crc, channel, key, body FROM"
 _MESSAGES = f"""
@@ -280,7 +283,7 @@ class SQLiteStore:
                 wire_id, attempts, failed_at, channel, key, body, crc = row
                 try:
                     content = _checksum(0, wire_id, channel, key, body)
-                    good = crc == letter_check(content, peer, attempts, failed_at)
+                    good = crc == letter_check(content, number, peer, attempts, failed_at)
                 except (*MALFORMED, struct_error):
                     good = False
                 if good and peer in uuids:
@@ -438,13 +441,14 @@ class SQLiteStore:
     def _add_dead_letters(self, run: list[AddDeadLetter]) -> None:
         now = int(time.time())
         rows = []
-        for letter in (op.letter for op in run):
+        [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
+        for number, letter in enumerate((op.letter for op in run), last + 1):
             peer, names = self._number(letter.peer), (letter.channel, letter.key, letter.body)
             content = _checksum(0, letter.message_id, letter.channel.encode(), letter.key.encode(), letter.body)
-            crc = letter_check(content, peer, letter.attempts, now)
-            rows.append((peer, letter.message_id, letter.attempts, now, crc, *names))
+            crc = letter_check(content, number, peer, letter.attempts, now)
+            rows.append((number, peer, letter.message_id, letter.attempts, now, crc, *names))
         for some in _by_bytes(rows):
-            columns = "peer, wire_id, attempts, failed_at, crc, channel, key, body"
+            columns = "number, peer, wire_id, attempts, failed_at, crc, channel, key, body"
             self._insert(f"INSERT INTO dead_letter({columns})", some)
 
     def _remove_dead_letters(self, run: list[RemoveDeadLetters]) -> None:
@@ -453,8 +457,11 @@ class SQLiteStore:
 
     def _remember_handled(self, run: list[RememberHandled]) -> None:
         rows = [(self._number(peer), wire_id) for op in run for peer, wire_id in op.messages]
+        kept = run[0].keep
+        for op in run[1:]:
+            kept = min(kept + len(op.messages), op.keep)
         self._insert("INSERT INTO handled", rows, _NEW_HANDLED)
-        self._execute("DELETE FROM handled WHERE number <= (SELECT MAX(number) FROM handled) - ?", (run[-1].keep,))
+        self._execute("DELETE FROM handled WHERE number <= (SELECT MAX(number) FROM handled) - ?", (kept,))
 
     def _reserve_ids(self, run: list[ReserveIds]) -> None:
         set_instance(self._file.connection, "next_id", run[-1].next_id)

@@ -32,15 +32,15 @@ def row_check(*values: int | bytes | None) -> int:
     return crc32(repr(values).encode())
 
 
-def letter_check(content: int, peer: int, attempts: int, failed_at: int) -> int:
+def letter_check(content: int, number: int, peer: int, attempts: int, failed_at: int) -> int:
     """The check of a dead letter whose id, channel, key and body have this one, also in SQL."""
-    return (content + peer * 40503001 + attempts * 1000003 + failed_at * 69061) % _PRIME
+    return (content + number * 65537 + peer * 40503001 + attempts * 1000003 + failed_at * 69061) % _PRIME
 
 
 def make_known(connection: sqlite3.Connection) -> None:
     """What these checks call."""
     connection.create_function("row_check", -1, row_check, deterministic=True)
-    connection.create_function("letter_check", 4, letter_check, deterministic=True)
+    connection.create_function("letter_check", 5, letter_check, deterministic=True)
 
 
 _COLUMNS = {

@@ -80,8 +80,8 @@ _FROM_LAYOUT_1 = {
     "peer_subscription": f"peer, channel, key, {check_of('peer_subscription')}",
     "own_subscription": f"channel, key, {check_of('own_subscription')}",
     "handled": f"number, peer, wire_id, {check_of('handled')}",
-    "dead_letter": """number, peer, wire_id, attempts, failed_at, letter_check(crc, peer, attempts, failed_at),
-        channel, key, body""",
+    "dead_letter": """number, peer, wire_id, attempts, failed_at,
+        letter_check(crc, number, peer, attempts, failed_at), channel, key, body""",
 }
 _DROP_HELD = """
     DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
