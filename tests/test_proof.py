@@ -23,7 +23,7 @@ def test_every_row_of_the_list_is_there_once() -> None:
 
 def test_the_commands_are_files_of_the_project() -> None:
     for row in ROWS:
-        for command in row.commands:
+        for command in (*row.commands, *row.full):
             program, *words = shlex.split(command)
             assert program == "python"
             script = f"{words[1].replace('.', '/')}.py" if words[0] == "-m" else words[0]
@@ -59,3 +59,15 @@ def test_a_command_passes_if_it_says_so_and_says_what(program: str, passed: bool
     shown = proof.page({"V1": outcome})
     assert ("| holds |" in shown) is passed
     assert ("**FAILED**" in shown) is not passed
+
+
+def test_a_row_that_was_run_in_full_is_not_less_than_asked() -> None:
+    small, full = (shlex.join(["python", "-c", f"print('result: V7 | {size} kills | 0 lost')"]) for size in (5, 10_000))
+    row = next(row for row in ROWS if row.name == "V7")._replace(commands=(small,), full=(full,))
+    assert [said["size"] for said in proof.run(row)["said"]] == ["5 kills"]
+    assert [said["size"] for said in proof.run(row, full=True)["said"]] == ["10000 kills"]
+    real = next(row for row in ROWS if row.name == "V7")
+    outcome = proof.run(row)
+    for commands, smaller in ((real.commands, True), (real.full, False)):
+        outcome["commands"] = [*commands]
+        assert (f"- **V7**: `{real.full[0]}`" in proof.page({"V7": outcome})) is smaller
