@@ -29,6 +29,7 @@ class Limits:
     close_timeout: float = 5.0  # from our goodbye to the peer's
     high_water: int = _MIB  # unsent bytes at which nothing more is pulled
     low_water: int = 256 * _KIB  # and at which pulling goes on
+    max_turn: int = 128  # as D-12: events that a hub hands out before all other connections have had their turn
 
     # A hub.
     max_handshakes: int = 256  # as D-7: connections that came in and whose peer has not said hello yet

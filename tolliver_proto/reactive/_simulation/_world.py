@@ -64,6 +64,7 @@ TIGHT = Limits(
     close_timeout=2.0,
     high_water=300,
     low_water=80,
+    max_turn=3,
     max_handshakes=3,
     max_handshakes_per_address=2,
     max_unread=1000,
@@ -172,7 +173,11 @@ class Host:
                 check(
                     link.paused or ending or link.unread <= self.limits.max_unread, "it reads on with too much unread"
                 )
-                check(ending or link.connection.buffered_bytes < _MOST_BUFFERED, "what was read is kept")
+                kept = link.connection.buffered_bytes
+                if link in hub._resting:
+                    check(link.paused or not kept, "it reads on, and what was read waits for its turn")
+                else:
+                    check(ending or kept < _MOST_BUFFERED, "what was read is kept")
                 check(not link.choked or link.in_transit, "nobody will say that it is drained (R-32)")
                 busy = link.in_transit or link.connection.state is not State.OPEN
                 check(busy or cid not in hub._timers._due, "a deadline, and nothing is waited for")
@@ -186,6 +191,7 @@ class Host:
         """What is left when all is closed: nothing."""
         self.check()
         hub = self.hub
+        check(not hub._resting, "idle, and somebody waits for its turn")
         check(not hub._links and not hub._timers._due and not hub._actions, "idle, and something is left")
         check(not hub._arrivals._shares and not hub._arrivals._in_progress, "idle, and strangers are counted (D-7)")
         check(not self.ends, f"transports that nobody ended: {list(self.ends)}")
