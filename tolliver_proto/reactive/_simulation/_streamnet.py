@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..._actions import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
-from ..._errors import LocalProtocolError, OwnLimitExceeded
+from ..._errors import ConnectionClosing, LocalProtocolError, OwnLimitExceeded
 from ..._simulation._checks import check
 from ..._simulation._clockwork import Report
 from ..._simulation._dice import Dice
@@ -351,6 +351,11 @@ class Simulation(Network):
             key = (cid, host.hub.subscribe(cid, plan.name, demand))
         except OwnLimitExceeded:
             self.counts["too_many"] += 1
+            return
+        except ConnectionClosing:  # it is over, and its last events wait for their turn
+            hub = host.hub
+            check(hub._links[cid] in hub._resting or host.waiting, f"{cid} takes no subscription, and is not over")
+            self.counts["too_late"] += 1
             return
         self._trace(f"{host.name} subscribes to {plan.name} as {key}, demand {demand}, window {window}")
         check(key not in host.intakes, f"{key} is taken already")
