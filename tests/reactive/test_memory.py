@@ -17,6 +17,7 @@ from tolliver_proto.reactive import (
     UNBOUNDED,
     ClientHello,
     Connection,
+    Limits,
     OnComplete,
     OnNext,
     Role,
@@ -178,7 +179,7 @@ def test_a_hello_of_many_extensions_byte_by_byte() -> None:
 
 def test_subscribes_that_are_not_answered_are_bounded() -> None:
     """A peer's subscriptions cost memory up to `max_streams`; beyond that each is refused."""
-    server = Connection(Role.SERVER)
+    server = Connection(Role.SERVER, limits=Limits(max_streams=10_000))
     server.receive_data(encode(ClientHello()))
     with traced() as figures:
         for number in range(15_000):
