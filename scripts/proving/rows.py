@@ -165,8 +165,9 @@ ROWS = (
         "V23",
         "Three nodes, random kills, for long",
         "24 h: RSS slope < 1 MiB/h, descriptors constant",
-        ("python scripts/endurance.py 1200",),
-        "twenty minutes, in which caches still fill; `python scripts/endurance.py 86400` is the full size",
+        ("python scripts/endurance.py 900",),
+        "a quarter of an hour, after the first 300 kills, in which caches fill; at one kill a second 1 MiB/h is a few "
+        "hundred bytes for each. `python scripts/endurance.py 86400` is the full size",
     ),
     Row(
         "V24", "The rules of Reactive Streams on the wire, on three layers", "59 + 20, all", ("python scripts/tck.py",)
