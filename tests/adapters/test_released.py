@@ -11,7 +11,7 @@ import gc
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,17 +19,20 @@ from tolliver_transports._session import Session
 from tolliver_transports._tls import Pump, client_context
 
 from tests.certificates import Certificates
-from tolliver_proto import Decoder
+from tests.raw import RawListener
+from tolliver_proto import Decoder, Limits
 from tolliver_proto import reactive as rs
 
 from . import abuse, abuse_streams
 from .churn import churn
 from .facade import World, until
 from .mallory import PATIENCE
+from .nodes import Nodes, free_port
 from .victim import AnyLimits, Of, Victim, victim_of
 
 PARTS = (Session, Pump, Decoder, rs.Decoder)
 LIMITS: dict[Of, AnyLimits] = {"messages": abuse.LIMITS, "streams": abuse_streams.LIMITS}
+ONCE = Limits(redial_first=1000.0, redial_max=1000.0)  # seconds, at most: who was dialled is hardly dialled again
 
 
 def alive() -> Counter[str]:
@@ -67,3 +70,23 @@ def test_a_connection_is_freed_when_it_ends(
         for _ in range(2):
             refused(certs, victim)
         until(lambda: max((alive() - before).values(), default=0) <= 1, "the end of all that visits left")
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio", "blocking"])
+def test_a_dial_that_fails_is_freed(nodes: Nodes) -> None:
+    """Three remotes where nobody listens, and three that hang up on the first word."""
+    with ExitStack() as stack:
+        rude = [stack.enter_context(RawListener(None, _read_once)) for _ in range(3)]
+        remotes = [f"127.0.0.1:{free_port()}" for _ in range(3)] + [one.address for one in rude]
+        nodes.certs.tls("node")
+        stack.enter_context(no_collector())
+        before = alive()
+        node = stack.enter_context(nodes.open("node", remotes=remotes, limits=ONCE))
+        until(
+            lambda: sum(one.accepted for one in rude) == 3 and node.stats()["connections"] == 0, "the end of all dials"
+        )
+        until(lambda: max((alive() - before).values(), default=0) <= 1, "the end of all that dials left")
+
+
+def _read_once(stream: socket.socket) -> None:
+    stream.recv(1)
