@@ -38,6 +38,7 @@ from tolliver_proto import Delivery, Limits
 BACKLOG = 200  # messages that wait
 LIVES = (0.2, 1.5)  # seconds between kills
 WARM_UP = 300  # kills
+PATIENCE = 60.0  # seconds for a node to come up
 OTHERS = ("one", "two")
 REST = 3.0  # seconds without anybody, in which what is over is closed
 HOUR = 3600.0
@@ -87,6 +88,7 @@ class Nodes:
                 await anyio.sleep(0.01)
 
     def start(self, name: str) -> int:
+        (self.directory / f"{name}.handled").unlink(missing_ok=True)
         pid = os.fork()
         if pid:
             return pid
@@ -164,12 +166,20 @@ class Watch:
         while not enough():
             time.sleep(max(0.0, min(1.0, self._next_kill - time.monotonic())))
             if time.monotonic() >= self._next_kill:
-                name = self._dice.choice(OTHERS)
-                self._end(name)
-                self._start(name)
-                self.kills += 1
+                self._kill(self._dice.choice(OTHERS))
             hub = self._pids["hub"]
             self.samples.append(Sample(time.monotonic(), memory(hub), self._nodes.handled("hub")))
+
+    def _kill(self, name: str) -> None:
+        """Once it was connected: a machine that is busy may take longer than a life to start it."""
+        patience = time.monotonic() + PATIENCE
+        while not self._nodes.handled(name):
+            if time.monotonic() > patience:
+                raise SystemExit(f"{name} has handled nothing for {PATIENCE:g} s: is the hub alive?")
+            time.sleep(0.02)
+        self._end(name)
+        self._start(name)
+        self.kills += 1
 
     def descriptors_alone(self) -> int:
         """What the hub holds while nobody is there: the least that is seen, as it may look into a file now and then."""
