@@ -39,6 +39,7 @@ LIMITS = (
         max_answers=60,
         high_water=40,
         low_water=10,
+        max_turn=4,
         max_handshakes=2,
         max_handshakes_per_address=1,
         max_unread=200,
@@ -155,6 +156,9 @@ class Program:
             for cid in list(self.hubs[side]._links):
                 self.hubs[side].lost(cid, None)
             self.take(side)
+            while self.hubs[side]._resting:  # fewer each time
+                self.hubs[side].handle_timeout(self.now)
+                self.take(side)
         for side, hub in enumerate(self.hubs):
             assert hub.idle
             assert hub.next_timeout() is None

@@ -98,12 +98,12 @@ class Figure(NamedTuple):
 
 SIDES: dict[Of, Any] = {"messages": abuse, "streams": abuse_streams}
 LIMITS: dict[Of, AnyLimits] = {"messages": Limits(), "streams": rs.Limits()}  # the default ones
-MEMORY: dict[Of, float] = {"messages": 48.0, "streams": 96.0}
-"""MiB that abuse may cost. A peer may have 10,000 streams open, each with a task of 6 to 7 KiB and its buffers."""
-BUSY: dict[Of, float] = {"messages": 0.5, "streams": 5.0}
+MEMORY = 48.0
+"""MiB that abuse may cost. A peer may have 1,000 streams open, each with a task of 6 to 8 KiB and its buffers."""
+BUSY = 0.5
 """Seconds of the victim's CPU in a good peer's round trip, in which others have one turn before its request is read and
-one before its answer goes out. A turn is bounded by its time and by 64 KiB. Streams begin in the loop's next round,
-which that time does not see: 5,461 subscriptions of twelve bytes, 0.25 to 0.45 ms each."""
+one before its answer goes out. A turn is bounded by its time, by 64 KiB and, as streams begin in the loop's next round,
+by the 128 events of `max_turn`."""
 
 
 @contextmanager
@@ -224,9 +224,9 @@ def abused(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
             wrong += outcome != attack.outcome
             memory, worst, busy = max(memory, seen.peak), max(worst, *beside.times), max(busy, *beside.cpu)
         yield Figure(f"{of}: with another outcome", wrong, 0, f"of {len(SIDES[of].ABUSES)} attacks")
-        yield Figure(f"{of}: memory at most", memory / MIB, MEMORY[of], "MiB")
+        yield Figure(f"{of}: memory at most", memory / MIB, MEMORY, "MiB")
         print(f"  {of}: a good peer's worst round trip: {worst:.3f} s, with all else that the machine did")
-        yield Figure(f"{of}: CPU of the victim in a good peer's worst round trip", busy, BUSY[of])
+        yield Figure(f"{of}: CPU of the victim in a good peer's worst round trip", busy, BUSY)
         left = left_behind(of, nodes.certs, target, size)
         print(f"{of}: {size} visits that end in eight ways: {left.cpu * 1000 / size:.2f} ms of CPU each")
         yield Figure(f"{of}: visits leave", left.descriptors, 0, "descriptors")

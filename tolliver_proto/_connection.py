@@ -353,7 +353,8 @@ class Connection:
         if state in (State.CLOSING, State.CLOSED) and self.close_deadline is None:
             self.close_deadline = self._now + self.limits.close_timeout
         if state is State.CLOSED:
-            self._queue.append(Closed(error))
+            # It is data now. With the frames that it was raised through it would hold this connection, in a circle.
+            self._queue.append(Closed(error and error.with_traceback(None)))
 
     # Decisions.
 

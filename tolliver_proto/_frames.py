@@ -299,14 +299,15 @@ class Decoder:
             self._forms += LAYOUTS[Revision.DRAFT_1].control_forms()
         self._statuses = {code: status for status, code in layout.statuses.items()}
         self._finals = {code: compatible for compatible, code in layout.finals.items()}
-        self._kinds: dict[int, tuple[str, Fields, Callable[[], Decoded | None]]] = {
+        # Not bound to this decoder, or it would hold itself and be freed by the next full garbage collection only.
+        self._kinds: dict[int, tuple[str, Fields, Callable[[Decoder], Decoded | None]]] = {
             layout.codes[kind]: (name, head, read)
             for kind, name, head, read in (
-                (HandshakeRequest, "handshake_request", layout.request, self._read_request),
-                (HandshakeResponse, "handshake_response", layout.response, self._read_response),
-                (HandshakeFinal, "handshake_final", layout.final, self._read_final),
-                (Message, "message", layout.message, self._read_message),
-                (Ack, "ack", layout.ack, self._read_whole),
+                (HandshakeRequest, "handshake_request", layout.request, Decoder._read_request),
+                (HandshakeResponse, "handshake_response", layout.response, Decoder._read_response),
+                (HandshakeFinal, "handshake_final", layout.final, Decoder._read_final),
+                (Message, "message", layout.message, Decoder._read_message),
+                (Ack, "ack", layout.ack, Decoder._read_whole),
             )
         }
         # What the hot path needs, in the order in which the parts stand on the wire.
@@ -412,7 +413,7 @@ class Decoder:
                 self._malformed("unknown_type", f"no frame begins with the byte {buffer.data[buffer.pos]} (T-05)")
             if not buffer.gather(known[1].size):
                 return None
-            return known[2]()
+            return known[2](self)
         except RemoteProtocolError as error:
             self._error = error
             raise

@@ -101,8 +101,8 @@ BUGS = (
     Bug(
         "streams: reading never resumes",
         HUB,
-        "            self._actions.append(ResumeReading(link.cid))\n",
-        "",
+        "        if pausing is not link.paused:\n",
+        "        if pausing and not link.paused:\n",
         ("tests/reactive/test_hub.py::test_reading_pauses_and_goes_on",),
     ),
     Bug(
@@ -129,8 +129,8 @@ BUGS = (
     Bug(
         "streams: a forgotten connection's deadline stays",
         HUB,
-        "        self._writable.pop(link, None)\n        self._timers.cancel(link.cid)\n",
-        "        self._writable.pop(link, None)\n",
+        "        self._resting.pop(link, None)\n        self._timers.cancel(link.cid)\n",
+        "        self._resting.pop(link, None)\n",
         ("tests/reactive/test_hub.py::test_a_forgotten_connection_has_no_deadline",),
     ),
     Bug(
@@ -229,9 +229,30 @@ BUGS = (
     Bug(
         "streams: a flood of elements is read on",
         HUB,
-        "        if link.unread > self.limits.max_unread and not link.paused:\n",
+        "        if link.unread > self.limits.max_unread and not link.full:\n",
         "        if False:\n",
         ("tests/reactive/test_hub.py::test_reading_pauses_and_goes_on",),
+    ),
+    Bug(
+        "streams: who says much keeps all others waiting",
+        HUB,
+        "        if not link.share:\n",
+        "        if False:\n",
+        ("tests/reactive/test_hub.py::test_a_turn_has_a_share_for_each_connection",),
+    ),
+    Bug(
+        "streams: what waits for its turn is read on",
+        HUB,
+        "        pausing = link.full or waits\n",
+        "        pausing = link.full\n",
+        ("tests/reactive/test_hub.py::test_a_turn_has_a_share_for_each_connection",),
+    ),
+    Bug(
+        "streams: the next turn never comes",
+        HUB,
+        "        if self._resting:\n            return self._now\n",
+        "",
+        ("tests/reactive/test_hub.py::test_a_turn_has_a_share_for_each_connection",),
     ),
     Bug(
         "streams: strangers without a bound",

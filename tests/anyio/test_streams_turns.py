@@ -47,7 +47,7 @@ async def test_what_is_not_read_for_a_while_is_read_again() -> None:
 
 
 async def test_many_are_dropped_at_once() -> None:
-    async with pair() as (publisher, subscriber):
+    async with pair(limits=Limits(max_streams=2001)) as (publisher, subscriber):
         publisher.publish("good", [b"x"])
         dropped = [subscriber.subscribe("nothing") for _ in range(2000)]
         dropped.clear()

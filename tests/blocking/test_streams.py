@@ -428,7 +428,7 @@ def test_a_dropped_subscription_is_cancelled_once(raw: Raw) -> None:
 
 
 def test_many_are_dropped_at_once() -> None:
-    with pair() as (publisher, subscriber):
+    with pair(limits=Limits(max_streams=2001)) as (publisher, subscriber):
         publisher.publish("good", [b"x"])
         with publisher.lock, subscriber.lock:
             dropped = [subscriber.subscribe("nothing") for _ in range(2000)]

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from tolliver_transports._cli.stage import Meter
+from tolliver_transports.certs import make_certificate
 from tolliver_transports.staging import FolderOptions, StageWriter
 
 from tests.cli.commands import COMMAND, SECONDS, running, tolliver
@@ -37,6 +38,23 @@ def test_it_stages_until_a_signal(tmp_path: Path, who: Who) -> None:
     assert len(said) == 3
     assert [(message.channel, message.key) for _, message in staged(directory)] == [("c", "k1"), ("d", "k2")]
     StageWriter(FolderOptions(directory=directory)).close()  # the lock is free
+
+
+def test_access_rules_are_read_again_on_sighup(tmp_path: Path, who: Who) -> None:
+    rules, alice_is = tmp_path / "rules.toml", who("alice")
+    bob = make_certificate(str(alice_is[1]), "bob").uuid
+    rules.write_text(f'default = "deny"\n[peers."{bob}"]\npublish = [["other", "*"]]\n')
+    arguments = (tmp_path / "stage", "--listen", "127.0.0.1:0", "--acl", rules, *alice_is)
+    with running(tmp_path / "out", "stage", *arguments) as alice:
+        alice.until_said(f"access rules of {rules}; SIGHUP reads them again")
+        assert tolliver("send", "c", "k", "one", "--connect", alice.address, *who("bob")).exit_code == 0
+        rules.write_text('default = "allow"\n')
+        alice.process.send_signal(signal.SIGHUP)
+        alice.until_said(f"new access rules of {rules}")
+        assert tolliver("send", "c", "k", "two", "--connect", alice.address, *who("bob")).exit_code == 0
+        alice.process.send_signal(signal.SIGTERM)
+        assert alice.process.wait(SECONDS) == 0
+    assert [message.body for _, message in staged(tmp_path / "stage")] == [b"two"]
 
 
 def test_on_a_terminal_it_shows_how_it_goes(tmp_path: Path) -> None:

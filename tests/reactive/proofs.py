@@ -37,6 +37,7 @@ class Joined:
         while moved:
             moved = False
             for hub, other, cid, handle in sides:
+                hub.handle_timeout()  # the next turn, after so many events
                 while (action := hub.next_action()) is not None:
                     moved = True
                     if isinstance(action, Transmit):

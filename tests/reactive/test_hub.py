@@ -369,6 +369,80 @@ def test_took_on_a_connection_that_is_gone() -> None:
     assert wires.actions() == []
 
 
+# Who says much at once waits for the others (D-12).
+
+
+def subscribes(count: int) -> list[Subscribe]:
+    return [Subscribe("p", number, 0) for number in range(1, count + 1)]
+
+
+def events(actions: list[Any], cid: int) -> list[Any]:
+    return [action.event for action in actions if isinstance(action, Happened) and action.cid == cid]
+
+
+def test_a_turn_has_a_share_for_each_connection() -> None:
+    """Order and number are as they were; what waits is not read beyond, and the others come in between."""
+    wires = Wires(limits=Limits(max_turn=10))
+    loud, good = wires.up(Role.SERVER), wires.up(Role.SERVER)
+    said = subscribes(35)
+    wires.hub.receive_data(loud, b"".join(map(encode, said)), 0.0)
+    first = wires.feed(good, Subscribe("p", 1, 0))
+    assert events(first, loud) == said[:10]
+    assert events(first, good) == [Subscribe("p", 1, 0)], "in the same turn"
+    assert PauseReading(loud) in first
+    assert wires.hub.next_timeout() == 0.0, "at once"
+    assert wires.actions() == [], "not before all others had their turn"
+    assert events(wires.feed(good, Request(1, 1)), good) == [Request(1, 1)]
+    assert events(wires.feed(loud, Subscribe("p", 36, 0)), loud) == [], "nor because more has come"
+    assert events(wires.wait(0.0), loud) == said[10:20]
+    assert events(wires.wait(0.0), loud) == said[20:30]
+    last = wires.wait(0.0)
+    assert events(last, loud) == [*said[30:], Subscribe("p", 36, 0)]
+    assert last[-1] == ResumeReading(loud)
+    assert wires.hub.next_timeout() is None
+    assert wires.hub.stats() == {"connections": 2, "rested": 3, "unread_bytes": 0, "unsent_bytes": 0}
+
+
+def test_what_waits_for_its_turn_is_answered_meanwhile() -> None:
+    wires = Wires(limits=Limits(max_turn=10))
+    cid = wires.up(Role.SERVER)
+    wires.feed(cid, *subscribes(15))
+    for number in range(1, 11):
+        wires.hub.error(cid, number, "no")
+    assert len([frame for frame in wires.said(cid) if isinstance(frame, OnError)]) == 10
+    assert events(wires.wait(0.0), cid) == subscribes(15)[10:], "a call leads to none before its turn"
+
+
+@pytest.mark.parametrize("how", ["goodbye", "lost", "close"])
+def test_an_end_comes_after_what_waits_for_its_turn(how: str) -> None:
+    wires = Wires(limits=Limits(max_turn=10))
+    cid = wires.up(Role.SERVER)
+    wires.feed(cid, *subscribes(25), Goodbye("enough"))
+    if how == "lost":
+        wires.hub.lost(cid, None)
+    elif how == "close":
+        wires.hub.close()
+    told = wires.actions()
+    for _ in range(10):
+        told += wires.wait(0.0)
+    given = subscribes(25 if how == "lost" or how == "goodbye" else 10)
+    ended = [Cancel(one.subscriber_id) for one in given]
+    assert events(told, cid) == [*given[10:], *ended]
+    assert isinstance(next(action for action in reversed(told) if isinstance(action, Happened | PeerDown)), PeerDown)
+    assert wires.hub.next_timeout() is None or wires.hub.next_timeout() > 0.0
+
+
+def test_a_connection_that_is_gone_has_no_turn() -> None:
+    wires = Wires(limits=Limits(max_turn=1))
+    cid = wires.up(Role.SERVER)
+    wires.feed(cid, *subscribes(2))
+    wires.hub.lost(cid, None)
+    for _ in range(10):
+        wires.wait(0.0)
+    assert wires.hub.idle
+    assert wires.hub.next_timeout() is None
+
+
 # Deadlines.
 
 

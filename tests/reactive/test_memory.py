@@ -5,8 +5,10 @@ These tests watch every allocation, so they stay out of the coverage run.
 
 from __future__ import annotations
 
+import gc
 import sys
 import tracemalloc
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,7 +18,9 @@ from tolliver_proto import _buffer
 from tolliver_proto.reactive import (
     UNBOUNDED,
     ClientHello,
+    Closed,
     Connection,
+    Limits,
     OnComplete,
     OnNext,
     Role,
@@ -54,6 +58,23 @@ def exchange(client: Connection, server: Connection) -> None:
             two.receive_data(unit)
         for _ in two.events():
             pass
+
+
+@pytest.mark.parametrize("last", [b"", encode(OnNext(1, b"x"))[:-1], b"\xff" * 11], ids=["eof", "cut", "no frame"])
+def test_a_connection_is_freed_when_it_is_let_go(last: bytes) -> None:
+    """At once, and not with the next full garbage collection, which counts no bytes: its last event is held still."""
+    gc.disable()
+    try:
+        client, server = joined()
+        client.receive_data(last)
+        client.receive_eof()
+        events = list(client.events())
+        assert isinstance(events[-1], Closed)
+        parts = [weakref.ref(one) for one in (client, server, client._decoder)]
+        del client, server
+        assert [part() for part in parts] == [None, None, None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("end", ["cancel", "complete", "cancel before the answer"])
@@ -178,7 +199,7 @@ def test_a_hello_of_many_extensions_byte_by_byte() -> None:
 
 def test_subscribes_that_are_not_answered_are_bounded() -> None:
     """A peer's subscriptions cost memory up to `max_streams`; beyond that each is refused."""
-    server = Connection(Role.SERVER)
+    server = Connection(Role.SERVER, limits=Limits(max_streams=10_000))
     server.receive_data(encode(ClientHello()))
     with traced() as figures:
         for number in range(15_000):

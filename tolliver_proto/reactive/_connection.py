@@ -252,7 +252,12 @@ class Connection:
         return step.effect
 
     def _end(self, signal: Signal, cause: TolliverError, error: TolliverError | None) -> None:
-        """The last step: streams end for `cause`, and the connection with `error`."""
+        """The last step: streams end for `cause`, and the connection with `error`: both are data now.
+
+        With the frames that they were raised through they would hold this connection, in a circle.
+        """
+        cause.with_traceback(None)
+        cause.__context__ = None
         said = self.state is State.LEAVING
         if self._go(signal) is Effect.END:
             if not said and signal in (Signal.FAULT, Signal.GOODBYE):

@@ -179,24 +179,12 @@ class Decoder:
         self._size = 0  # of the stream whose id was read last
         self._frame: type | None = None
         self._list: _List | None = None
-        self._readers: dict[Kind, Callable[[bytes, int], tuple[Any, int]]] = {
-            Kind.NUMBER: _varint.read,
-            Kind.LONG: _read_long,
-            Kind.NUMBERS: self._read_numbers,
-            Kind.NAME: self._read_name,
-            Kind.TEXT: self._read_text,
-            Kind.STREAM: self._read_stream,
-            Kind.SIZE: self._read_size,
-            Kind.ELEMENT: self._read_element,
-            Kind.ELEMENTS: self._read_elements,
-        }
         self.use(layout)
 
     def use(self, layout: Layout) -> None:
         """Read by this table from the next frame on."""
         self._plans = {
-            form.code: (form.frame, tuple(self._readers[kind] for kind in form.fields.values()))
-            for form in layout.forms
+            form.code: (form.frame, tuple(_READERS[kind] for kind in form.fields.values())) for form in layout.forms
         }
         self._heads = layout.heads
 
@@ -279,7 +267,7 @@ class Decoder:
         self._frame, readers = plan
         values = []
         for reader in readers:
-            value, pos = reader(data, pos)
+            value, pos = reader(self, data, pos)
             values.append(value)
         frame = self._frame(*values)
         if self._frame is Subscribed:
@@ -300,6 +288,13 @@ class Decoder:
 
     def _limit(self, code: str, detail: str) -> NoReturn:
         raise LimitExceeded(code, detail, frame=self._name(), offset=self._buffer.offset)
+
+    def _read_number(self, data: bytes, pos: int) -> tuple[int, int]:
+        return _varint.read(data, pos)
+
+    def _read_long(self, data: bytes, pos: int) -> tuple[int, int]:
+        number, pos = _varint.read(data, pos)
+        return _varint.to_long(number), pos
 
     def _read_numbers(self, data: bytes, pos: int) -> tuple[tuple[int, ...], int]:
         count, pos = _varint.read(data, pos)
@@ -372,13 +367,22 @@ class Decoder:
         return tuple(_runs.cut(data, pos, end, size)), end
 
 
-def _read_long(data: bytes, pos: int) -> tuple[int, int]:
-    number, pos = _varint.read(data, pos)
-    return _varint.to_long(number), pos
-
-
 def _cut(data: bytes, pos: int, length: int) -> tuple[bytes, int]:
     end = pos + length
     if end > len(data):
         raise _varint.Short(end)
     return data[pos:end], end
+
+
+# Bound to no decoder, or each would hold itself and be freed by the next full garbage collection only.
+_READERS: dict[Kind, Callable[[Decoder, bytes, int], tuple[Any, int]]] = {
+    Kind.NUMBER: Decoder._read_number,
+    Kind.LONG: Decoder._read_long,
+    Kind.NUMBERS: Decoder._read_numbers,
+    Kind.NAME: Decoder._read_name,
+    Kind.TEXT: Decoder._read_text,
+    Kind.STREAM: Decoder._read_stream,
+    Kind.SIZE: Decoder._read_size,
+    Kind.ELEMENT: Decoder._read_element,
+    Kind.ELEMENTS: Decoder._read_elements,
+}

@@ -37,18 +37,20 @@ class _Link:
         "closed",
         "connection",
         "error",
+        "full",
         "gone",
         "identity",
         "in_transit",
         "paused",
         "reason",
         "remote",
+        "share",
         "shut",
         "told",
         "unread",
     )
 
-    def __init__(self, cid: int, remote: Remote | None) -> None:
+    def __init__(self, cid: int, remote: Remote | None, share: int) -> None:
         self.cid = cid
         self.remote = remote  # None where the peer dialled us
         self.identity = PeerIdentity()
@@ -57,6 +59,8 @@ class _Link:
         self.in_transit = 0  # bytes of the Transmit that is outstanding
         self.choked = False  # somebody was told that nothing is wanted, as too much is unsent
         self.unread = 0  # what elements take that were handed out and not taken
+        self.full = False  # that is too much: nothing of it is read for a while
+        self.share = share  # events that may be handed out in this turn
         self.paused = False
         self.closed = False  # the connection has said its last
         self.shut = False
@@ -86,6 +90,7 @@ class Hub:
         self._timers = Timers()
         self._actions: deque[Action] = deque()
         self._readable: dict[_Link, None] = {}
+        self._resting: dict[_Link, None] = {}  # they have had their share, and go on in the next turn
         self._writable: dict[_Link, None] = {}
         self._counts: Counter[str] = Counter()
 
@@ -200,7 +205,7 @@ class Hub:
             return
         link.unread -= size + ELEMENT_COST * count
         if link.unread <= self.limits.max_unread // 2:
-            self._resume(link)
+            self._read_on(link)
 
     # As a publisher.
 
@@ -252,7 +257,7 @@ class Hub:
             return
         link.connection.goodbye(reason, self._now)
         link.reason = link.reason or reason
-        self._resume(link)  # what comes is dropped, until the peer's goodbye
+        self._read_on(link)  # what comes is dropped, until the peer's goodbye
         self._go_on(link)
 
     # Actions.
@@ -269,14 +274,18 @@ class Hub:
         return self._actions.popleft()
 
     def _read(self, link: _Link) -> None:
+        """One event. What is begun for it is work that no bound on bytes sees: hence a share for each turn."""
+        if not link.share:
+            self._rest(link)
+            return
         connection = link.connection
         event = None if connection is None else connection.next_run()
         if event is None:
-            self._readable.pop(link, None)
-            self._writable[link] = None
-        elif type(event) is Elements:
+            self._leave(link)
+            return
+        if type(event) is Elements:
             self._count(link, event)
-            self._actions.append(Happened(link.cid, event))
+            self._tell_event(link, event)
         elif isinstance(event, ClientHello | ServerHello):
             link.told = True
             self._arrivals.remove(link.cid)
@@ -286,20 +295,43 @@ class Hub:
         elif isinstance(event, Closed):
             self._on_closed(link, event)
         else:
-            self._actions.append(Happened(link.cid, self._explained(link, event)))
+            self._tell_event(link, self._explained(link, event))
+
+    def _tell_event(self, link: _Link, event: Any) -> None:
+        link.share -= 1
+        self._actions.append(Happened(link.cid, event))
 
     def _count(self, link: _Link, run: Elements) -> None:
         """The peer may be granted more than we can hold: then nothing of it is read for a while."""
         link.unread += sum(map(len, run.elements)) + ELEMENT_COST * len(run.elements)
-        if link.unread > self.limits.max_unread and not link.paused:
-            link.paused = True
+        if link.unread > self.limits.max_unread and not link.full:
+            link.full = True
             self._counts["paused"] += 1
-            self._actions.append(PauseReading(link.cid))
+            self._pace(link)
 
-    def _resume(self, link: _Link) -> None:
-        if link.paused:
-            link.paused = False
-            self._actions.append(ResumeReading(link.cid))
+    def _rest(self, link: _Link) -> None:
+        if link not in self._resting:
+            self._resting[link] = None
+            self._counts["rested"] += 1
+        self._leave(link)
+
+    def _leave(self, link: _Link) -> None:
+        """There is nothing more to hand out for it, or not in this turn."""
+        self._readable.pop(link, None)
+        self._writable[link] = None
+        self._pace(link)
+
+    def _read_on(self, link: _Link) -> None:
+        link.full = False
+        self._pace(link)
+
+    def _pace(self, link: _Link) -> None:
+        """Reading pauses for what is not taken, and for what waits for its turn: never for what we write (D-9)."""
+        waits = link in self._resting and link.connection is not None and link.connection.buffered_bytes > 0
+        pausing = link.full or waits
+        if pausing is not link.paused:
+            link.paused = pausing
+            self._actions.append((PauseReading if pausing else ResumeReading)(link.cid))
 
     def _explained(self, link: _Link, event: Any) -> Any:
         """Streams end with what the connection ends with."""
@@ -313,7 +345,7 @@ class Hub:
         if link.gone:
             self._forget(link)
         else:
-            self._resume(link)  # there is nothing to read but the end
+            self._read_on(link)  # there is nothing to read but the end
             self._go_on(link)
 
     def _tell(self, link: _Link) -> None:
@@ -336,13 +368,19 @@ class Hub:
     # Time.
 
     def next_timeout(self) -> float | None:
-        """When to call `handle_timeout`, or None."""
+        """When to call `handle_timeout`, or None. Now, where connections wait for their next turn."""
+        if self._resting:
+            return self._now
         first = self._timers.earliest()
         return first[0] if first else None
 
     def handle_timeout(self, now: float | None = None) -> None:
-        """Do what is due. At another time it does nothing."""
+        """Do what is due, and begin the next turn. At another time it does nothing."""
         self._tick(now)
+        for link in self._resting:
+            link.share = self.limits.max_turn
+        self._readable.update(self._resting)
+        self._resting.clear()
         due = [cast(int, cid) for cid in iter(partial(self._timers.pop_due, self._now), None)]
         for cid in due:  # one step each: what it leads to is taken before another one may be due
             self._on_timeout(self._links[cid])
@@ -386,7 +424,7 @@ class Hub:
 
     def _new_link(self, remote: Remote | None) -> _Link:
         self._last_cid += 1
-        link = self._links[self._last_cid] = _Link(self._last_cid, remote)
+        link = self._links[self._last_cid] = _Link(self._last_cid, remote, self.limits.max_turn)
         self._timers.set(link.cid, self._now + self.limits.handshake_timeout)
         return link
 
@@ -412,6 +450,7 @@ class Hub:
         del self._links[link.cid]
         self._readable.pop(link, None)
         self._writable.pop(link, None)
+        self._resting.pop(link, None)
         self._timers.cancel(link.cid)
         self._arrivals.remove(link.cid)
         self._tell(link)

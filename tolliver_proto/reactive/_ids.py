@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from heapq import heappop, heappush
 
-_ONE_BYTE = 0x7F
+ONE_BYTE = 0x7F
 
 
 class Ids:
@@ -25,7 +25,7 @@ class Ids:
     def take(self) -> int:
         if self._ended:
             return heappop(self._ended)
-        if self._cancelled and self.highest >= _ONE_BYTE:
+        if self._cancelled and self.highest >= ONE_BYTE:
             return self._cancelled.popitem(last=False)[0]
         self.highest += 1
         return self.highest

@@ -23,12 +23,13 @@ class Limits:
     max_extensions: int = 1024  # ids in a hello
 
     # One connection.
-    max_streams: int = 10_000  # open at once, in each direction
+    max_streams: int = 1000  # open at once, in each direction: each that is given may be a task of 8 KiB
     max_answers: int = 4 * _MIB  # what the peer's subscriptions make us say beside elements, while it does not read
     handshake_timeout: float = 10.0  # as T-68
     close_timeout: float = 5.0  # from our goodbye to the peer's
     high_water: int = _MIB  # unsent bytes at which nothing more is pulled
     low_water: int = 256 * _KIB  # and at which pulling goes on
+    max_turn: int = 128  # as D-12: events that a hub hands out before all other connections have had their turn
 
     # A hub.
     max_handshakes: int = 256  # as D-7: connections that came in and whose peer has not said hello yet

@@ -39,7 +39,7 @@ async def dial(host: str, port: int) -> socket.socket:
             connected.append(await _connect(address))
             trying.cancel_scope.cancel()
         except OSError as error:
-            errors.append(error)
+            errors.append(error.with_traceback(None))  # its frames hold this list
             failed.set()
 
     try:
@@ -53,7 +53,7 @@ async def dial(host: str, port: int) -> socket.socket:
         close_all(connected)
         raise
     if not connected:
-        raise errors[-1]
+        raise errors.pop()
     close_all(connected[1:])
     return connected[0]
 

@@ -22,6 +22,8 @@ class AsyncFeedOwner(FeedOwner, Protocol):
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
 
+    def turn_soon(self) -> None: ...
+
     def breathe(self) -> Awaitable[object]: ...
 
 
@@ -91,7 +93,10 @@ class AsyncFeed(Feed):
         """Waits until something may be pulled. False: the stream is over."""
         sent = self._sent
         wanted = self.look()
-        self._loop.turn()
+        if self._sent > sent:
+            self._loop.turn()
+        else:
+            self._loop.turn_soon()  # it has begun, as many others may have: the answers go out together
         if wanted and self._sent > sent:
             await self._loop.breathe()
         while not self.over:

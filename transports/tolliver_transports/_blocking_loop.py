@@ -224,7 +224,7 @@ class Dialling:
         try:
             sock = begin_connecting(address)
         except OSError as error:
-            self._error = error
+            self._error = error.with_traceback(None)  # its frames hold this object
             return False
         self._trying.add(sock)
         self._loop.watch(sock, WRITE, lambda _events: self._ready(sock))
@@ -238,7 +238,7 @@ class Dialling:
         try:
             check_connected(sock)
         except OSError as error:
-            self._error = error
+            self._error = error.with_traceback(None)
             self._try_next()
         else:
             self.close()

@@ -126,7 +126,8 @@ class Wire(SocketSession):
             if error is not None:
                 connected(None, error)
             elif not self._closed:
-                self._dialling = Dialling(self._loop, addresses, connected)
+                dialling = Dialling(self._loop, addresses, connected)
+                self._dialling = None if self._closed else dialling  # it may have failed at once
 
         def connected(sock: socket.socket | None, error: OSError | None) -> None:
             if sock is None:
@@ -138,7 +139,7 @@ class Wire(SocketSession):
 
     def begin(self, sock: socket.socket) -> None:
         """It is connected, and does not block."""
-        self._sock = sock
+        self._sock, self._dialling = sock, None
         try:
             with self._lock:
                 self.start(sock)
@@ -154,6 +155,7 @@ class Wire(SocketSession):
         self._closed = True
         if self._dialling is not None:
             self._dialling.close()
+            self._dialling = None  # it knows whom to tell: this wire
         if self._sock is not None:
             self._loop.close_socket(self._sock)
             self._sock = None

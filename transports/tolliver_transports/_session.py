@@ -170,6 +170,7 @@ class Session(ABC):
         A client may have sent more already: closing now would reset the connection, and the reset could overtake the
         alert. So a server reads to the end, or until the node's time for the handshake has passed.
         """
+        failure.with_traceback(None)  # its frames hold this connection, which keeps it: nothing would be freed at once
         if self._opened:
             self._end(failure)
             return

@@ -302,7 +302,7 @@ class Pump:
 
     def _fail(self, error: ssl.SSLError) -> None:
         self._failure = self._explain(error)
-        self._failure.__cause__ = error
+        self._failure.__cause__ = error.with_traceback(None)  # whose frames hold this pump: see Session
 
     def _explain(self, error: ssl.SSLError) -> TolliverError:
         return Breakdown(

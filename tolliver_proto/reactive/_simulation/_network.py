@@ -14,11 +14,19 @@ from ..._errors import CertificateError, ConnectionLost, TolliverError
 from ..._events import Role
 from ..._simulation._checks import check
 from .._monitor import WireMonitor
+from .._ids import ONE_BYTE
 from ._world import End, Host, World
+
+
+_OLD = 0.4
+"""Chance that a connection has had as many streams as there are short ids: it then takes cancelled ones again (R-12)."""
 
 
 class Network(World):
     """Connections."""
+
+    def _opened(self, end: End) -> None:
+        """It is open, and the peer's hello is not here yet."""
 
     def _dial(self, host: Host, action: Dial) -> None:
         self._at(self._delay(), self._connect, host, host.born, action.cid, action.remote)
@@ -54,7 +62,10 @@ class Network(World):
         host = end.host
         host.hub.opened(end.cid, end.role, PeerIdentity(address=end.other.host.name), host.time(self.now))
         end.connection = host.hub._links[end.cid].connection
+        if end.connection is not None and self._chance(_OLD):
+            end.connection._subscriber._ids.highest = ONE_BYTE
         self._turn(host)
+        self._opened(end)
         self._move(end)
 
     def _with_end(self, do: Callable[[End, Any], None]) -> Callable[[Host, Any], None]:

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..._actions import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
-from ..._errors import LocalProtocolError, OwnLimitExceeded
+from ..._errors import ConnectionClosing, LocalProtocolError, OwnLimitExceeded
+from ..._events import Role
 from ..._simulation._checks import check
 from ..._simulation._clockwork import Report
 from ..._simulation._dice import Dice
@@ -24,11 +25,13 @@ from .._limits import Limits
 from .._varint import MAX_LONG
 from ._ledgers import FAILED, REFUSED, Feed, Intake, Key, Plan, cost
 from ._network import Network
-from ._world import CALM, Host, Weather
+from ._world import CALM, End, Host, Weather
 
 _MOST_AT_ONCE = 12  # elements that a source has ready
 _HEAD = 20  # bytes of a frame beside its elements, at most
 _PATIENCE = 120.0  # seconds in which everything ends once the faults have stopped
+_EAGER = 0.3  # chance that a client subscribes before the peer's hello
+_HELD_UP = 6.0  # seconds, at most
 _ENOUGH = 5  # elements that an endless stream must still bring then
 
 
@@ -54,6 +57,7 @@ class Simulation(Network):
         trace: bool = False,
     ) -> None:
         super().__init__(seed, dice, nodes, limits, weather, never, trace)
+        self._excused: set[int] = set()  # serials of plans whose source gives too much
         self._seconds = seconds
         self._operations = operations
         self._do = {
@@ -88,6 +92,8 @@ class Simulation(Network):
             (1, self._op_cut),
             (1, self._op_close),
             (1, self._op_jump),
+            (1, self._op_stall),
+            (1, self._op_overreach),
         ]
         unwanted = {f"_op_{name}" for name in never}
         self._operate_by = [(weight, do) for weight, do in by_weight if do.__name__ not in unwanted]
@@ -123,6 +129,7 @@ class Simulation(Network):
         host.timer = float("inf")
         host.waiting = host.closing = False
         host.left.clear()
+        host.cancelled.clear()
         host.peers.clear()
         host.holding.clear()
         self._trace(f"{host.name} starts, life {host.born}")
@@ -177,7 +184,8 @@ class Simulation(Network):
 
     def _happened(self, host: Host, action: Happened) -> None:
         event = action.event
-        check(action.cid in host.up, f"{action.cid} has {event} and is not up")
+        early = isinstance(event, OnError) and action.cid in host.owed  # of one that never came up
+        check(action.cid in host.up or early, f"{action.cid} has {event} and is not up")
         self._on_event[type(event)](host, (action.cid, event.subscriber_id), event)
 
     def _drained(self, host: Host, action: Drained) -> None:
@@ -313,12 +321,18 @@ class Simulation(Network):
 
     def _cancel(self, host: Host, intake: Intake) -> None:
         host.hub.cancel(*intake.key)
+        host.cancelled.add(intake.key)
         del host.intakes[intake.key]
         self._take(host, intake, len(intake.unread))
         self._turn(host)
 
     def _on_end(self, host: Host, key: Key, event: OnComplete | OnError) -> None:
-        host.intakes.pop(key).on_end(event)
+        intake = host.intakes.pop(key, None)
+        if intake is None:  # its connection had ended already, which was still to be told
+            late = isinstance(event, OnError) and event.cause is not None and key in host.cancelled
+            check(late, f"{key} has {event}, and is over")
+            return
+        intake.on_end(event, excused=intake.plan.serial in self._excused)
         self.counts[type(event).__name__] += 1
 
     # The applications.
@@ -338,19 +352,32 @@ class Simulation(Network):
     def _op_subscribe(self, host: Host) -> None:
         """Under a new name, with a window, without bound, or with demand from time to time."""
         cids = [cid for cid in host.up if cid not in host.left and cid in host.ends]
-        if not cids:
-            return
+        if cids:
+            self._subscribe(host, self._rng.choice(cids))
+
+    def _opened(self, end: End) -> None:
+        """A client need not wait for the peer's hello, and may change its mind as soon (R-25)."""
+        if end.role is Role.CLIENT and not self._calm and self._chance(_EAGER):
+            for _ in range(self._rng.randint(1, 3)):
+                self._subscribe(end.host, end.cid)
+                self._rng.choice((self._op_request, self._op_cancel))(end.host)
+
+    def _subscribe(self, host: Host, cid: int) -> None:
         self._serial += 1
         rng = self._rng
         ending = rng.choice(("complete", "complete", "fail", "refuse", "endless"))
         plan = Plan(self._serial, ending, rng.choice((0, 0, 1, 6, 12)), rng.choice((0, 1, 3, 20, 60)))
         window = rng.choice((0, 0, 1, 2, 8, 50))
         demand = window or rng.choice((0, 3, MAX_LONG if ending != "endless" else 9))
-        cid = rng.choice(cids)
         try:
             key = (cid, host.hub.subscribe(cid, plan.name, demand))
         except OwnLimitExceeded:
             self.counts["too_many"] += 1
+            return
+        except ConnectionClosing:  # it is over, and its last events wait for their turn
+            hub = host.hub
+            check(hub._links[cid] in hub._resting or host.waiting, f"{cid} takes no subscription, and is not over")
+            self.counts["too_late"] += 1
             return
         self._trace(f"{host.name} subscribes to {plan.name} as {key}, demand {demand}, window {window}")
         check(key not in host.intakes, f"{key} is taken already")
@@ -420,6 +447,29 @@ class Simulation(Network):
         host.clock += seconds
         host.timer = float("inf")
         self._call(host, "handle_timeout")
+
+    def _op_stall(self, host: Host) -> None:
+        """It is held up: what comes in is there, and nothing becomes of it for some seconds."""
+        if not host.waiting:
+            self._trace(f"{host.name} is held up")
+            self.counts["stalls"] += 1
+            self._drain_later(host, self._rng.random() * _HELD_UP)
+
+    def _op_overreach(self, host: Host) -> None:
+        """A source of it gives more than was asked for (R-18): no hub of ours lets it, so its hub is told otherwise."""
+        feeds = [feed for feed in host.feeds.values() if feed.accepted and feed.granted < MAX_LONG]
+        if feeds:
+            feed = self._rng.choice(feeds)
+            end, count = host.ends.get(feed.key[0]), self._rng.randint(1, 3)
+            stream = end and end.connection and end.connection._publisher._streams.get(feed.key[1])
+            if end and stream:
+                self._trace(f"{host.name} gives {count} more than it may on {feed.key}")
+                self.counts["overreaches"] += 1
+                end.monitor.excuse(end.role)
+                self._excused.add(feed.plan.serial)
+                stream.demand += count
+                feed.grant(count)
+                self._pump(host, feed)
 
     def _op_close(self, host: Host) -> None:
         """It ends, and begins anew."""

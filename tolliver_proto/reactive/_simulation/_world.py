@@ -64,6 +64,7 @@ TIGHT = Limits(
     close_timeout=2.0,
     high_water=300,
     low_water=80,
+    max_turn=3,
     max_handshakes=3,
     max_handshakes_per_address=2,
     max_unread=1000,
@@ -145,6 +146,7 @@ class Host:
         self.left: set[int] = set()  # to whom we said goodbye
         self.feeds: dict[Key, Feed] = {}
         self.intakes: dict[Key, Intake] = {}
+        self.cancelled: set[Key] = set()
         self.holding: Counter[int] = Counter()  # what elements cost that were handed out and not taken, by cid
         self.timer = float("inf")
         self.turning = False
@@ -172,9 +174,13 @@ class Host:
                 check(
                     link.paused or ending or link.unread <= self.limits.max_unread, "it reads on with too much unread"
                 )
-                check(ending or link.connection.buffered_bytes < _MOST_BUFFERED, "what was read is kept")
-                check(not link.choked or link.in_transit, "nobody will say that it is drained (R-32)")
-                busy = link.in_transit or link.connection.state is not State.OPEN
+                kept = link.connection.buffered_bytes
+                if link in hub._resting:
+                    check(link.paused or not kept, "it reads on, and what was read waits for its turn")
+                else:
+                    check(ending or kept < _MOST_BUFFERED, "what was read is kept")
+                check(not link.choked or link.in_transit or link.gone, "nobody will say that it is drained (R-32)")
+                busy = link.in_transit or link.gone or link.connection.state is not State.OPEN
                 check(busy or cid not in hub._timers._due, "a deadline, and nothing is waited for")
         for (cid, stream), feed in self.feeds.items():
             link = links[cid]
@@ -186,6 +192,7 @@ class Host:
         """What is left when all is closed: nothing."""
         self.check()
         hub = self.hub
+        check(not hub._resting, "idle, and somebody waits for its turn")
         check(not hub._links and not hub._timers._due and not hub._actions, "idle, and something is left")
         check(not hub._arrivals._shares and not hub._arrivals._in_progress, "idle, and strangers are counted (D-7)")
         check(not self.ends, f"transports that nobody ended: {list(self.ends)}")
@@ -238,13 +245,20 @@ class World(Clockwork):
         if host.turning or host.waiting:
             return
         if self._chance(self._weather.late_drain):
-            host.waiting = True
-            self._at(self._delay(), self._drain_late, host)
+            self._drain_later(host, self._delay())
         else:
             self._drain(host)
 
+    def _drain_later(self, host: Host, wait: float) -> None:
+        host.waiting = True
+        self._at(wait, self._drain_late, host)
+
     def _drain_late(self, host: Host) -> None:
+        """A program that was held up may look at its clock before it looks at what has come meanwhile."""
         host.waiting = False
+        self._watch(host)
+        if self._chance(0.5):
+            host.hub.handle_timeout(host.time(self.now))
         self._drain(host)
 
     def _drain(self, host: Host) -> None:

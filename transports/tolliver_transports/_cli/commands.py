@@ -60,7 +60,7 @@ Wait = Annotated[bool, typer.Option(help="Wait until every recipient has acknowl
 Timeout = Annotated[float, typer.Option(min=0.0, help="Seconds to wait for a peer, and for each next ack.")]
 
 AccessRules = Annotated[
-    Path | None, typer.Option("--acl", help="Access rules (TOML); listen reads them again on SIGHUP.")
+    Path | None, typer.Option("--acl", help="Access rules (TOML); listen and stage read them again on SIGHUP.")
 ]
 
 Record = Annotated[
@@ -290,7 +290,7 @@ def stage(
             revision=Revision(revision),
             **chosen,
         )
-        stage_and_report(options, partial(run, trio=False))
+        stage_and_report(options, partial(run, trio=False), meeting.acl)
 
 
 @app.command()

@@ -17,6 +17,7 @@ from tolliver_proto import Acl, NoticeKind, Revision
 from .._acl_file import load_acl
 from .._options import DEFAULT_PORT, TLS, InstanceOptions, Remote
 from ..anyio import run as run_loop
+from . import words
 
 T = TypeVar("T")
 
@@ -118,6 +119,19 @@ def run(work: Callable[[], Awaitable[T]], trio: bool) -> T:
         return run_loop(lambda: alongside(work, [_signal]), backend="trio" if trio else "asyncio")
     finally:
         log.removeHandler(handler)
+
+
+async def reread_rules(acl: Path, apply: Callable[[Acl], object]) -> None:
+    """The access rules of the file, on each SIGHUP; a mistake in it is said, and changes nothing (D-4)."""
+    with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
+        words.say(f"access rules of {acl}; SIGHUP reads them again")
+        async for _ in hangups:
+            try:
+                apply(load_acl(acl))
+            except (OSError, ValueError) as error:
+                words.say(f"the access rules stay as they were: {error}")
+            else:
+                words.say(f"new access rules of {acl}")
 
 
 async def alongside(main: Callable[[], Awaitable[T]], others: Iterable[Callable[[], Awaitable[None]]]) -> T:

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import base64
 import json
-import signal
 import sys
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-import anyio
-
 from tolliver_proto import Delivery, Subscription
 
-from .._acl_file import load_acl
 from .._options import InstanceOptions, Remote
 from ..anyio import Instance, Runs, create_instance
 from . import words
-from .connecting import alongside
+from .connecting import alongside, reread_rules
 
 
 def as_text(delivery: Delivery) -> str:
@@ -63,25 +59,13 @@ async def listen(
         _say_where(instance)
         others = [partial(_dial, instance, remote) for remote in remotes]
         if acl is not None:
-            others.append(partial(_reload, instance, acl))
+            others.append(partial(reread_rules, acl, instance.set_acl))
         await alongside(partial(_print, runs, count, show), others)
 
 
 async def _dial(instance: Instance, remote: Remote) -> None:
     peer = await instance.new_connection(remote)
     words.say(f"connected to {remote}, which is {peer}")
-
-
-async def _reload(instance: Instance, acl: Path) -> None:
-    with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
-        words.say(f"access rules of {acl}; SIGHUP reads them again")
-        async for _ in hangups:
-            try:
-                instance.set_acl(load_acl(acl))
-            except (OSError, ValueError) as error:
-                words.say(f"the access rules stay as they were: {error}")
-            else:
-                words.say(f"new access rules of {acl}")
 
 
 async def _subscribe(instance: Instance, wanted: Subscription, only: bool) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,7 +20,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ..staging import StageOptions, Stager
 from . import words
-from .connecting import Meeting
+from .connecting import Meeting, alongside, reread_rules
 
 _TICK = 0.5  # seconds between two looks
 
@@ -63,8 +64,13 @@ def stage_options(meeting: Meeting, channels: list[str], keys: list[str], **more
     )
 
 
-def stage_and_report(options: StageOptions, run: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
-    """Until a signal, or until it fails; raises what it failed with. Says how much it was however it ends."""
+def stage_and_report(
+    options: StageOptions, run: Callable[[Callable[[], Awaitable[None]]], None], acl: Path | None = None
+) -> None:
+    """Until a signal, or until it fails; raises what it failed with. Says how much it was however it ends.
+
+    The rules in the file `acl` are read again on SIGHUP.
+    """
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -75,22 +81,27 @@ def stage_and_report(options: StageOptions, run: Callable[[Callable[[], Awaitabl
     )
     task = bar.add_task("waiting for messages", total=None)
     with bar:
-        run(partial(_stage, options, lambda said: bar.update(task, description=said)))
+        run(partial(_stage, options, lambda said: bar.update(task, description=said), acl))
 
 
-async def _stage(options: StageOptions, show: Callable[[str], None]) -> None:
+async def _stage(options: StageOptions, show: Callable[[str], None], acl: Path | None) -> None:
     stager, meter = Stager(options), Meter()
     await anyio.to_thread.run_sync(stager.start)
     try:
         _say_where(stager)
-        while True:
-            await anyio.sleep(_TICK)
-            stager.check()
-            show(meter.look(stager.stats(), stager.held))
+        rules = [] if acl is None else [partial(reread_rules, acl, stager.set_acl)]
+        await alongside(partial(_watch, stager, meter, show), rules)
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(stager.close)
         words.say(meter.summary(stager.stats()))
+
+
+async def _watch(stager: Stager, meter: Meter, show: Callable[[str], None]) -> None:
+    while True:
+        await anyio.sleep(_TICK)
+        stager.check()
+        show(meter.look(stager.stats(), stager.held))
 
 
 def _say_where(stager: Stager) -> None:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from tolliver_proto import ConnectionClosing, Delivery, TolliverError
+from tolliver_proto import Acl, ConnectionClosing, Delivery, TolliverError
 
 from ..blocking import Instance, Run, Runs, create_instance
 from ._folder import Position, StageFolder
@@ -136,6 +136,12 @@ class Stager:
         self._started()
         assert self._instance is not None
         return self._instance.instance_id
+
+    def set_acl(self, acl: Acl) -> None:
+        """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8)."""
+        self._started()
+        assert self._instance is not None
+        self._instance.set_acl(acl)
 
     def stats(self) -> dict[str, int]:
         """Since the start: messages `staged` and their `bytes`, `duplicates`, unreliable ones `dropped`, and `unwanted`
