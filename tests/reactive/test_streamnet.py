@@ -42,7 +42,7 @@ def test_seeds(first: int, record_property: Callable[[str, object], None]) -> No
     totals: Counter[str] = Counter()
     for seed in range(first, first + SEEDS):
         totals.update(run(seed).counts)
-    missing = [kind for kind in (*EVENTS, "drained", "misuses") if not totals[kind]]
+    missing = [kind for kind in (*EVENTS, "drained", "misuses", "stalls", "overreaches") if not totals[kind]]
     assert not missing, f"{SEEDS} seeds in which nothing of this happened: {missing}"
     record_property("schedules", SEEDS)
 

@@ -13,13 +13,12 @@ from ..._actions import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, 
 from ..._errors import CertificateError, ConnectionLost, TolliverError
 from ..._events import Role
 from ..._simulation._checks import check
-from .._monitor import WireMonitor
 from .._ids import ONE_BYTE
+from .._monitor import WireMonitor
 from ._world import End, Host, World
 
-
 _OLD = 0.4
-"""Chance that a connection has had as many streams as there are short ids: it then takes cancelled ones again (R-12)."""
+"""Chance that a connection had as many streams before as there are short ids: it takes cancelled ones again (R-12)."""
 
 
 class Network(World):
