@@ -47,6 +47,8 @@ class Soak:
         self.rig, self.kills, self.external, self.rng = rig, kills, external, rng
         half = messages // 2
         self.senders = [rig.sender("alice", 1, half), rig.sender("carol", OTHER, messages - half)]
+        for sender in self.senders:
+            sender.allowed = 0  # else all may be staged before the first query runs
         self.staging: dict[str, Any] = {"staging": "external"} if external else {}
         self.stager: subprocess.Popen[bytes] | None = None
         self.driver: Driver | None = None
