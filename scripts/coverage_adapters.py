@@ -14,11 +14,13 @@ from __future__ import annotations
 import ast
 import sys
 import tempfile
+import warnings
 from collections import defaultdict
 from pathlib import Path
 
 import coverage
 import pytest
+from coverage.exceptions import CoverageWarning
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "transports" / "tolliver_transports"
@@ -39,6 +41,9 @@ concurrency = thread
 patch = subprocess, fork, _exit
 disable_warnings = no-data-collected, module-not-imported
 """
+KILLED = ".* isn't a coverage data file: .*no such table: coverage_schema"
+"""What coverage says of the file of a process that a test killed before it had written anything: nothing is missing."""
+
 Line = tuple[str, str, str]
 """Module, function, text."""
 
@@ -94,6 +99,7 @@ def complaints(lines: dict[Line, int]) -> list[str]:
 def main() -> int:
     if sys.argv[1:2] == ["--other-loops"]:
         return int(pytest.main([*FOLDERS, "-q", "-k", OTHER_LOOPS, *sys.argv[2:]]))
+    warnings.filterwarnings("ignore", KILLED, CoverageWarning)
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory) / "coverage.ini"
         data = Path(directory) / "data"
