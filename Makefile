@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format clean loops simulate simulate-reactive tck soak spark-soak fuzz proof
+.PHONY: demo test check coverage format clean loops simulate simulate-reactive tck soak spark-soak fuzz proof
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
@@ -31,17 +31,17 @@ browser:
 demo: $(VENV)/.ready java
 	$(BIN)/tolliver demo --directory demo
 
-WATCHED := { $(BIN)/python scripts/coverage_core.py --files; $(BIN)/python scripts/coverage_adapters.py --folders; }
-
-# First what must run every line and every branch of tolliver_proto, then every line of the adapters, then the one whose
-# lines are those of another one, then all the rest, and last what runs in Spark: two files at a time, as each process
-# has a Spark of its own.
+# First what must run every line and every branch of tolliver_proto; then all the rest, the adapters but for the loops that
+# `make loops` runs; last what runs in Spark: two files at a time, as each process has a Spark of its own.
 test: check browser
 	$(BIN)/python scripts/coverage_core.py -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -k 'not uvloop and not twisted-asyncio' --ignore=tests/spark \
+	  $$($(BIN)/python scripts/coverage_core.py --files | xargs printf -- '--ignore=%s ')
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/spark
+
+# The tests of the adapters, watched, which costs them half as much again: is each line run that can be?
+coverage: $(VENV)/.ready
 	$(BIN)/python scripts/coverage_adapters.py -n 2 --dist worksteal
-	$(BIN)/python scripts/coverage_adapters.py --twin -n 2 --dist worksteal
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/spark $$($(WATCHED) | xargs printf -- '--ignore=%s ')
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
 
 # The adapters on uvloop, and on Twisted over asyncio.
 loops: $(VENV)/.ready

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections import Counter
 
@@ -25,6 +26,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A CA and its members, made once per test process: `.tls("alice")`, `.uuid("alice")`."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected by now stays: collecting garbage need not look at all of it each time."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -28,7 +28,7 @@ from tolliver_proto import (
     Subscription,
 )
 
-PATIENCE = 10.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 class RawPeer:

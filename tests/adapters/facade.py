@@ -26,7 +26,7 @@ from tolliver_transports._streams_options import StreamsOptions
 
 from tolliver_proto import DeadLetter, Delivery, Notice, PeerInfo, Receipt
 
-PATIENCE = 10.0  # seconds for one call, far above what any takes
+PATIENCE = 60.0  # seconds for one call, far above what any takes
 STEP = 0.002  # seconds between two looks
 Item = tuple[str, str, bytes]
 
@@ -34,7 +34,7 @@ Item = tuple[str, str, bytes]
 class Deadline:
     """What is left of a test's time. One test runs at a time, so there is one of these."""
 
-    LIMIT = 30.0  # seconds for a whole test
+    LIMIT = 60.0  # seconds for a whole test
     LAST = 2.0  # seconds that closing gets even after that
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ IN, OUT = Direction.IN, Direction.OUT
 REQUEST = encode(HandshakeRequest(1, ONE), D2)
 RESPONSE = encode(HandshakeResponse(1, TWO, HandshakeStatus.SAME_VERSION), D2)
 MESSAGE = encode(Message("c", "k", bytes(100), 1), D2)
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def never(text: str) -> None:

@@ -13,6 +13,7 @@ from tolliver_transports.anyio import Instance, InstanceOptions, create_instance
 from tests.certificates import Certificates
 
 STEP = 0.002  # seconds between two looks
+RETRY = 60.0  # seconds: a busy machine must not make a message come twice
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -30,7 +31,8 @@ class Nodes:
 
     def open(self, name: str, **options: Any) -> Instance:
         database, tls = self._directory / f"{name}.db", self._certs.tls(name)
-        return create_instance(InstanceOptions(database=database, tls=tls, listen="127.0.0.1:0", **options))
+        patient = {"retry_interval": RETRY, **options}
+        return create_instance(InstanceOptions(database=database, tls=tls, listen="127.0.0.1:0", **patient))
 
     @asynccontextmanager
     async def pair(self, **options: Any) -> AsyncIterator[tuple[Instance, Instance]]:

@@ -13,7 +13,7 @@ from tolliver_transports.blocking import Instance, InstanceOptions, create_insta
 
 from tests.certificates import Certificates
 
-PATIENCE = 20.0  # seconds; what never comes fails instead of hanging
+PATIENCE = 60.0  # seconds; what never comes fails instead of hanging
 
 
 def until(true: Callable[[], object]) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from tolliver_transports._cli.commands import app
 from typer.testing import CliRunner
 
-SECONDS = 20.0
+SECONDS = 60.0
 COMMAND = (sys.executable, "-m", "tolliver_transports.cli")
 
 

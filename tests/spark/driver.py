@@ -12,21 +12,14 @@ import json
 import sys
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+
+from tests.spark.quick import start
 
 _LIVES = 1000
 
 
 def main(options: str, output: str, checkpoint: str) -> None:
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", False)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-        .getOrCreate()
-    )
+    spark = start("driver")
     spark.sparkContext.setLogLevel("OFF")
     received = spark.readStream.format("tolliver").options(**json.loads(options)).load()
     rows = received.selectExpr("CAST(decode(body, 'utf-8') AS BIGINT) AS number")

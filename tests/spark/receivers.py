@@ -16,7 +16,7 @@ from tolliver_transports.spark._write_options import WriteOptions, write_options
 from tests.certificates import Certificates
 from tolliver_proto import Delivery
 
-PATIENCE = 20.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 def wait_for(true: Callable[[], object]) -> None:
@@ -69,7 +69,7 @@ class Receivers:
         """The sink's options, as text."""
         tls = self.certs.tls(member)
         paths = {"tls.cert": tls.cert, "tls.key": tls.key, "tls.ca": tls.ca}
-        given = {"connect": f"127.0.0.1:{port}", "ackTimeout": 15, **paths, **options}
+        given = {"connect": f"127.0.0.1:{port}", "ackTimeout": PATIENCE, **paths, **options}
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
 
     def options(self, port: int | None, member: str = "job", **options: object) -> WriteOptions:

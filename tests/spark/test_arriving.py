@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,12 +19,11 @@ import tolliver_proto
 from tests.wire.test_wheel import build
 from tolliver_proto import Message, Revision
 
-from .conftest import INTERPRETED, SOURCES
+from .quick import INTERPRETED, JAVA, SOURCES
 from .recordings import PEER, block, write
 
 HERE = Path(__file__).parent
-PATIENCE = 180  # seconds
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # a Java that lives for seconds
+PATIENCE = 600  # seconds, far above what any of them takes
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(command: list[str | Path], cwd: Path, **variables: str) -> list[str]:
     """What the program printed, line by line. It sees nothing of this working tree but what is given."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": QUICK}
+    environment |= {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "JAVA_TOOL_OPTIONS": JAVA,
+    }
     environment |= variables
     done = subprocess.run(
         [str(part) for part in command],
@@ -67,7 +71,7 @@ def test_as_a_zip_beside_a_program(wheel: Path, tmp_path: Path) -> None:
         for module in package.rglob("*.py"):
             archive.write(module, module.relative_to(package.parent))
     submit = Path(sys.executable).with_name("spark-submit")
-    quick = {**INTERPRETED, "spark.ui.enabled": "false", "spark.python.worker.reuse": "false"}
+    quick = {**INTERPRETED, "spark.python.worker.reuse": "false"}
     settings = ["--master", "local[2]", *chain(*(("--conf", f"{name}={value}") for name, value in quick.items()))]
     program: list[str | Path] = ["--py-files", everything, HERE / "shipped.py", recording(tmp_path), core]
     said = dict(line.split(" ", 1) for line in run([submit, *settings, *program], tmp_path))
@@ -88,7 +92,8 @@ def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_pa
     writer.add(PEER, 1, Revision.DRAFT_2, [Message("a", "", b"", number) for number in range(1, 8)])
     writer.sync()
     writer.close()
-    program: list[str | Path] = [sys.executable, HERE / "connected.py", recording(tmp_path), stage]
+    quick = json.dumps(INTERPRETED)
+    program: list[str | Path] = [sys.executable, HERE / "connected.py", recording(tmp_path), stage, quick]
     said = run(program, tmp_path, PYTHONPATH=str(installed))
     assert said == [
         f"found pyspark.sql.connect.session 3 {installed}/tolliver_transports",

@@ -124,8 +124,8 @@ def test_inline_and_recordings_and_an_external_stage(rig: Rig, spark: SparkSessi
 def test_kill_9_of_stagers_and_drivers(rig: Rig, spark: SparkSession) -> None:
     """Three kills while messages come: a driver with its JVM, a stager alone, the other driver."""
     with (
-        rig.sender("alice", 1, None, pause=0.01) as alice,
-        rig.sender("carol", 10_000_001, None, pause=0.01) as carol,
+        rig.sender("alice", 1, None, pause=0.05) as alice,
+        rig.sender("carol", 10_000_001, None, pause=0.05) as carol,
         drivers(rig, 2) as (one, other),
     ):
         one.go()

@@ -18,7 +18,7 @@ from twisted.logger import globalLogPublisher
 
 from .sides import Recorder
 
-TIMEOUT = 20  # seconds; nothing here takes one
+TIMEOUT = 60  # seconds; nothing here takes one
 
 
 def make_asyncio() -> Any:
