@@ -175,7 +175,10 @@ class Log:
         """
         magic, _, page_size, _, salt, other_salt, *checksum = _LOG_HEADER.unpack(self._header)
         if _checksum(self._header[:24], magic, [0, 0]) != checksum:
-            yield f"the head of {self._path} is damaged: what it held, the last messages stored and removed, is lost"
+            yield (
+                f"the head of {self._path} is damaged. If power failed as the log was begun anew, that is as it should "
+                "be: it held nothing. Else what it held, the last messages stored and removed, is lost"
+            )
             return
         if frames:
             head, _ = next(self._frames(frames - 1))

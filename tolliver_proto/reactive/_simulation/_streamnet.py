@@ -371,13 +371,10 @@ class Simulation(Network):
         demand = window or rng.choice((0, 3, MAX_LONG if ending != "endless" else 9))
         try:
             key = (cid, host.hub.subscribe(cid, plan.name, demand))
-        except OwnLimitExceeded:
-            self.counts["too_many"] += 1
-            return
-        except ConnectionClosing:  # it is over, and its last events wait for their turn
-            hub = host.hub
-            check(hub._links[cid] in hub._resting or host.waiting, f"{cid} takes no subscription, and is not over")
-            self.counts["too_late"] += 1
+        except (OwnLimitExceeded, ConnectionClosing) as error:
+            over = host.hub._links[cid] in host.hub._resting or host.waiting  # and its last events wait for their turn
+            check(isinstance(error, OwnLimitExceeded) or over, f"{cid} takes no subscription, and is not over")
+            self.counts["not_taken"] += 1
             return
         self._trace(f"{host.name} subscribes to {plan.name} as {key}, demand {demand}, window {window}")
         check(key not in host.intakes, f"{key} is taken already")
@@ -457,19 +454,23 @@ class Simulation(Network):
 
     def _op_overreach(self, host: Host) -> None:
         """A source of it gives more than was asked for (R-18): no hub of ours lets it, so its hub is told otherwise."""
-        feeds = [feed for feed in host.feeds.values() if feed.accepted and feed.granted < MAX_LONG]
-        if feeds:
-            feed = self._rng.choice(feeds)
-            end, count = host.ends.get(feed.key[0]), self._rng.randint(1, 3)
-            stream = end and end.connection and end.connection._publisher._streams.get(feed.key[1])
-            if end and stream:
-                self._trace(f"{host.name} gives {count} more than it may on {feed.key}")
-                self.counts["overreaches"] += 1
-                end.monitor.excuse(end.role)
-                self._excused.add(feed.plan.serial)
-                stream.demand += count
-                feed.grant(count)
-                self._pump(host, feed)
+        given = [
+            (feed, end, stream)
+            for feed in host.feeds.values()
+            if feed.accepted and feed.granted < MAX_LONG
+            if (end := host.ends.get(feed.key[0])) and end.connection
+            if (stream := end.connection._publisher._streams.get(feed.key[1]))
+        ]
+        if given:
+            feed, end, stream = self._rng.choice(given)
+            count = self._rng.randint(1, 3)
+            self._trace(f"{host.name} gives {count} more than it may on {feed.key}")
+            self.counts["overreaches"] += 1
+            end.monitor.excuse(end.role)
+            self._excused.add(feed.plan.serial)
+            stream.demand += count
+            feed.grant(count)
+            self._pump(host, feed)
 
     def _op_close(self, host: Host) -> None:
         """It ends, and begins anew."""
