@@ -37,7 +37,7 @@ from tolliver_proto import Delivery, Limits
 
 BACKLOG = 200  # messages that wait
 LIVES = (0.2, 1.5)  # seconds between kills
-WARM_UP = 300  # kills
+WARM_UP = 1200  # kills
 PATIENCE = 60.0  # seconds for a node to come up
 OTHERS = ("one", "two")
 REST = 3.0  # seconds without anybody, in which what is over is closed
@@ -112,6 +112,12 @@ def memory(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 
 
+def kinds_of_memory(pid: int) -> dict[str, float]:
+    """MiB of its own and of files that it maps: the index of a log is one."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {kind: int(line.split()[1]) / 1024 for line in lines for kind in ("RssAnon", "RssFile") if kind in line}
+
+
 def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
@@ -152,6 +158,10 @@ class Watch:
     def __exit__(self, *_error: object) -> None:
         self._end(*self._pids)
 
+    @property
+    def hub(self) -> int:
+        return self._pids["hub"]
+
     def _start(self, *names: str) -> None:
         for name in names:
             self._pids[name] = self._nodes.start(name)
@@ -167,8 +177,7 @@ class Watch:
             time.sleep(max(0.0, min(1.0, self._next_kill - time.monotonic())))
             if time.monotonic() >= self._next_kill:
                 self._kill(self._dice.choice(OTHERS))
-            hub = self._pids["hub"]
-            self.samples.append(Sample(time.monotonic(), memory(hub), self._nodes.handled("hub")))
+            self.samples.append(Sample(time.monotonic(), memory(self.hub), self._nodes.handled("hub")))
 
     def _kill(self, name: str) -> None:
         """Once it was connected: a machine that is busy may take longer than a life to start it."""
@@ -185,10 +194,10 @@ class Watch:
         """What the hub holds while nobody is there: the least that is seen, as it may look into a file now and then."""
         self._end(*OTHERS)
         rested = time.monotonic() + REST
-        least = descriptors(self._pids["hub"])
+        least = descriptors(self.hub)
         while time.monotonic() < rested:
             time.sleep(0.05)
-            least = min(least, descriptors(self._pids["hub"]))
+            least = min(least, descriptors(self.hub))
         self._start(*OTHERS)
         return least
 
@@ -207,10 +216,12 @@ def main() -> int:
         watch.go_on(lambda: watch.kills >= options.warm_up)
         warm = time.monotonic()
         first = watch.descriptors_alone()
+        before = kinds_of_memory(watch.hub)
         filling, watch.samples = watch.samples, []
         over = time.monotonic() + options.seconds
         watch.go_on(lambda: time.monotonic() >= over)
         last = watch.descriptors_alone()
+        after = kinds_of_memory(watch.hub)
     samples = watch.samples
     kills = watch.kills - options.warm_up
     grows = slope([(at, mib) for at, mib, _ in samples])
@@ -222,6 +233,7 @@ def main() -> int:
     print(f"before that: {options.warm_up} kills in {warm - began:.0f} s")
     print("memory at first {:.1f} MiB, in the first quarter {:.2f}, in the last {:.2f}".format(*levels), end="")
     print(f"; longest time without a sample {longest:.1f} s")
+    print(*(f"{kind} from {before[kind]:.2f} to {after[kind]:.2f} MiB" for kind in before), sep=", ")
     constant = f"constant ({last})" if last == first else f"from {first} to {last}"
     print(
         f"result: V23 | {options.seconds:.0f} s, {kills} kills | RSS slope {grows:.2f} MiB/h, descriptors {constant}"

@@ -162,7 +162,7 @@ ROWS = (
         "V23",
         "Three nodes, random kills, for long",
         "24 h: RSS slope < 1 MiB/h, descriptors constant",
-        ("python scripts/endurance.py 1800",),
+        ("python scripts/endurance.py 1200",),
         full=("python scripts/endurance.py 86400",),
     ),
     Row(

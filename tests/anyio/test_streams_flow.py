@@ -67,7 +67,7 @@ async def test_reading_goes_on_when_a_stream_that_is_over_is_dropped() -> None:
 
 
 async def test_any_number_of_subscriptions_may_be_dropped_at_once() -> None:
-    async with connected(Limits()) as (publisher, subscriber):
+    async with connected(Limits(max_streams=MANY)) as (publisher, subscriber):
         publisher.publish("endless", lambda _name: repeat(ELEMENT))
         subscriptions = [subscriber.subscribe("endless", demand=0) for _ in range(MANY)]
         assert subscriber.stats()["streams_taken"] == MANY

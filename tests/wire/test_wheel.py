@@ -11,6 +11,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 FIRST_MESSAGE = """
 import sys
+before = {*sys.modules}
 from pathlib import Path
 from uuid import UUID
 import tolliver_proto
@@ -34,7 +35,8 @@ server.close()
 carry(server, client)
 client.receive_eof()
 assert list(client.events()) == [Message("weather", "oslo", b"rain", 7), Closed()]
-foreign = {name.split(".")[0] for name in sys.modules} - set(sys.stdlib_module_names) - {"tolliver_proto", "__main__"}
+came = {name.split(".")[0] for name in {*sys.modules} - before}
+foreign = came - set(sys.stdlib_module_names) - {"tolliver_proto"}
 print(Path(tolliver_proto.__file__), sorted(name for name in foreign if not name.startswith("_")))
 """
 

@@ -176,8 +176,9 @@ class Log:
         magic, _, page_size, _, salt, other_salt, *checksum = _LOG_HEADER.unpack(self._header)
         if _checksum(self._header[:24], magic, [0, 0]) != checksum:
             yield (
-                f"the head of {self._path} is damaged. If power failed as the log was begun anew, that is as it should "
-                "be: it held nothing. Else what it held, the last messages stored and removed, is lost"
+                f"the head of {self._path} is damaged. If the process was killed as it began the log anew, or power "
+                "failed, that is as it should be: it held nothing. Else what it held, the last messages stored and "
+                "removed, is lost"
             )
             return
         if frames:
@@ -198,8 +199,8 @@ class Log:
             )
         elif cut:
             yield (
-                f"{self._path} ends with a commit that is not whole. If power failed in the midst of writing, that is "
-                "as it should be: `send` had not returned. Else the disk has lost it"
+                f"{self._path} ends with a commit that is not whole. If the process was killed as it wrote, or power "
+                "failed, that is as it should be: `send` had not returned. Else the disk has lost it"
             )
 
 
