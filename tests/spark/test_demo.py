@@ -45,7 +45,7 @@ def test_the_table_and_the_recordings_say_that_nothing_is_lost(
     report = (played / "report.html").read_text()
     assert "<b>lost = 0</b>" in report
     assert all(name in report for name in (PUBLISHER, *SUBSCRIBERS))
-    assert report.count('class="gap"') >= 3  # bob's kill, and the publisher's for both
+    assert report.count('class="gap"') >= 2  # for alice the publisher's kill; for bob his own, which that may fall into
     assert "Values over time" in report
     assert all(f"{name}: " in report for name in ("average, 1 min", "ram, percent"))  # a point of the curve at least
 
