@@ -24,7 +24,7 @@ def look_with_spark(console: Console, directory: Path) -> int:
     if reason is not None:
         console.print(f"No audit of the recordings by Spark: {reason}.", highlight=False, markup=False)
         return 0
-    console.print("Spark audits the recordings of the three processes, which takes about half a minute.", style="dim")
+    console.print("Spark audits the recordings of the three processes, which takes a minute or more.", style="dim")
     with local_session() as spark:
         status = look_at_table(console, spark, directory) if (directory / TABLE).exists() else 0
         return max(status, audit_recordings(console, spark, directory))
