@@ -52,6 +52,9 @@ def _load() -> _Parts:
     return [("average", dict(zip(("1 min", "5 min", "15 min"), psutil.getloadavg(), strict=True)))]
 
 
+_MISSING = (OSError, NotImplementedError, AttributeError, psutil.Error)
+"""What psutil raises for what this machine does not have: where a system has no such call, psutil has no such name."""
+
 SOURCES: tuple[tuple[str, Callable[[], _Parts]], ...] = (
     ("cpu", _cpus),
     ("memory", _memory),
@@ -69,5 +72,5 @@ def readings() -> Iterator[Reading]:
             for part, values in source():
                 numbers = values if isinstance(values, dict) else values._asdict()
                 yield from (Reading(kind, part, field, float(value)) for field, value in numbers.items())
-        except (OSError, NotImplementedError, AttributeError, psutil.Error):
-            continue  # psutil raises these for what this machine does not have: the other readings are enough
+        except _MISSING:
+            continue  # the other readings are enough
