@@ -78,7 +78,7 @@ def tally(
 
 def table_of(tallies: list[Tally]) -> Table:
     """One row for each subscriber."""
-    table = Table(title="What became of each reliable message", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(title="What became of each reliable message", box=SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("to")
     for heading in ("sent", "stored", "delivered", "duplicates", "resent", "unlogged", "lost", "rate"):
         table.add_column(heading, justify="right", no_wrap=True)
