@@ -163,10 +163,11 @@ def linear(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
     """A whole frame in pieces of so many bytes, a TLS record each: CPU of who reads it."""
     for piece in (64, 512):
         whole = size * MIB * piece // 512  # smaller pieces of a smaller frame: as many of them, and as long
-        seconds = {n: min(_reading(nodes, of, n, piece) for _ in range(3)) for n in (whole // 2, whole)}
-        ratio = seconds[whole] / seconds[whole // 2]
-        each = seconds[whole] * piece / whole * 1e6
-        print(f"{of}: {whole / MIB:g} MiB in pieces of {piece} bytes: {seconds[whole]:.2f} s, {each:.1f} us each")
+        pairs = [[_reading(nodes, of, n, piece) for n in (whole // 2, whole)] for _ in range(5)]  # in turns
+        short, long = (min(times) for times in zip(*pairs, strict=True))
+        each = long * piece / whole * 1e6
+        print(f"{of}: {whole / MIB:g} MiB in pieces of {piece} bytes: {long:.2f} s, {each:.1f} us each")
+        ratio = long / short
         yield Figure(f"{of}: twice {whole / MIB / 2:g} MiB in pieces of {piece} B takes", ratio, 2.3, "times as long")
 
 
