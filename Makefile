@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Python keeps what it compiled, also where the environment says not to: hundreds of short processes would compile it again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test check coverage format clean loops simulate simulate-reactive tck soak spark-soak fuzz proof
 
 $(VENV)/.ready: pyproject.toml

@@ -146,10 +146,10 @@ def _bombs(of: Of, nodes: Nodes, target: Victim, attacks: Iterable[abuse.Attack]
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """This process, and those that it starts here, take turns on one core.
+    """This process, and those that it starts here, take turns on one core, which `os.sched_yield` hands on.
 
-    On two, it is chance how many pieces have gathered each time a reader wakes, which costs twice as much as to read
-    one: then two runs do not compare.
+    Else it is chance how many pieces have gathered each time a reader wakes; as that costs ten times as much as to read
+    one, two runs would not compare.
     """
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(cores)})
@@ -163,7 +163,7 @@ def linear(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
     """A whole frame in pieces of so many bytes, a TLS record each: CPU of who reads it."""
     for piece in (64, 512):
         whole = size * MIB * piece // 512  # smaller pieces of a smaller frame: as many of them, and as long
-        pairs = [[_reading(nodes, of, n, piece) for n in (whole // 2, whole)] for _ in range(5)]  # in turns
+        pairs = [[_reading(nodes, of, n, piece) for n in (whole // 2, whole)] for _ in range(3)]  # in turns
         short, long = (min(times) for times in zip(*pairs, strict=True))
         each = long * piece / whole * 1e6
         print(f"{of}: {whole / MIB:g} MiB in pieces of {piece} bytes: {long:.2f} s, {each:.1f} us each")
@@ -181,8 +181,10 @@ def _reading(nodes: Nodes, of: Of, size: int, piece: int) -> float:
         mallory.sync()
         before = target.usage().cpu
         pieces = [frame[at : at + piece] for at in range(0, len(frame), piece)]
-        if not mallory.write_each(pieces):
-            raise AssertionError("the victim has ended the connection")
+        for one in pieces:
+            if not mallory.write(one):
+                raise AssertionError("the victim has ended the connection")
+            os.sched_yield()
         mallory.sync()
         return target.usage().cpu - before
 

@@ -24,6 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if reason is not None:
         pytest.skip(reason)
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    session = start("tolliver tests", **{"spark.sql.warehouse.dir": warehouse})
+    settings = {"spark.sql.warehouse.dir": warehouse, "spark.python.daemon.module": "tests.spark.forking"}
+    session = start("tolliver tests", **settings)
     yield session
     session.stop()

@@ -1,0 +1,33 @@
+"""Spark's daemon for the session of the tests: it imports what workers need before it forks them, not each of them.
+
+The idea: Spark starts a Python worker for many a task, and each imports pandas, pyarrow and the source for a second, to
+read a few rows. Spark's own daemon cannot do that before, as libraries may start threads when they are imported, which
+do not live on in a fork: here none does. What has no such session (drivers that are killed, Connect, the command) runs
+with Spark's own daemon, as everywhere else.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from importlib import import_module
+
+from pyspark.daemon import manager
+
+SOURCE = "tolliver_transports.spark"
+NEEDED = (
+    "pandas",
+    "pyarrow.pandas_compat",
+    "pyspark.worker",
+    *(f"{SOURCE}.{name}" for name in ("_columns", "_reader", "_sending", "source", "audit._facts")),
+)
+
+if __name__ == "__main__":
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # or it would start one for each core
+    for name in NEEDED:
+        import_module(name)
+    if threading.active_count() > 1:
+        raise SystemExit(f"a fork would lose these threads: {threading.enumerate()}")
+    gc.freeze()
+    manager()
