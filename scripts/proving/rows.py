@@ -167,7 +167,7 @@ ROWS = (
         "V23",
         "Three nodes, random kills, for long",
         "24 h: RSS slope < 1 MiB/h, descriptors constant",
-        ("python scripts/endurance.py 1200",),
+        ("nice -n 19 python scripts/endurance.py 2400 --warm-up 600",),
         full=("python scripts/endurance.py 86400",),
     ),
     Row(

@@ -187,7 +187,8 @@ def slowness(nodes: Nodes, messages: int, size: int, samples: int) -> Slowness:
                 break
         for _ in range(messages):
             left.send("bulk", "", bytes(size))
-        held = left.stats()["bytes_sent"] - sent - in_kernel(raw, left) + _queued(left)
+        underway = _at_rest(lambda: in_kernel(raw, left))  # what is read, but not yet acknowledged, would count twice
+        held = left.stats()["bytes_sent"] - sent - underway + _queued(left)
         during = [_round_trip(left) for _ in range(samples)]
         waiting = {peer.uuid: peer.pending for peer in left.peers()}[nodes.certs.uuid("mallory")]
         return Slowness(held, waiting, len(inbox.bodies), before, during)
@@ -217,14 +218,20 @@ def slowness_of_streams(stage: Stage, samples: int) -> Slowness:
     before = [round_trip() for _ in range(samples)]
     with Streamer(right.port or 0, client_context(stage.certs.tls("mallory"))) as deaf:
         deaf.say(rs.Subscribe("bulk", 1, rs.UNBOUNDED))
-        still = 0
-        while still < 20:  # looks, in which nothing more was pulled
-            seen = pulled
-            time.sleep(STEP)
-            still = still + 1 if pulled == seen else 0
+        _at_rest(lambda: pulled)
         held = right.stats()["unsent_bytes"]
         during = [round_trip() for _ in range(samples)]
         return Slowness(held, pulled, 0, before, during)
+
+
+def _at_rest(look: Callable[[], int]) -> int:
+    """What is seen when it has been the same twenty times."""
+    seen, still = look(), 0
+    while still < 20:
+        time.sleep(STEP)
+        before, seen = seen, look()
+        still = still + 1 if seen == before else 0
+    return seen
 
 
 def _round_trip(left: Facade) -> float:

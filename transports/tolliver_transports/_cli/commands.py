@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -145,6 +144,8 @@ def _filter(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import PackageNotFoundError, version  # a tenth of what every start takes
+
         try:
             typer.echo(f"tolliver {version('tolliver-proto')}")
         except PackageNotFoundError:  # run from a zip or a bare checkout
