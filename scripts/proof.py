@@ -20,7 +20,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -85,6 +85,14 @@ def run(row: Row, *, full: bool = False) -> Outcome:
     today = datetime.now(UTC).date().isoformat()
     seconds = round(time.monotonic() - began)
     return Outcome(passed=passed, commands=[*commands], said=said, date=today, commit=_commit(), seconds=seconds)
+
+
+def run_all(rows: Sequence[Row], *, full: bool = False) -> Iterator[tuple[Row, Outcome]]:
+    """One after the other, as each ends. Those that run beside the others are started first and come last."""
+    with ThreadPoolExecutor() as pool:
+        beside = [(row, pool.submit(run, row, full=full)) for row in rows if row.beside]
+        yield from ((row, run(row, full=full)) for row in rows if not row.beside)
+        yield from ((row, outcome.result()) for row, outcome in beside)
 
 
 def _called(command: str, longest: float | None) -> tuple[bool, list[Said]]:
@@ -180,8 +188,7 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="only draw the page from what is known")
     arguments = parser.parse_args()
     failed = []
-    for row in [] if arguments.page else chosen(arguments.rows):
-        outcome = run(row, full=arguments.full)
+    for row, outcome in run_all([] if arguments.page else chosen(arguments.rows), full=arguments.full):
         save(load() | {row.name: outcome})  # after each row, beside what another run may have shown meanwhile
         if not outcome["passed"]:
             failed.append(row.name)

@@ -61,6 +61,13 @@ def test_a_command_passes_if_it_says_so_and_says_what(program: str, passed: bool
     assert ("**FAILED**" in shown) is not passed
 
 
+def test_what_runs_beside_the_others_comes_last() -> None:
+    says = (shlex.join(["python", "-c", "print('result: V0 | 1 run | 0 lost')"]),)
+    rows = [Row("long", "", "", says, beside=True), Row("one", "", "", says), Row("other", "", "", says)]
+    outcomes = [(row.name, outcome["passed"]) for row, outcome in proof.run_all(rows)]
+    assert outcomes == [("one", True), ("other", True), ("long", True)]
+
+
 def test_a_row_that_was_run_in_full_is_not_less_than_asked() -> None:
     small, full = (shlex.join(["python", "-c", f"print('result: V7 | {size} kills | 0 lost')"]) for size in (5, 10_000))
     row = next(row for row in ROWS if row.name == "V7")._replace(commands=(small,), full=(full,))

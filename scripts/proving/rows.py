@@ -17,6 +17,7 @@ class Row(NamedTuple):
 
     `full`: the commands in the size that is asked for, where the others are smaller.
     `waits`: its commands mostly wait, for the system to give a connection up, so they run side by side.
+    `beside`: it takes long and leaves the machine to the others: it runs while they do.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Row(NamedTuple):
     commands: tuple[str, ...]
     full: tuple[str, ...] = ()
     waits: bool = False
+    beside: bool = False
 
 
 def _hostile(command: str, *options: str) -> tuple[str, ...]:
@@ -167,8 +169,9 @@ ROWS = (
         "V23",
         "Three nodes, random kills, for long",
         "24 h: RSS slope < 1 MiB/h, descriptors constant",
-        ("nice -n 19 python scripts/endurance.py 2400 --warm-up 600",),
+        ("python scripts/endurance.py 2400",),
         full=("python scripts/endurance.py 86400",),
+        beside=True,
     ),
     Row(
         "V24", "The rules of Reactive Streams on the wire, on three layers", "59 + 20, all", ("python scripts/tck.py",)
