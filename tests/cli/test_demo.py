@@ -29,7 +29,7 @@ def processes_with(word: str) -> list[psutil.Process]:
 
 
 def test_nothing_is_lost_and_a_loss_is_seen(tmp_path: Path) -> None:
-    """Without its Spark, which `tests/spark/test_demo.py` and `make demo` have."""
+    """Without its Spark, which `tests/spark/test_audit.py` and `make demo` have."""
     directory = tmp_path / "demo"
     played = run_process("demo", "--directory", directory, "--no-audit", "--seconds", 2.5, "--rate", 2000)
     assert played.exit_code == 0, played.stdout + played.stderr

@@ -24,7 +24,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if reason is not None:
         pytest.skip(reason)
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    settings = {"spark.sql.warehouse.dir": warehouse, "spark.python.daemon.module": "tests.spark.forking"}
+    settings = {
+        "spark.sql.warehouse.dir": warehouse,
+        "spark.python.daemon.module": "tests.spark.forking",
+        "spark.connect.grpc.binding.port": "0",  # should a test start a server
+    }
     session = start("tolliver tests", **settings)
     yield session
     session.stop()

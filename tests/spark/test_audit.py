@@ -1,6 +1,7 @@
 """The audit against stories whose end is known, and its report in a browser, which must have nothing to complain about.
 
-The idea: one audit hears all the stories of `stories`, and each test looks at what it says of one of them.
+The idea: one audit hears all the stories of `stories`, and each test looks at what it says of one of them. What Spark
+compiled for it serves the demo's as well, of which `make demo` plays all.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +19,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from rich.console import Console
+from tolliver_transports._demo.child import PUBLISHER, SUBSCRIBERS, TABLE
+from tolliver_transports._demo.log import read_lines
+from tolliver_transports._demo.looking import look_at_table, look_with_spark
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tolliver-proto[spark]'")
@@ -38,6 +44,7 @@ from tolliver_proto.recording import Block, read_blocks
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome", "chromium-browser")
 SECONDS = 60
+DEMO = 120  # seconds
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 RANGE_COLUMNS = [column.split()[0] for column in RANGES.split(", ")]
 Row = dict[str, Any]
@@ -476,3 +483,48 @@ def test_the_page_forbids_what_it_does_not_need(tmp_path: Path) -> None:
     document, said = browse(page)
     assert "<title>Delivery audit</title>" in document
     assert "Content Security Policy" in said
+
+
+# The demo: its recordings, and the table that a query wrote.
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first act, as it was played and recorded."""
+    directory = tmp_path_factory.mktemp("demo") / "demo"
+    command = [sys.executable, "-m", "tolliver_transports.cli", "demo", "--no-audit", "--directory", str(directory)]
+    subprocess.run([*command, "--seconds", "2", "--rate", "1000"], check=True, capture_output=True, timeout=DEMO)
+    return directory
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(soft_wrap=True, width=200)
+
+
+def test_the_table_and_the_recordings_say_that_nothing_is_lost(
+    spark: Any, played: Path, console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = [(words[0],) for kind, *words in read_lines(played, PUBLISHER) if kind == "stored"]
+    rows = spark.createDataFrame(ids, "id STRING")
+    rows.write.parquet(str(played / TABLE))
+    assert look_with_spark(console, played) == 0
+    said = capsys.readouterr().out
+    assert f"the table has {len(ids):,} of {len(ids):,} stored readings: 0 lost, 0 twice, 0 never sent" in said
+    assert re.search(r"^lost = 0$", said, re.MULTILINE)
+    assert re.search(r"to alice: sent [\d,]+, delivered [\d,]{3,}, ", said)
+    report = (played / "report.html").read_text()
+    assert "<b>lost = 0</b>" in report
+    assert all(name in report for name in (PUBLISHER, *SUBSCRIBERS))
+    assert report.count('class="gap"') >= 2  # for alice the publisher's kill; for bob his own, which that may fall into
+    assert "Values over time" in report
+    assert all(f"{name}: " in report for name in ("average, 1 min", "ram, percent"))  # a point of the curve at least
+
+    rows.limit(1).union(spark.createDataFrame([("0-0",)], "id STRING")).write.mode("append").parquet(
+        str(played / TABLE)
+    )
+    assert look_at_table(console, spark, played) == 1
+    assert ": 0 lost, 1 twice, 1 never sent" in capsys.readouterr().out
+    rows.limit(len(ids) - 2).write.mode("overwrite").parquet(str(played / TABLE))
+    assert look_at_table(console, spark, played) == 1
+    assert ": 2 lost, 0 twice, 0 never sent" in capsys.readouterr().out
