@@ -145,18 +145,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         see = partial(by_simulation, options.simulate)
     began = time.monotonic()
     width = max(len(bug.name) for bug in bugs)
-    caught = 0
+    missed = []
     with ThreadPoolExecutor(options.jobs) as pool:
         whole = None if options.simulate else pool.submit(healthy, bugs)
         for bug, (is_caught, what) in zip(bugs, pool.map(partial(outcome, see), bugs), strict=True):
-            caught += is_caught
+            missed += [] if is_caught else [bug.name]
             print(f"{bug.name:{width}}  {what}", flush=True)
         if whole is not None:
             whole.result()
     seconds = time.monotonic() - began
     row = f"V4 by {options.simulate} simulated networks each" if options.simulate else "V4"
-    print(f"result: {row} | {len(bugs)} bugs | {caught} caught, {seconds:.0f} s on {options.jobs} cores")
-    return 0 if caught == len(bugs) else 1
+    figures = f"{len(bugs) - len(missed)} caught, {seconds:.0f} s on {options.jobs} cores"
+    print(f"result: {row} | {len(bugs)} bugs | {'; '.join((figures, *(f'not caught: {name}' for name in missed)))}")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
