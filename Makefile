@@ -35,11 +35,10 @@ demo: $(VENV)/.ready java
 	$(BIN)/tolliver demo --directory demo
 
 # First what must run every line and every branch of tolliver_proto; then all the rest, the adapters but for the loops that
-# `make loops` runs, three at a time as they often wait; last what runs in Spark: two files at a time, as each process has a
-# Spark of its own.
+# `make loops` runs; last what runs in Spark: two files at a time, as each process has a Spark of its own.
 test: check browser
 	$(BIN)/python scripts/coverage_core.py -n 2
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal -k 'not uvloop and not twisted-asyncio' --ignore=tests/spark \
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -k 'not uvloop and not twisted-asyncio' --ignore=tests/spark \
 	  $$($(BIN)/python scripts/coverage_core.py --files | xargs printf -- '--ignore=%s ')
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/spark
 
