@@ -27,7 +27,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         "spark.sql.warehouse.dir": warehouse,
         "spark.python.daemon.module": "tests.spark.forking",
-        "spark.connect.grpc.binding.port": "0",  # should a test start a server
     }
     session = start("tolliver tests", **settings)
     yield session

@@ -1,10 +1,11 @@
-"""A program against a Spark Connect server, with tolliver installed and nothing registered.
+"""A program against a Spark Connect server that it starts itself, with tolliver installed and nothing registered.
 
-python connected.py REMOTE RECORDINGS STAGE
+python connected.py RECORDINGS STAGE SETTINGS     (which are JSON)
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 
@@ -15,10 +16,10 @@ def say(*words: object) -> None:
     sys.stdout.write(" ".join(map(str, words)) + "\n")
 
 
-def main(remote: str, recordings: str, stage: str) -> None:
+def main(recordings: str, stage: str, settings: str) -> None:
     import tolliver_transports
 
-    spark = SparkSession.builder.remote(remote).getOrCreate()
+    spark = SparkSession.builder.remote("local[2]").config(map=json.loads(settings)).getOrCreate()
     found = spark.read.format("tolliver").option("channels", "a").load(recordings)
     say("found", type(spark).__module__, found.count(), *tolliver_transports.__path__)
     from tolliver_transports.spark import lag, partition_batches, register

@@ -1,19 +1,14 @@
-"""How tolliver gets to Spark: as a wheel that is installed, as a zip beside a program, through Spark Connect.
-
-The idea: what is started here has a Spark of its own only where it must, as that takes longest. A Connect server is a
-service in a Spark that runs: it gets its clients here in the session of the tests.
-"""
+"""How tolliver gets to Spark: as a wheel that is installed, as a zip beside a program, through Spark Connect."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 import pytest
@@ -26,9 +21,6 @@ from tolliver_proto import Message, Revision
 
 from .quick import INTERPRETED, JAVA, SOURCES
 from .recordings import PEER, block, write
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
 PATIENCE = 600  # seconds, far above what any of them takes
@@ -90,18 +82,7 @@ def test_as_a_zip_beside_a_program(wheel: Path, tmp_path: Path) -> None:
     assert "core.zip/tolliver_proto/" in said["core"]
 
 
-@pytest.fixture
-def remote(spark: SparkSession) -> Iterator[str]:
-    """A Connect server."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
-    service.start(spark.sparkContext._jsc.sc())
-    yield f"sc://127.0.0.1:{service.localPort()}"
-    service.stop(*(getattr(service, f"stop$default${number}")() for number in (1, 2)))
-
-
-def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_path: Path, remote: str) -> None:
+def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'pyspark[connect]'")
     installed = tmp_path / "installed"
     with ZipFile(wheel) as archive:
@@ -111,7 +92,8 @@ def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_pa
     writer.add(PEER, 1, Revision.DRAFT_2, [Message("a", "", b"", number) for number in range(1, 8)])
     writer.sync()
     writer.close()
-    program: list[str | Path] = [sys.executable, HERE / "connected.py", remote, recording(tmp_path), stage]
+    quick = json.dumps(INTERPRETED)
+    program: list[str | Path] = [sys.executable, HERE / "connected.py", recording(tmp_path), stage, quick]
     said = run(program, tmp_path, PYTHONPATH=str(installed))
     assert said == [
         f"found pyspark.sql.connect.session 3 {installed}/tolliver_transports",
