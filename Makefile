@@ -32,7 +32,7 @@ browser:
 
 # What the demo leaves behind is in ./demo, which the next one empties.
 demo: $(VENV)/.ready java
-	$(BIN)/tolliver demo --directory demo
+	$(BIN)/python -m examples.demo --directory demo
 
 # First what must run every line and every branch of tolliver_proto; then all the rest, the adapters but for the loops that
 # `make loops` runs; last what runs in Spark: two files at a time, as each process has a Spark of its own.

@@ -33,8 +33,8 @@ from typing import Any, NamedTuple, cast
 import anyio
 import anyio.lowlevel
 from tolliver_transports import blocking
-from tolliver_transports._options import TLS, InstanceOptions, Remote
-from tolliver_transports._tls import client_context, server_context
+from tolliver_transports._options.instance import TLS, InstanceOptions, Remote
+from tolliver_transports._tls.policy import client_context, server_context
 from tolliver_transports.certs import make_ca, make_certificate
 
 from tolliver_proto import Message, Revision, encode
@@ -347,7 +347,7 @@ def bare_twisted_protocol(wrapped: type, end: float, over: Callable[[list[float]
 
 
 async def bare_twisted(directory: Path, port: float = 0, seconds: float = 0) -> None:
-    from tolliver_transports._twisted_tls import Transports
+    from tolliver_transports.twisted.tls import Transports
     from twisted.internet import reactor
     from twisted.internet.defer import Deferred
     from twisted.internet.protocol import ClientFactory, Factory, Protocol

@@ -23,7 +23,7 @@ from pathlib import Path
 from uuid import UUID
 from zlib import crc32
 
-from tolliver_transports._recorder import Recorder
+from tolliver_transports._messages.recorder import Recorder
 
 from tolliver_proto import Decoder, Message, Revision, encode
 from tolliver_proto.recording import Block, read_blocks, whole_frames

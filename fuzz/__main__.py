@@ -23,7 +23,7 @@ def main() -> int:
     import atheris
 
     target = TARGETS[sys.argv.pop(1)]
-    with atheris.instrument_imports(include=list(target.watched), exclude=["tolliver_proto._simulation"]):
+    with atheris.instrument_imports(include=list(target.watched), exclude=["tolliver_proto._testing"]):
         body, seeds = target.load()
         from fuzz.runner import completed
 

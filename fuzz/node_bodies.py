@@ -36,9 +36,9 @@ from tolliver_proto import (
     Unsubscribe,
     encode,
 )
-from tolliver_proto._events import PROBE_CHANNEL
-from tolliver_proto._ids import NO_ID
-from tolliver_proto._simulation._simnet import _RIGHTS
+from tolliver_proto._node.ids import NO_ID
+from tolliver_proto._testing.simnet import _RIGHTS
+from tolliver_proto._wire.events import PROBE_CHANNEL
 
 from .bodies import MOST_STEPS, bounded
 from .node_program import STRANGER, UUIDS, End, Program, StrangersWitness

@@ -44,12 +44,12 @@ from tolliver_proto import (
     Subscription,
     Transmit,
 )
-from tolliver_proto._ids import NO_ID
-from tolliver_proto._simulation._checks import Ledger, Sent, WireWitness, audit, check, check_memory
-from tolliver_proto._simulation._memory import MemoryStore
-from tolliver_proto._simulation._world import POLICIES, ROOMY, TIGHT
-from tolliver_proto._store import AddDeadLetter, ForgetPeer, Operation
-from tolliver_proto._subscriptions import matching
+from tolliver_proto._node.ids import NO_ID
+from tolliver_proto._node.store import AddDeadLetter, ForgetPeer, Operation
+from tolliver_proto._node.subscriptions import matching
+from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check, check_memory
+from tolliver_proto._testing.memory import MemoryStore
+from tolliver_proto._testing.world import POLICIES, ROOMY, TIGHT
 
 UUIDS = [UUID(f"01890000-0000-7000-8000-00000000000{number}") for number in range(1, 4)]
 STRANGER = UUID("01890000-0000-7000-8000-00000000000f")

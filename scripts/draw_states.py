@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tolliver_proto import State
-from tolliver_proto._state import FROM_WIRE, HANDSHAKING, TRANSITIONS, Effect, Signal, Transition
+from tolliver_proto._wire.state import FROM_WIRE, HANDSHAKING, TRANSITIONS, Effect, Signal, Transition
 from tolliver_proto.reactive import State as Stage
 from tolliver_proto.reactive import _state as reactive
 from tolliver_proto.reactive._state import Id, Step
@@ -104,7 +104,7 @@ ID_MEANINGS = {
 TEXT = """\
 # The states of a connection
 
-Drawn by `python scripts/draw_states.py` from `tolliver_proto/_state.py` and, for
+Drawn by `python scripts/draw_states.py` from `tolliver_proto/_wire/state.py` and, for
 [Reactive Streams](#reactive-streams-the-connection), `tolliver_proto/reactive/_state.py`: change a table there, then
 run it.
 

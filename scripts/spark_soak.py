@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 
-from tolliver_transports.spark._local import local_session  # noqa: E402
+from tolliver_transports.spark.local import local_session  # noqa: E402
 from tolliver_transports.staging import StageOptions, Stager  # noqa: E402
 
 from tests.certificates import Certificates  # noqa: E402

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
-from tolliver_transports._options import TLS
+from tolliver_transports._options.instance import TLS
 from tolliver_transports.certs import LOCAL_HOSTS, make_ca, make_certificate
 
 _NOW = datetime.datetime.now(datetime.UTC)

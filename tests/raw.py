@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Self
 from uuid import UUID
 
-from tolliver_transports._options import TLS
-from tolliver_transports._tls import client_context
+from tolliver_transports._options.instance import TLS
+from tolliver_transports._tls.policy import client_context
 
 from tolliver_proto import (
     Closed,

@@ -5,33 +5,8 @@ This file is the public surface; every other module of the package is private bu
 
 from __future__ import annotations
 
-from ._access import Acl, Rights
-from ._actions import (
-    Abort,
-    Acked,
-    Action,
-    Commit,
-    Deliver,
-    Delivery,
-    Dial,
-    DialEnded,
-    Fetch,
-    Find,
-    Notice,
-    NoticeKind,
-    PauseReading,
-    PeerDown,
-    PeerIdentity,
-    PeerUp,
-    Receipt,
-    ResumeReading,
-    ShutdownWrite,
-    Stored,
-    Transmit,
-)
-from ._connection import Connection
-from ._derived import is_derive_prefix, is_derived
-from ._errors import (
+from ._common.derived import is_derive_prefix, is_derived
+from ._common.errors import (
     AccessDenied,
     Blocked,
     CertificateError,
@@ -53,34 +28,27 @@ from ._errors import (
     UnexpectedEOF,
     UnexpectedFrame,
 )
-from ._events import (
-    PROBE_CHANNEL,
-    RESERVED_CHANNEL,
-    Ack,
-    Closed,
-    Decoded,
-    Established,
-    Event,
-    Frame,
-    HandshakeFinal,
-    HandshakeRequest,
-    HandshakeResponse,
-    HandshakeStatus,
-    Ignored,
-    IgnoreReason,
-    Message,
-    Revision,
-    Role,
-    Subscribe,
-    Subscription,
-    Unsubscribe,
+from ._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
+from ._node.access import Acl, Rights
+from ._node.actions import (
+    Acked,
+    Action,
+    Commit,
+    Deliver,
+    Delivery,
+    DialEnded,
+    Fetch,
+    Find,
+    Notice,
+    NoticeKind,
+    PeerDown,
+    PeerUp,
+    Receipt,
+    Stored,
 )
-from ._frames import Decoder, decode, encode
-from ._limits import Limits
-from ._node import Node, PeerInfo
-from ._policy import Policy, Probe
-from ._state import State
-from ._store import (
+from ._node.node import Node, PeerInfo
+from ._node.policy import Policy, Probe
+from ._node.store import (
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
@@ -110,6 +78,31 @@ from ._store import (
     UnparkDeliveries,
     UnpinPeer,
 )
+from ._wire.connection import Connection
+from ._wire.events import (
+    PROBE_CHANNEL,
+    RESERVED_CHANNEL,
+    Ack,
+    Closed,
+    Decoded,
+    Established,
+    Event,
+    Frame,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    Ignored,
+    IgnoreReason,
+    Message,
+    Revision,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+from ._wire.frames import Decoder, decode, encode
+from ._wire.limits import Limits
+from ._wire.state import State
 
 __all__ = [
     "PROBE_CHANNEL",

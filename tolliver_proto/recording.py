@@ -19,11 +19,11 @@ from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from ._buffer import Buffer
-from ._errors import OwnLimitExceeded
-from ._events import Revision
-from ._layouts import Fields
-from ._whole import Whole, claimed_id, whole_frames
+from ._common.buffer import Buffer
+from ._common.errors import OwnLimitExceeded
+from ._wire.events import Revision
+from ._wire.layouts import Fields
+from ._wire.whole import Whole, claimed_id, whole_frames
 
 __all__ = [
     "BLOCK",

@@ -10,14 +10,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from ._simulation import _shrink
-from ._simulation._checks import SimFailure
-from ._simulation._clockwork import Report
-from ._simulation._memory import MemoryStore
-from ._simulation._pair import ConnectionPair, Side
-from ._simulation._shrink import Shrunk
-from ._simulation._simnet import Simulation
-from ._simulation._world import Weather
+from ._testing import shrink as _shrink
+from ._testing.checks import SimFailure
+from ._testing.clockwork import Report
+from ._testing.memory import MemoryStore
+from ._testing.pair import ConnectionPair, Side
+from ._testing.shrink import Shrunk
+from ._testing.simnet import Simulation
+from ._testing.world import Weather
 
 
 class SimNet(Simulation):

@@ -7,29 +7,29 @@ from __future__ import annotations
 
 from .bug import Bug
 
-RECEIVING = "tolliver_proto/_receiving.py"
-SENDING = "tolliver_proto/_sending.py"
-STORING = "tolliver_proto/_storing.py"
-HANDSHAKES = "tolliver_proto/_handshakes.py"
-LINK = "tolliver_proto/_link.py"
-IDS = "tolliver_proto/_ids.py"
-FRAMES = "tolliver_proto/_frames.py"
-OUTBOX = "tolliver_proto/_outbox.py"
-LAYOUTS = "tolliver_proto/_layouts.py"
-STATE = "tolliver_proto/_state.py"
-UPKEEP = "tolliver_proto/_upkeep.py"
-BASE = "tolliver_proto/_base.py"
-NODE = "tolliver_proto/_node.py"
-ACCESS = "tolliver_proto/_access.py"
-DIALING = "tolliver_proto/_dialing.py"
-ACTIONS = "tolliver_proto/_actions.py"
-DERIVED = "tolliver_proto/_derived.py"
-HANDLED = "tolliver_proto/_handled.py"
-SUBSCRIPTIONS = "tolliver_proto/_subscriptions.py"
-POISON = "tolliver_proto/_poison.py"
-WATCHING = "tolliver_proto/_watching.py"
-ARRIVALS = "tolliver_proto/_arrivals.py"
-CONNECTION = "tolliver_proto/_connection.py"
+RECEIVING = "tolliver_proto/_node/receiving.py"
+SENDING = "tolliver_proto/_node/sending.py"
+STORING = "tolliver_proto/_node/storing.py"
+HANDSHAKES = "tolliver_proto/_node/handshakes.py"
+LINK = "tolliver_proto/_node/link.py"
+IDS = "tolliver_proto/_node/ids.py"
+FRAMES = "tolliver_proto/_wire/frames.py"
+OUTBOX = "tolliver_proto/_node/outbox.py"
+LAYOUTS = "tolliver_proto/_wire/layouts.py"
+STATE = "tolliver_proto/_wire/state.py"
+UPKEEP = "tolliver_proto/_node/maintenance.py"
+BASE = "tolliver_proto/_node/base.py"
+NODE = "tolliver_proto/_node/node.py"
+ACCESS = "tolliver_proto/_node/access.py"
+DIALING = "tolliver_proto/_node/dialing.py"
+TRANSPORT = "tolliver_proto/_common/transport.py"
+DERIVED = "tolliver_proto/_common/derived.py"
+HANDLED = "tolliver_proto/_node/dedupe.py"
+SUBSCRIPTIONS = "tolliver_proto/_node/subscriptions.py"
+POISON = "tolliver_proto/_node/poison.py"
+WATCHING = "tolliver_proto/_node/keepalive.py"
+ARRIVALS = "tolliver_proto/_common/handshake_limiter.py"
+CONNECTION = "tolliver_proto/_wire/connection.py"
 
 BUGS = (
     Bug(
@@ -421,7 +421,7 @@ BUGS = (
     ),
     Bug(
         "derived: any prefix will do",
-        ACTIONS,
+        TRANSPORT,
         "return prefix_of(claimed) in self.prefixes if is_derived(claimed) else claimed in self.uuids",
         "return bool(self.prefixes) if is_derived(claimed) else claimed in self.uuids",
         ("tests/node/test_derived.py::test_a_refusal_says_what_the_certificate_names",),

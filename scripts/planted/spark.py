@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from .bug import Bug
 
-WRITE = "transports/tolliver_transports/spark/_write.py"
-SENDING = "transports/tolliver_transports/spark/_sending.py"
-LINK = "transports/tolliver_transports/spark/_link.py"
-ENCODE = "transports/tolliver_transports/spark/_encode.py"
-READ = "transports/tolliver_transports/spark/_read.py"
-RANGES = "transports/tolliver_transports/spark/_ranges.py"
-COLUMNS = "transports/tolliver_transports/spark/_columns.py"
-PUSHDOWN = "transports/tolliver_transports/spark/_pushdown.py"
+WRITE = "transports/tolliver_transports/spark/write/_write.py"
+SENDING = "transports/tolliver_transports/spark/write/_sending.py"
+LINK = "transports/tolliver_transports/spark/write/_link.py"
+ENCODE = "transports/tolliver_transports/spark/write/_encode.py"
+READ = "transports/tolliver_transports/spark/read/_read.py"
+RANGES = "transports/tolliver_transports/spark/read/_ranges.py"
+COLUMNS = "transports/tolliver_transports/spark/read/_columns.py"
+PUSHDOWN = "transports/tolliver_transports/spark/read/_pushdown.py"
 
 BUGS = (
     Bug(

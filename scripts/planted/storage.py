@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from .bug import Bug
 
-SQLITE_FILE = "transports/tolliver_transports/_sqlite_file.py"
-SQLITE = "transports/tolliver_transports/_sqlite.py"
+SQLITE_FILE = "transports/tolliver_transports/_store/file.py"
+SQLITE = "transports/tolliver_transports/_store/sqlite.py"
 RECORDING = "tolliver_proto/recording.py"
-RECORDER = "transports/tolliver_transports/_recorder.py"
+RECORDER = "transports/tolliver_transports/_messages/recorder.py"
 
 BUGS = (
     Bug(

@@ -7,55 +7,56 @@ from __future__ import annotations
 
 from .bug import Bug
 
-TLS = "transports/tolliver_transports/_tls.py"
-X509 = "transports/tolliver_transports/_x509.py"
-OPTIONS = "transports/tolliver_transports/_options.py"
-ACL_FILE = "transports/tolliver_transports/_acl_file.py"
-SESSION = "transports/tolliver_transports/_session.py"
-ANYIO_WIRES = "transports/tolliver_transports/_anyio_wires.py"
-SOCKET_SESSION = "transports/tolliver_transports/_socket_session.py"
-SOCKETS = "transports/tolliver_transports/_sockets.py"
-INBOX = "transports/tolliver_transports/_inbox.py"
-OPENING = "transports/tolliver_transports/_opening.py"
-ENDPOINT = "transports/tolliver_transports/_endpoint.py"
-INSTANCE = "transports/tolliver_transports/_instance.py"
+TLS = "transports/tolliver_transports/_tls/pump.py"
+POLICY = "transports/tolliver_transports/_tls/policy.py"
+X509 = "transports/tolliver_transports/_tls/x509.py"
+OPTIONS = "transports/tolliver_transports/_options/instance.py"
+ACL_FILE = "transports/tolliver_transports/_options/acl_file.py"
+SESSION = "transports/tolliver_transports/_driver/session.py"
+ANYIO_WIRES = "transports/tolliver_transports/anyio/wire.py"
+SOCKET_SESSION = "transports/tolliver_transports/_driver/socket_session.py"
+SOCKETS = "transports/tolliver_transports/_driver/sockets.py"
+INBOX = "transports/tolliver_transports/_messages/inbox.py"
+OPENING = "transports/tolliver_transports/_messages/opening.py"
+ENDPOINT = "transports/tolliver_transports/_driver/endpoint.py"
+INSTANCE = "transports/tolliver_transports/_messages/instance.py"
 CLI_WORDS = "transports/tolliver_transports/_cli/words.py"
-PUBLISHING = "transports/tolliver_transports/_publishing.py"
-SUBSCRIBING = "transports/tolliver_transports/_subscribing.py"
-STREAMS = "transports/tolliver_transports/_streams.py"
+PUBLISHING = "transports/tolliver_transports/_streams/publishing.py"
+SUBSCRIBING = "transports/tolliver_transports/_streams/subscribing.py"
+STREAMS = "transports/tolliver_transports/_streams/streams.py"
 
 BUGS = (
     Bug(
         "tls: no certificate is asked for",
-        TLS,
+        POLICY,
         "context.verify_mode = ssl.CERT_REQUIRED",
         "context.verify_mode = ssl.CERT_OPTIONAL",
         ("tests/tls/test_handshake.py::test_policy",),
     ),
     Bug(
         "tls: any host name will do",
-        TLS,
+        POLICY,
         "context.check_hostname = check_hostname and not tls.insecure_ca_only",
         "context.check_hostname = False",
         ("tests/tls/test_handshake.py::test_host_names_are_checked_unless_it_is_spelt_out",),
     ),
     Bug(
         "tls: the system's authorities are trusted",
-        TLS,
+        POLICY,
         "    _trust(context, tls.ca)\n",
         "    _trust(context, tls.ca)\n    context.load_default_certs()\n",
         ("tests/tls/test_handshake.py::test_policy",),
     ),
     Bug(
         "tls: 1.2 without being asked",
-        TLS,
+        POLICY,
         "ssl.TLSVersion.TLSv1_2 if tls.tls12 else ssl.TLSVersion.TLSv1_3",
         "ssl.TLSVersion.TLSv1_2",
         ("tests/tls/test_handshake.py::test_only_tls_1_3_by_default",),
     ),
     Bug(
         "tls: sessions are resumed",
-        TLS,
+        POLICY,
         "    context.num_tickets = 0\n",
         "",
         ("tests/tls/test_handshake.py::test_policy",),
@@ -69,7 +70,7 @@ BUGS = (
     ),
     Bug(
         "tls: a pinned peer needs no CA",
-        TLS,
+        POLICY,
         "self._by_pin = client_context(tls, check_hostname=False, alpn=alpn)",
         "self._by_pin = client_context(tls, check_hostname=False, alpn=alpn)\n"
         "            self._by_pin.verify_mode = ssl.CERT_NONE",

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 from uuid import UUID
 
-from tolliver_transports._options import InstanceOptions, Remote
-from tolliver_transports._streams_options import StreamsOptions
+from tolliver_transports._options.instance import InstanceOptions, Remote
+from tolliver_transports._options.streams import StreamsOptions
 
 from tolliver_proto import DeadLetter, Delivery, Notice, PeerInfo, Receipt
 

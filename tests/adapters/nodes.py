@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tolliver_transports._options import InstanceOptions
+from tolliver_transports._options.instance import InstanceOptions
 
 from tests.certificates import Certificates
 from tolliver_proto import Delivery, NoticeKind

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, Literal, Self
 
-from tolliver_transports._streams_options import StreamsOptions
+from tolliver_transports._options.streams import StreamsOptions
 
 from tests.certificates import Certificates
 from tolliver_proto.reactive import Role

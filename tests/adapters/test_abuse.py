@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from OpenSSL import SSL
-from tolliver_transports._socket_session import CHUNK, SLICE, SocketSession
+from tolliver_transports._driver.socket_session import CHUNK, SLICE, SocketSession
 
 from tests.certificates import Certificates
 from tolliver_proto import Limits, Role

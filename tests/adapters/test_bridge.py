@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from tolliver_transports._bridge import bridge
+from tolliver_transports._streams.bridge import bridge
 
 from tolliver_proto.reactive import StreamError
 

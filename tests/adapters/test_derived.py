@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._options import TLS
+from tolliver_transports._options.instance import TLS
 from tolliver_transports.derived import derived_identity
 
 from tests.certificates import PREFIX

@@ -15,8 +15,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tolliver_transports._session import Session
-from tolliver_transports._tls import Pump, client_context
+from tolliver_transports._driver.session import Session
+from tolliver_transports._tls.policy import client_context
+from tolliver_transports._tls.pump import Pump
 
 from tests.certificates import Certificates
 from tests.raw import RawListener

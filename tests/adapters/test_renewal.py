@@ -8,7 +8,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tolliver_transports._options import TLS
+from tolliver_transports._options.instance import TLS
 from tolliver_transports.certs import Member, make_certificate
 
 from tests.certificates import Certificates

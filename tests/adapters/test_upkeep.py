@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tolliver_transports._sqlite_checks import make_known
+from tolliver_transports._store.checks import make_known
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import anyio
 import pytest
-from tolliver_transports._publishing import Feed
+from tolliver_transports._streams.publishing import Feed
 from tolliver_transports.anyio import StreamsOptions, create_streams
 
 from tests.anyio.nodes import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 import pytest
-from tolliver_transports import _socket_session
+from tolliver_transports._driver import socket_session
 
 from tests.anyio.nodes import Nodes, address, until
 from tolliver_proto import ConnectionClosing, Delivery
@@ -62,7 +62,7 @@ async def test_calls_that_never_wait_may_be_awaited_like_the_others(nodes: Nodes
 async def test_one_connection_that_writes_much_gives_others_their_turn(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_socket_session, "TURNS", 1)  # a connection that the system always takes more of
+    monkeypatch.setattr(socket_session, "TURNS", 1)  # a connection that the system always takes more of
     async with nodes.pair() as (left, right):
         right.register_callback("news", "", lambda _message: None)
         for _ in range(20):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tolliver_transports._bridge import ThreadSource
+from tolliver_transports._streams.bridge import ThreadSource
 from tolliver_transports.blocking import Instance, bridge
 
 from tests.blocking.nodes import PATIENCE, Nodes, until

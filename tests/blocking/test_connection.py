@@ -11,7 +11,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._tls import Pump, client_context
+from tolliver_transports._tls.policy import client_context
+from tolliver_transports._tls.pump import Pump
 from tolliver_transports.blocking import BlockingConnection, Pumps, Remote
 
 from tests.blocking.nodes import PATIENCE, Nodes

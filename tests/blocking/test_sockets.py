@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tolliver_transports import _socket_session
-from tolliver_transports._blocking_loop import Dialling, Loop
-from tolliver_transports._sockets import NEXT_ADDRESS, tune
+from tolliver_transports._driver import socket_session
+from tolliver_transports._driver.sockets import NEXT_ADDRESS, tune
+from tolliver_transports.blocking.loop import Dialling, Loop
 
 from tests.blocking.nodes import PATIENCE, Nodes, address, no_more_threads, until
 from tolliver_proto import Limits
@@ -211,7 +211,7 @@ def test_a_name_that_no_thread_can_look_up_is_tried_again(nodes: Nodes) -> None:
 
 
 def test_one_connection_that_writes_much_gives_others_their_turn(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_socket_session, "TURNS", 1)  # a connection that the system always takes more of
+    monkeypatch.setattr(socket_session, "TURNS", 1)  # a connection that the system always takes more of
     with nodes.pair() as (left, right):
         right.register_callback("news", "", lambda _message: None)
         for _ in range(20):

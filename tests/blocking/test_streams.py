@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tolliver_transports._blocking_feeds import ThreadFeed
 from tolliver_transports.blocking import Peer, Streams, StreamsOptions, Subscription, create_streams
+from tolliver_transports.blocking.feed import ThreadFeed
 
 from tests.blocking.nodes import PATIENCE, no_more_threads, until
 from tests.blocking.test_process import needs_fork, run

@@ -40,11 +40,18 @@ def tolliver(*arguments: object, stdin: bytes = b"") -> Result:
     return Result(result.exit_code, result.stdout, result.stderr)
 
 
-def run_process(*arguments: object, stdin: bytes = b"", seconds: float = SECONDS, **environment: str) -> Result:
+def run_process(
+    *arguments: object,
+    command: Sequence[str] = COMMAND,
+    stdin: bytes = b"",
+    seconds: float = SECONDS,
+    **environment: str,
+) -> Result:
     """The command as a process, to its end."""
-    command = [*COMMAND, *map(str, arguments)]
     env = {**os.environ, **environment}
-    ended = subprocess.run(command, input=stdin, capture_output=True, timeout=seconds, check=False, env=env)
+    ended = subprocess.run(
+        [*command, *map(str, arguments)], input=stdin, capture_output=True, timeout=seconds, check=False, env=env
+    )
     return Result(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 from cryptography import x509
-from tolliver_transports._options import TLS
-from tolliver_transports._tls import Pumps
+from tolliver_transports._options.instance import TLS
+from tolliver_transports._tls.policy import Pumps
 
 from tests.cli.commands import tolliver
 from tests.wire.vectors import ONE

@@ -124,7 +124,6 @@ def test_version() -> None:
         ("stage",),
         ("decode",),
         ("replay",),
-        ("demo",),
         ("peers",),
         ("outbox",),
         ("outbox", "retry"),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tolliver_transports._recorder import Recorder
+from tolliver_transports._messages.recorder import Recorder
 
 from tests.cli.commands import SECONDS, Listener, free_address, running, tolliver
 from tests.wire.vectors import D2, ONE, TWO

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tolliver_transports._cli.decode import Placed
 from tolliver_transports._cli.recordings import nanoseconds
 from tolliver_transports._cli.replay import once
-from tolliver_transports._recorder import Recorder
+from tolliver_transports._messages.recorder import Recorder
 
 from tests.cli.commands import SECONDS, listener, run_process, tolliver
 from tests.cli.conftest import Who

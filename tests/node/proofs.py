@@ -10,8 +10,8 @@ from itertools import count
 from random import Random
 
 from tolliver_proto import Decoder, Message, ReserveIds, Revision, Transmit
-from tolliver_proto._ids import LAST_ID
-from tolliver_proto._subscriptions import matching
+from tolliver_proto._node.ids import LAST_ID
+from tolliver_proto._node.subscriptions import matching
 
 from .table import End, Seat, Table
 

@@ -31,7 +31,7 @@ from tolliver_proto import (
     Subscription,
     Transmit,
 )
-from tolliver_proto._simulation._checks import audit
+from tolliver_proto._testing.checks import audit
 from tolliver_proto.testing import MemoryStore
 
 LIMITS = Limits(resend_first=1.0, resend_max=8.0, redial_max=2.0)

@@ -31,9 +31,9 @@ from tolliver_proto import (
     Subscription,
     Unsubscribe,
 )
-from tolliver_proto._arrivals import ALL, Arrivals
-from tolliver_proto._simulation._checks import audit
-from tolliver_proto._subscriptions import matching
+from tolliver_proto._common.handshake_limiter import ALL, Arrivals
+from tolliver_proto._node.subscriptions import matching
+from tolliver_proto._testing.checks import audit
 from tolliver_proto.testing import SimNet
 
 from .play import HIGH, LOW, ME, Play, Wire, aborted, deliveries, every, notices, only

@@ -27,13 +27,13 @@ from tolliver_proto import (
     Subscribe,
     encode,
 )
-from tolliver_proto._handled import Handled
-from tolliver_proto._outbox import Outbox, Window
-from tolliver_proto._simulation._checks import check
-from tolliver_proto._simulation._pair import Side
-from tolliver_proto._simulation._shrink import FAULTS
-from tolliver_proto._simulation._shrink import shrink as shrink_life
-from tolliver_proto._simulation._world import TIGHT
+from tolliver_proto._node.dedupe import Handled
+from tolliver_proto._node.outbox import Outbox, Window
+from tolliver_proto._testing.checks import check
+from tolliver_proto._testing.pair import Side
+from tolliver_proto._testing.shrink import FAULTS
+from tolliver_proto._testing.shrink import shrink as shrink_life
+from tolliver_proto._testing.world import TIGHT
 from tolliver_proto.testing import ConnectionPair, MemoryStore, SimFailure, SimNet, Weather, shrink
 
 from .play import HIGH, LOW, Play, deliveries, every, only

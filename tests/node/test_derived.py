@@ -35,8 +35,8 @@ from tolliver_proto import (
     Unsubscribe,
     is_derived,
 )
-from tolliver_proto._derived import FIRST_PREFIX
-from tolliver_proto._simulation._checks import audit
+from tolliver_proto._common.derived import FIRST_PREFIX
+from tolliver_proto._testing.checks import audit
 
 from .play import HIGH, LOW, Play, Wire, deliveries, every, notices, only
 

@@ -21,7 +21,7 @@ from tolliver_proto import (
     Subscribe,
     Unsubscribe,
 )
-from tolliver_proto._handled import Handled
+from tolliver_proto._node.dedupe import Handled
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
 

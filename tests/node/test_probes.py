@@ -24,8 +24,8 @@ from tolliver_proto import (
     ShutdownWrite,
     Subscribe,
 )
-from tolliver_proto._ids import LAST_ID, NO_ID
-from tolliver_proto._simulation._checks import audit
+from tolliver_proto._node.ids import LAST_ID, NO_ID
+from tolliver_proto._testing.checks import audit
 
 from .play import LOW, OTHER, Play, Wire, aborted, deliveries, every, only
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tolliver_proto import Node
-from tolliver_proto._link import ControlSync
-from tolliver_proto._outbox import Window
+from tolliver_proto._node.link import ControlSync
+from tolliver_proto._node.outbox import Window
 
 from . import proofs
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tolliver_proto import StoredMessage
-from tolliver_proto._link import Peer
-from tolliver_proto._sending import Sending
+from tolliver_proto._node.link import Peer
+from tolliver_proto._node.sending import Sending
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
 
 RUNS, SEEDS = 20, 25  # as many as two cores do in some seconds; `make simulate SCHEDULES=n` does more

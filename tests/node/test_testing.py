@@ -27,7 +27,7 @@ from tolliver_proto import (
     StoreMessages,
     Subscription,
 )
-from tolliver_proto._simulation._checks import SimFailure, audit, check_memory
+from tolliver_proto._testing.checks import SimFailure, audit, check_memory
 from tolliver_proto.testing import ConnectionPair, MemoryStore
 
 from ..store.contract import StoreContract

@@ -23,7 +23,7 @@ from tolliver_proto import (
     Subscribe,
     Unsubscribe,
 )
-from tolliver_proto._simulation._checks import audit
+from tolliver_proto._testing.checks import audit
 from tolliver_proto.testing import MemoryStore
 
 from .play import LOW, OTHER, Play, Wire, every, notices, only

@@ -47,7 +47,7 @@ from tolliver_proto import (
     StoreError,
     Transmit,
 )
-from tolliver_proto._simulation._checks import Ledger, Sent, WireWitness, audit, check_memory
+from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check_memory
 from tolliver_proto.testing import MemoryStore
 
 UUIDS = [UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number in (1, 2)]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tolliver_proto import _buffer
+from tolliver_proto._common import buffer
 from tolliver_proto.reactive import (
     UNBOUNDED,
     ClientHello,
@@ -163,7 +163,7 @@ def test_a_large_element_byte_by_byte_is_joined_once(monkeypatch: pytest.MonkeyP
         copied += len(data)
         return data
 
-    monkeypatch.setattr(_buffer, "_join", join)
+    monkeypatch.setattr(buffer, "_join", join)
     client = Connection(Role.CLIENT)
     stream = client.subscribe("p", UNBOUNDED)
     client.receive_data(encode(ServerHello()) + encode(Subscribed(stream)))

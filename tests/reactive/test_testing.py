@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto.reactive import Hub, Limits, OnComplete, OnError
-from tolliver_proto.reactive._simulation._ledgers import Intake, Plan
-from tolliver_proto.reactive._simulation._world import TIGHT
+from tolliver_proto.reactive._testing.ledgers import Intake, Plan
+from tolliver_proto.reactive._testing.world import TIGHT
 from tolliver_proto.reactive.testing import Shrunk, SimFailure, StreamNet, Weather, shrink
 
 LIVES = 6

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tolliver_transports.blocking import Instance, InstanceOptions, create_instance
-from tolliver_transports.spark._write_options import WriteOptions, write_options
+from tolliver_transports.spark.write._options import WriteOptions, write_options
 
 from tests.certificates import Certificates
 from tolliver_proto import Delivery

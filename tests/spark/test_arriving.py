@@ -12,7 +12,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from tolliver_transports.spark._local import missing
+from tolliver_transports.spark.local import missing
 from tolliver_transports.staging import FolderOptions, StageWriter
 
 import tolliver_proto

@@ -20,9 +20,10 @@ from uuid import UUID
 
 import pytest
 from rich.console import Console
-from tolliver_transports._demo.child import PUBLISHER, SUBSCRIBERS, TABLE
-from tolliver_transports._demo.log import read_lines
-from tolliver_transports._demo.looking import look_at_table, look_with_spark
+
+from examples.demo.child import PUBLISHER, SUBSCRIBERS, TABLE
+from examples.demo.log import read_lines
+from examples.demo.looking import look_at_table, look_with_spark
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tolliver-proto[spark]'")
@@ -492,7 +493,7 @@ def test_the_page_forbids_what_it_does_not_need(tmp_path: Path) -> None:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first act, as it was played and recorded."""
     directory = tmp_path_factory.mktemp("demo") / "demo"
-    command = [sys.executable, "-m", "tolliver_transports.cli", "demo", "--no-audit", "--directory", str(directory)]
+    command = [sys.executable, "-m", "examples.demo", "--no-audit", "--directory", str(directory)]
     subprocess.run([*command, "--seconds", "2", "--rate", "1000"], check=True, capture_output=True, timeout=DEMO)
     return directory
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tolliver-proto[spark]'")
 
 import numpy as np
-from tolliver_transports.spark import _columns
-from tolliver_transports.spark._columns import Columns, as_text, find_frames
+from tolliver_transports.spark.read import _columns
+from tolliver_transports.spark.read._columns import Columns, as_text, find_frames
 
 from fuzz.columns_bodies import same
 from tests.wire.drive import REVISIONS
@@ -29,7 +29,7 @@ from tolliver_proto import (
     Subscription,
     encode,
 )
-from tolliver_proto._layouts import LAYOUTS
+from tolliver_proto._wire.layouts import LAYOUTS
 
 ODD = [
     *(regular(bad, b"key", b"x") for bad in BAD_UTF8),

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from tolliver_transports.blocking import Streams
 from tolliver_transports.spark import lag
-from tolliver_transports.spark._demand_options import BATCH
-from tolliver_transports.spark._demand_stage import DemandStager
-from tolliver_transports.spark._demand_stream import STREAM, DemandStreamReader, demand_stream
+from tolliver_transports.spark.demand._options import BATCH
+from tolliver_transports.spark.demand._stage import DemandStager
+from tolliver_transports.spark.demand._stream import STREAM, DemandStreamReader, demand_stream
 from tolliver_transports.spark.demand_source import DemandSource
 
 from tests.certificates import Certificates

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports.spark import _encode, encode_batches
-from tolliver_transports.spark._encode import (
+from tolliver_transports.spark import encode_batches
+from tolliver_transports.spark.write import _encode
+from tolliver_transports.spark.write._encode import (
     LAST_ID,
     Rows,
     cut,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._recorder import Recorder
+from tolliver_transports._messages.recorder import Recorder
 
 from tests.spark.test_source import setting
 from tests.test_docs import ROOT, programs

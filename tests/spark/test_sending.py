@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from tolliver_transports.derived import derived_identity
-from tolliver_transports.spark import _sending
-from tolliver_transports.spark._encode import Ids, encode_rows, take_rows
-from tolliver_transports.spark._link import Link
-from tolliver_transports.spark._sending import NotAcknowledged, NotSubscribed, Run, unwanted
-from tolliver_transports.spark._write import BatchWriter, StreamWriter, Written, write_rows
-from tolliver_transports.spark._write_options import WriteOptions, write_options
 from tolliver_transports.spark.source import TolliverSource
+from tolliver_transports.spark.write import _sending
+from tolliver_transports.spark.write._encode import Ids, encode_rows, take_rows
+from tolliver_transports.spark.write._link import Link
+from tolliver_transports.spark.write._options import WriteOptions, write_options
+from tolliver_transports.spark.write._sending import NotAcknowledged, NotSubscribed, Run, unwanted
+from tolliver_transports.spark.write._write import BatchWriter, StreamWriter, Written, write_rows
 
 from tests.certificates import PREFIX, Certificates
 from tests.raw import RawListener, RawPeer
@@ -489,7 +489,7 @@ NAMES = st.sampled_from(["", "a", "b", "c"])
 
 @given(st.lists(st.tuples(NAMES, NAMES), min_size=1), st.sets(st.builds(Subscription, NAMES, NAMES)))
 def test_who_is_subscribed_to_what(names: list[tuple[str, str]], subscriptions: set[Subscription]) -> None:
-    from tolliver_proto._subscriptions import matching
+    from tolliver_proto._node.subscriptions import matching
 
     rows = take_rows(batch([(*pair, b"") for pair in names]), None)
     flags = unwanted(rows.channel, rows.key, subscriptions)

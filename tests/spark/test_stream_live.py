@@ -18,7 +18,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'to
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from tolliver_transports.spark import DamagedRecording
-from tolliver_transports.spark._offsets import read_place
+from tolliver_transports.spark.stream._offsets import read_place
 from tolliver_transports.staging import FolderOptions, StageFolder, StageLost, StageWriter, UnknownStage
 
 from tolliver_proto import Message, Revision

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType
 from tolliver_transports.blocking import TLS, Remote
-from tolliver_transports.spark._write import check_schema
-from tolliver_transports.spark._write_options import _OPTIONS, WriteOptions, write_options
 from tolliver_transports.spark.source import TolliverSource
+from tolliver_transports.spark.write._options import _OPTIONS, WriteOptions, write_options
+from tolliver_transports.spark.write._write import check_schema
 
 from tolliver_proto import Revision
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tolliver_transports.staging._seen import Ids, Seen
 
 from tests.staging.stages import ALICE, BOB, LAST_ID
-from tolliver_proto._spans import spans_of
+from tolliver_proto._node.intervals import spans_of
 
 SENDERS = st.sampled_from([ALICE, BOB])
 NEAR = st.integers(1, 40) | st.integers(LAST_ID - 20, LAST_ID)  # ids near the wrap, and so many that they meet

@@ -8,8 +8,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports._sqlite import Row, _checksum
-from tolliver_transports._sqlite_checks import STAMP, check_of, make_known
+from tolliver_transports._store.checks import STAMP, check_of, make_known
+from tolliver_transports._store.sqlite import Row, _checksum
 
 from tolliver_proto import (
     AddDeadLetter,

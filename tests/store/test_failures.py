@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from tolliver_transports._sqlite import SQLiteStore
+from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import (
     AddOwnSubscription,

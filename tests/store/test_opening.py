@@ -13,8 +13,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports import _sqlite_file
-from tolliver_transports._sqlite import SQLiteStore
+from tolliver_transports._store import file as store_file
+from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages
 
@@ -80,8 +80,8 @@ def test_a_library_that_is_too_old_is_named(path: Path, monkeypatch: pytest.Monk
 def test_a_second_opening_is_refused_and_the_first_goes_on(
     path: Path, flock: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_sqlite_file, "_FLOCK", flock)
-    monkeypatch.setattr(_sqlite_file, "_BUSY_TIMEOUT", 0.01)
+    monkeypatch.setattr(store_file, "_FLOCK", flock)
+    monkeypatch.setattr(store_file, "_BUSY_TIMEOUT", 0.01)
     store = open_store(path)
     store.commit([storing(range(1, 4))])
     with pytest.raises(StoreError, match="in use by another instance" if flock else "another program holds a lock"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports._sqlite_checks import STAMP
+from tolliver_transports._store.checks import STAMP
 
 from tolliver_proto import (
     AddDeadLetter,

@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._tls import own_identity
+from tolliver_transports._tls.policy import own_identity
 from tolliver_transports.certs import make_ca, make_certificate
 from tolliver_transports.derived import derived_identity, new_prefix
 

@@ -7,17 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from tolliver_transports._options import Remote
-from tolliver_transports._tls import (
-    ALPN,
-    PlainPump,
-    Pump,
-    Pumps,
-    client_context,
-    own_identity,
-    server_context,
-)
-from tolliver_transports._uuid7 import uuid7
+from tolliver_transports._options.instance import Remote
+from tolliver_transports._options.uuid7 import uuid7
+from tolliver_transports._tls.policy import ALPN, Pumps, client_context, own_identity, server_context
+from tolliver_transports._tls.pump import PlainPump, Pump
 
 from tests.certificates import Certificates
 from tolliver_proto import (

@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import Any
 
 from OpenSSL import SSL
-from tolliver_transports._options import TLS, Remote
-from tolliver_transports._twisted_policy import make_context
-from tolliver_transports._twisted_tls import Creator, TLSFactory, TLSTransport, Transports
+from tolliver_transports._options.instance import TLS, Remote
+from tolliver_transports.twisted.policy import make_context
+from tolliver_transports.twisted.tls import Creator, TLSFactory, TLSTransport, Transports
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener

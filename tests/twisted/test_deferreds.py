@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tolliver_transports._twisted_wires import Bell, Promise
+from tolliver_transports.twisted.wire import Bell, Promise
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 

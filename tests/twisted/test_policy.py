@@ -10,10 +10,11 @@ from uuid import UUID
 
 import pytest
 from OpenSSL import SSL
-from tolliver_transports._options import Remote
-from tolliver_transports._tls import Pump, client_context
-from tolliver_transports._twisted_policy import make_context
-from tolliver_transports._twisted_tls import Transports
+from tolliver_transports._options.instance import Remote
+from tolliver_transports._tls.policy import client_context
+from tolliver_transports._tls.pump import Pump
+from tolliver_transports.twisted.policy import make_context
+from tolliver_transports.twisted.tls import Transports
 
 from tests.certificates import Certificates
 from tests.tls import pumping

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._instance import BaseInstance
+from tolliver_transports._messages.instance import BaseInstance
 from tolliver_transports.twisted import Instance, InstanceOptions, create_instance
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone

@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tolliver_transports._options import Remote
-from tolliver_transports._tls import client_context, server_context
-from tolliver_transports._twisted_policy import make_context
-from tolliver_transports._twisted_tls import Creator, TLSFactory, Transports
+from tolliver_transports._options.instance import Remote
+from tolliver_transports._tls.policy import client_context, server_context
+from tolliver_transports.twisted.policy import make_context
+from tolliver_transports.twisted.tls import Creator, TLSFactory, Transports
 
 from tests.certificates import Certificates
 from tests.tls.pumping import records

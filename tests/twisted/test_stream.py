@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tolliver_transports._twisted_policy import make_context
-from tolliver_transports._twisted_tls import Creator, PlainTransport, TLSFactory, plain_factory
+from tolliver_transports.twisted.policy import make_context
+from tolliver_transports.twisted.tls import Creator, PlainTransport, TLSFactory, plain_factory
 from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.internet.error import ConnectionLost as CutOff
 from twisted.internet.protocol import Factory, Protocol

@@ -39,7 +39,7 @@ from tolliver_proto import (
     decode,
     encode,
 )
-from tolliver_proto._state import HOLDING, LIVE
+from tolliver_proto._wire.state import HOLDING, LIVE
 
 from .drive import (
     HELLO,

@@ -30,7 +30,7 @@ from tolliver_proto import (
     decode,
     encode,
 )
-from tolliver_proto._frames import encoder
+from tolliver_proto._wire.frames import encoder
 
 from .drive import REVISIONS
 from .vectors import D1, D2, ONE

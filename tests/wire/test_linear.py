@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tolliver_proto import Decoder, Frame, HandshakeRequest, Message, Subscription, _buffer, encode
+from tolliver_proto import Decoder, Frame, HandshakeRequest, Message, Subscription, encode
+from tolliver_proto._common import buffer
 
 from .vectors import ONE
 
@@ -39,7 +40,7 @@ def cost(monkeypatch: pytest.MonkeyPatch) -> Any:
             nonlocal calls
             calls += event in ("call", "c_call")
 
-        monkeypatch.setattr(_buffer, "_join", join)
+        monkeypatch.setattr(buffer, "_join", join)
         decoder = Decoder()
         found = 0
         before = sys.getprofile()

@@ -59,7 +59,7 @@ def names(parsed: ast.Module) -> Iterator[str]:
 
 def test_there_is_something_to_read() -> None:
     assert len(MODULES) > 8
-    assert Path("_connection.py") in MODULES
+    assert Path("_wire/connection.py") in MODULES
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)

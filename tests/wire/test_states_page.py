@@ -9,7 +9,7 @@ import pytest
 
 from scripts import draw_states
 from tolliver_proto import State
-from tolliver_proto._state import TRANSITIONS, Effect, Signal, Transition
+from tolliver_proto._wire.state import TRANSITIONS, Effect, Signal, Transition
 from tolliver_proto.reactive import _state as reactive
 from tolliver_proto.reactive._state import SUBSCRIBING, Id, Step
 

@@ -40,7 +40,7 @@ from tolliver_proto import (
     decode,
     encode,
 )
-from tolliver_proto._layouts import LAYOUTS, Fields, Layout
+from tolliver_proto._wire.layouts import LAYOUTS, Fields, Layout
 from tolliver_proto.recording import Whole, whole_frames
 
 from .drive import LISTED, ME, NEWER, OLDER, OURS, PLACES, VERSIONS, connection, feed, reach, sent, talk

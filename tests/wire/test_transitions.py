@@ -29,7 +29,7 @@ from tolliver_proto import (
     UnexpectedFrame,
     encode,
 )
-from tolliver_proto._state import FROM_CALLER, FROM_WIRE, HOLDING, LIVE, TRANSITIONS, Effect, Signal
+from tolliver_proto._wire.state import FROM_CALLER, FROM_WIRE, HOLDING, LIVE, TRANSITIONS, Effect, Signal
 
 from .drive import ANSWERS, HELLO, NEWER, OLDER, OURS, PLACES, REVISIONS, VERSIONS, feed, reach, request, response, ways
 

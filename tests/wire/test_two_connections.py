@@ -26,7 +26,7 @@ from tolliver_proto import (
     State,
     encode,
 )
-from tolliver_proto._state import HOLDING, LIVE
+from tolliver_proto._wire.state import HOLDING, LIVE
 
 from .drive import REVISIONS, VERSIONS
 from .strategies import few_names, traffic

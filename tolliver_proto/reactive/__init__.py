@@ -5,7 +5,8 @@ This file is the public surface; every other module of the package is private bu
 
 from __future__ import annotations
 
-from .._events import Closed, Role
+from .._common.transport import Role
+from .._wire.events import Closed
 from ._actions import Action, Drained, Happened, PeerDown, PeerUp
 from ._connection import ALPN, DEFAULT_PORT, VERSION, Connection
 from ._errors import ConnectionClosed, StreamError, VersionMismatch

@@ -6,9 +6,18 @@ node, so one driver carries out both. What is said here is for whoever publishes
 
 from __future__ import annotations
 
-from .._actions import Abort, Dial, PauseReading, PeerIdentity, Remote, ResumeReading, ShutdownWrite, Transmit
-from .._errors import TolliverError
-from .._events import record
+from .._common.errors import TolliverError
+from .._common.transport import (
+    Abort,
+    Dial,
+    PauseReading,
+    PeerIdentity,
+    Remote,
+    ResumeReading,
+    ShutdownWrite,
+    Transmit,
+    record,
+)
 from ._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, Subscribed
 
 

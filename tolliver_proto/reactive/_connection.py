@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from .._errors import (
+from .._common.errors import (
     ConnectionClosing,
     ConnectionLost,
     LocalProtocolError,
@@ -22,7 +22,8 @@ from .._errors import (
     UnexpectedEOF,
     UnexpectedFrame,
 )
-from .._events import Closed, Role
+from .._common.transport import Role
+from .._wire.events import Closed
 from ._errors import ConnectionClosed, VersionMismatch
 from ._events import (
     Cancel,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .._errors import HandshakeRejected, TolliverError
-from .._events import HandshakeStatus
+from .._common.errors import HandshakeRejected, TolliverError
+from .._wire.events import HandshakeStatus
 
 
 class VersionMismatch(HandshakeRejected):

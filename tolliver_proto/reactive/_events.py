@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from .._errors import TolliverError
-from .._events import Closed, record
+from .._common.errors import TolliverError
+from .._common.transport import record
+from .._wire.events import Closed
 
 
 @record

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from .._buffer import Buffer
-from .._errors import (
+from .._common.buffer import Buffer
+from .._common.errors import (
     LimitExceeded,
     LocalProtocolError,
     MalformedFrame,

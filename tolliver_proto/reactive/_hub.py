@@ -12,11 +12,21 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from .._actions import Abort, Dial, PauseReading, PeerIdentity, Remote, ResumeReading, ShutdownWrite, Transmit
-from .._arrivals import Arrivals
-from .._errors import ConnectionClosing, ConnectionLost, TolliverError, UnexpectedEOF
-from .._events import Closed, Role
-from .._timers import Timers
+from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError, UnexpectedEOF
+from .._common.handshake_limiter import Arrivals
+from .._common.timers import Timers
+from .._common.transport import (
+    Abort,
+    Dial,
+    PauseReading,
+    PeerIdentity,
+    Remote,
+    ResumeReading,
+    Role,
+    ShutdownWrite,
+    Transmit,
+)
+from .._wire.events import Closed
 from ._actions import Action, Drained, Happened, PeerDown, PeerUp
 from ._connection import Connection
 from ._events import ClientHello, Elements, Goodbye, OnError, ServerHello

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import auto
 
-from .._errors import LocalProtocolError
+from .._common.errors import LocalProtocolError
 from . import _varint
 from ._events import (
     Cancel,

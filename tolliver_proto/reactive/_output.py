@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .._errors import LimitExceeded
+from .._common.errors import LimitExceeded
 from ._frames import encode
 from ._layout import Layout
 from ._limits import Limits

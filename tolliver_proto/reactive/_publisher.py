@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .._errors import LocalProtocolError, OwnLimitExceeded, UnexpectedFrame
+from .._common.errors import LocalProtocolError, OwnLimitExceeded, UnexpectedFrame
 from ._events import Cancel, Demand, OnComplete, OnError, OnNext, OnNextPacked, Request, Subscribe, Subscribed
 from ._frames import check_bytes
 from ._output import Output

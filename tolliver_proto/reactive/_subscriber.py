@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .._errors import LocalProtocolError, OwnLimitExceeded, TolliverError, UnexpectedFrame
+from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError, UnexpectedFrame
 from ._events import Cancel, OnComplete, OnError, OnNext, OnNextPacked, Request, Subscribe
 from ._events import Signal as Frame
 from ._frames import text_bytes

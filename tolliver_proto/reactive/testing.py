@@ -11,18 +11,19 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import Any
 
-from .._errors import TolliverError
-from .._events import Closed, Role
-from .._simulation import _shrink
-from .._simulation._checks import SimFailure
-from .._simulation._clockwork import Report
-from .._simulation._pair import Cut
-from .._simulation._shrink import Shrunk
+from .._common.errors import TolliverError
+from .._common.transport import Role
+from .._testing import shrink as _shrink
+from .._testing.checks import SimFailure
+from .._testing.clockwork import Report
+from .._testing.pair import Cut
+from .._testing.shrink import Shrunk
+from .._wire.events import Closed
 from ._connection import Connection
 from ._layout import DRAFT, Layout
-from ._monitor import RuleBroken, WireMonitor
-from ._simulation._streamnet import Simulation
-from ._simulation._world import Weather
+from ._testing.monitor import RuleBroken, WireMonitor
+from ._testing.streamnet import Simulation
+from ._testing.world import Weather
 
 
 class Side:

@@ -24,8 +24,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tolliver_proto import CertificateError, is_derived
 
-from ._options import TLS
-from ._uuid7 import uuid7
+from ._options.instance import TLS
+from ._options.uuid7 import uuid7
 from .derived import URN, check_prefix
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..spark._local import NoSpark, local_session, missing
+from ..spark.local import NoSpark, local_session, missing
 from . import words
 from .tables import print_table
 

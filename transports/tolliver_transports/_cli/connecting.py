@@ -14,8 +14,8 @@ from attrs import define
 
 from tolliver_proto import Acl, NoticeKind, Revision
 
-from .._acl_file import load_acl
-from .._options import DEFAULT_PORT, TLS, InstanceOptions, Remote
+from .._options.acl_file import load_acl
+from .._options.instance import DEFAULT_PORT, TLS, InstanceOptions, Remote
 from ..anyio import run as run_loop
 from . import words
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tolliver_proto import Delivery, Subscription
 
-from .._options import InstanceOptions, Remote
+from .._options.instance import InstanceOptions, Remote
 from ..anyio import Instance, Runs, create_instance
 from . import words
 from .connecting import alongside, reread_rules

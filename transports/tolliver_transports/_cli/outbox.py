@@ -20,8 +20,8 @@ import typer
 
 from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError
 
-from .._sqlite import SQLiteStore
-from .._sqlite_checks import STAMP
+from .._store.checks import STAMP
+from .._store.sqlite import SQLiteStore
 from . import words
 from .tables import print_table
 

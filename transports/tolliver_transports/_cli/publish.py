@@ -21,8 +21,8 @@ from attrs import define
 
 from tolliver_proto.reactive import ConnectionClosed, Limits
 
-from .._options import Remote
-from .._streams_options import StreamsOptions
+from .._options.instance import Remote
+from .._options.streams import StreamsOptions
 from . import words
 from .connecting import alongside
 from .watching import PATIENCE, Watched

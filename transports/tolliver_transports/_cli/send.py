@@ -23,8 +23,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tolliver_proto import OutboxFull, PeerInfo, Receipt, Subscription
 
-from .._instance import Item
-from .._options import InstanceOptions
+from .._messages.instance import Item
+from .._options.instance import InstanceOptions
 from ..anyio import Instance, create_instance
 from . import words
 

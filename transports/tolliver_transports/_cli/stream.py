@@ -18,8 +18,8 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from tolliver_proto import ConnectionClosing
 
-from .._options import Remote
-from .._streams_options import StreamsOptions
+from .._options.instance import Remote
+from .._options.streams import StreamsOptions
 from . import words
 from .connecting import alongside
 from .watching import PATIENCE, Watched

@@ -9,9 +9,9 @@ import anyio
 from tolliver_proto import TolliverError
 from tolliver_proto.reactive import DEFAULT_PORT, ConnectionClosed, PeerDown, PeerUp
 
-from .._options import Remote
-from .._streams import Peer
-from .._streams_options import StreamsOptions
+from .._options.instance import Remote
+from .._options.streams import StreamsOptions
+from .._streams.streams import Peer
 from ..anyio import Streams
 from . import words
 from .connecting import Meeting

@@ -9,16 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._encode import encode_batches
-    from ._lag import lag
-    from ._ranges import DamagedRecording
     from .partitions import partition_batches, partition_events
+    from .read._ranges import DamagedRecording
     from .registering import register
+    from .stream._lag import lag
+    from .write._encode import encode_batches
 
 _HOMES = {
-    "DamagedRecording": "._ranges",
-    "encode_batches": "._encode",
-    "lag": "._lag",
+    "DamagedRecording": ".read._ranges",
+    "encode_batches": ".write._encode",
+    "lag": ".stream._lag",
     "partition_batches": ".partitions",
     "partition_events": ".partitions",
     "register": ".registering",

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from ._demand_options import COLUMNS, demand_options
-from ._schema import ddl
+from .demand._options import COLUMNS, demand_options
+from .read._schema import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ._demand import DemandReader
-    from ._demand_stream import DemandStreamReader
+    from .demand._demand import DemandReader
+    from .demand._stream import DemandStreamReader
 
 
 class DemandSource(DataSource):
@@ -32,12 +32,12 @@ class DemandSource(DataSource):
 
     def reader(self, schema: StructType) -> DemandReader:
         """Raises ValueError for an option that makes no sense, and for columns that there are not."""
-        from ._demand import DemandReader
+        from .demand._demand import DemandReader
 
         return DemandReader(demand_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DemandStreamReader:
         """As `reader`."""
-        from ._demand_stream import DemandStreamReader, demand_stream
+        from .demand._stream import DemandStreamReader, demand_stream
 
         return DemandStreamReader(demand_stream(self.options), schema)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from ._read_options import parse_options
-from ._schema import ddl, message_columns
+from .read._options import parse_options
+from .read._schema import ddl, message_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ._stream_reader import StreamReader
-    from ._write import BatchWriter, StreamWriter
+    from .stream._reader import StreamReader
+    from .write._write import BatchWriter, StreamWriter
 
 
 class TolliverSource(DataSource):
@@ -29,32 +29,32 @@ class TolliverSource(DataSource):
 
     def schema(self) -> str:
         """All columns of messages. Raises ValueError for an option that makes no sense."""
-        from ._stream_options import read_options
+        from .stream._options import read_options
 
         return ddl(message_columns(read_options(self.options).include_metadata))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Raises ValueError for an option that makes no sense, and for columns that recordings do not have."""
-        from ._reader import PushdownReader, RecordingReader
+        from .read._reader import PushdownReader, RecordingReader
 
         options = parse_options(self.options)
         return (PushdownReader if options.filter_pushdown else RecordingReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """As `reader`, and for options that make no sense together."""
-        from ._stream_options import stream_options
-        from ._stream_reader import StreamReader
+        from .stream._options import stream_options
+        from .stream._reader import StreamReader
 
         return StreamReader(stream_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Raises ValueError for an option that makes no sense, and for columns that are not those of messages."""
-        from ._write import batch_writer
+        from .write._write import batch_writer
 
         return batch_writer(schema, overwrite, self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """As `writer`. `overwrite` is the output mode "complete": every batch sends the whole table."""
-        from ._write import stream_writer
+        from .write._write import stream_writer
 
         return stream_writer(schema, self.options)

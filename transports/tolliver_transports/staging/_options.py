@@ -12,7 +12,7 @@ from attrs import define, field, validators
 from tolliver_proto import Acl, Limits, Revision
 from tolliver_proto.recording import MAX_LENGTH
 
-from .._options import TLS, InstanceOptions, Remote
+from .._options.instance import TLS, InstanceOptions, Remote
 from ._folder import DATABASE
 
 _MIB = 2**20

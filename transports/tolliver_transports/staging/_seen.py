@@ -15,8 +15,8 @@ from uuid import UUID
 from zlib import crc32
 
 from tolliver_proto import Span
-from tolliver_proto._layouts import Fields
-from tolliver_proto._spans import Spans
+from tolliver_proto._node.intervals import Spans
+from tolliver_proto._wire.layouts import Fields
 
 _MAGIC = b"TLVS"
 _LAYOUT = 1

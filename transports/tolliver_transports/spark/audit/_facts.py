@@ -28,10 +28,10 @@ from tolliver_proto import (
     Unsubscribe,
     decode,
 )
-from tolliver_proto._layouts import LAYOUTS
+from tolliver_proto._wire.layouts import LAYOUTS
 from tolliver_proto.recording import Block, Damage
 
-from .._columns import Columns, ack_ids, as_text, find_frames
+from ..read._columns import Columns, ack_ids, as_text, find_frames
 
 _PAIR = pa.struct([("channel", pa.string()), ("key", pa.string())])
 FACTS = pa.schema(

@@ -28,7 +28,7 @@ from tolliver_proto.recording import (
     Index,
 )
 
-from .._ranges import DamagedRecording, Range, blocks_in, plan
+from ..read._ranges import DamagedRecording, Range, blocks_in, plan
 
 
 class Recording(NamedTuple):

@@ -1,0 +1,99 @@
+"""Connections as both protocols see them: roles, the peer's proved identity, and the actions that move bytes.
+
+A machine of either protocol asks for these actions, so that one driver carries out both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar, dataclass_transform
+from uuid import UUID
+
+from .derived import is_derived, prefix_of
+
+_T = TypeVar("_T")
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type[_T]) -> type[_T]:
+    """A slotted dataclass that only the type checker holds to be frozen: never change one."""
+    return dataclass(slots=True, unsafe_hash=True)(cls)
+
+
+class Role(StrEnum):
+    """Who opened the connection."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+Remote = Hashable
+"""Where to dial: the adapter's business. Equal remotes are one remote."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerIdentity:
+    """What the transport proved about the other side: the UUIDs in its certificate, the SHA-256 of its public key.
+
+    `prefixes` are the derive prefixes in its certificate, 12 lower-case hex digits each (T-72a).
+    """
+
+    uuids: frozenset[UUID] = frozenset()
+    spki_sha256: bytes | None = None
+    address: str = ""
+    prefixes: frozenset[str] = frozenset()
+
+    def may_be(self, claimed: UUID) -> bool:
+        """Whether the certificate allows this UUID (D-3, T-72a). One that names nobody leaves it to a pin, but for a
+        derived identity; without any certificate there is nothing to contradict (D-15)."""
+        if not self.uuids and not self.prefixes:
+            return self.spki_sha256 is None or not is_derived(claimed)
+        return prefix_of(claimed) in self.prefixes if is_derived(claimed) else claimed in self.uuids
+
+    @property
+    def names(self) -> str:
+        """Whom the certificate names, in words."""
+        words = [*map(str, sorted(self.uuids)), *(f"the derive prefix {prefix}" for prefix in sorted(self.prefixes))]
+        return ", ".join(words) or "no UUID and no derive prefix"
+
+
+@record
+class Transmit:
+    """Write these units, each by itself (T-69), in order; answer `sent(cid)`. At most one is outstanding per cid."""
+
+    cid: int
+    units: Sequence[bytes]
+
+
+@record
+class Dial:
+    """Connect; answer `opened(cid, ...)` or `dial_failed(cid, error)`."""
+
+    cid: int
+    remote: Remote
+
+
+@record
+class PauseReading:
+    cid: int
+
+
+@record
+class ResumeReading:
+    cid: int
+
+
+@record
+class ShutdownWrite:
+    """All is written: end our half, read until the peer ends its own, then close and answer `lost(cid, None)`."""
+
+    cid: int
+
+
+@record
+class Abort:
+    """Close now. The node has forgotten the cid already."""
+
+    cid: int

@@ -1,0 +1,129 @@
+"""Which peer may do what here: connect, subscribe, publish (D-4, D-5).
+
+The idea: rights are data, a list of patterns for each direction, looked up by the peer's proved UUID. Nothing is
+negative: what no pattern covers is refused, so that adding a line can only give. The default lets every member of the
+CA do everything; `Rights.none()` as the default lets in only those who are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from .._common.derived import is_derive_prefix, is_derived, prefix_of
+from .._wire.events import Subscription
+
+Pattern = tuple[str, str]
+"""(channel, key): each an exact name, or with a `*` at its end every name that begins so; "*" is every name."""
+
+_ANYTHING: tuple[Pattern, ...] = (("*", "*"),)
+
+
+def _is_covered(patterns: Iterable[Pattern], channel: str, key: str) -> bool:
+    """Whether one pattern has both. The empty name, which in a subscription is the wildcard, only "*" has."""
+    return any(_has(pattern[0], channel) and _has(pattern[1], key) for pattern in patterns)
+
+
+def _has(pattern: str, name: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+
+
+def _patterns(name: str, value: object) -> tuple[Pattern, ...]:
+    if isinstance(value, tuple | list):
+        patterns = [pattern for pattern in value if isinstance(pattern, tuple | list) and len(pattern) == 2]
+        if len(patterns) == len(value) and all(isinstance(part, str) for pattern in patterns for part in pattern):
+            return tuple((channel, key) for channel, key in patterns)
+    raise ValueError(
+        f'Rights.{name} is {value!r:.100}: give (channel, key) pairs, such as [["readings", "*"], ["alarms", "x"]]'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What one peer may do. The default is everything.
+
+    - `subscribe`: what may be sent to it. A subscription must lie wholly within one pattern: a wildcard (T-24) is
+      covered only by "*", never by names that are listed one by one.
+    - `publish`: what is taken from it.
+    - `connect`: False keeps it out altogether. Nothing is routed to it either: nothing could ever fetch it.
+
+    A star that is not the last character is an ordinary one. Raises ValueError for what is no list of patterns.
+    """
+
+    subscribe: tuple[Pattern, ...] = _ANYTHING
+    publish: tuple[Pattern, ...] = _ANYTHING
+    connect: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("subscribe", "publish"):
+            object.__setattr__(self, name, _patterns(name, getattr(self, name)))
+        if any("" in pattern for pattern in self.subscribe):
+            raise ValueError('Rights.subscribe has the empty name, a wildcard in a subscription: write "*" instead')
+        if not isinstance(self.connect, bool):
+            raise ValueError(f"Rights.connect is {self.connect!r:.100}: give True or False")
+
+    @classmethod
+    def none(cls) -> Rights:
+        """No right at all: the one switch to deny, as `Acl(default=Rights.none(), peers={...})`."""
+        return cls((), (), False)
+
+    def may_subscribe(self, subscription: Subscription) -> bool:
+        """Whether all that the subscription matches may be sent to this peer."""
+        return self.connect and _is_covered(self.subscribe, *subscription)
+
+    def may_publish(self, channel: str, key: str) -> bool:
+        """Whether a message under these names is taken from this peer."""
+        return _is_covered(self.publish, channel, key)
+
+    def granted(self, subscriptions: frozenset[Subscription]) -> frozenset[Subscription]:
+        """Those that it may have."""
+        if self == _EVERYTHING:
+            return subscriptions
+        return frozenset(filter(self.may_subscribe, subscriptions))
+
+
+_EVERYTHING = Rights()
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """The access rules of an instance: the rights of each peer, by UUID, and of every other.
+
+    `derived` has those of the identities derived from one certificate, by its prefix of 12 hex digits (T-72a).
+    Raises ValueError where something else is given.
+    """
+
+    default: Rights = _EVERYTHING
+    peers: Mapping[UUID, Rights] = field(default_factory=dict, hash=False)
+    derived: Mapping[str, Rights] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.default, Rights):
+            raise ValueError(f"Acl.default is {self.default!r:.100}: give Rights(...), or Rights.none() to deny")
+        if not isinstance(self.peers, Mapping):
+            raise ValueError(f"Acl.peers is {self.peers!r:.100}: give a dict from UUID to Rights")
+        for uuid, rights in self.peers.items():
+            if not isinstance(uuid, UUID) or not isinstance(rights, Rights):
+                raise ValueError(f"Acl.peers has {uuid!r:.100}: {rights!r:.100}. Give a uuid.UUID, and Rights(...)")
+        if not isinstance(self.derived, Mapping):
+            raise ValueError(f"Acl.derived is {self.derived!r:.100}: give a dict from prefix to Rights")
+        for prefix, rights in self.derived.items():
+            if not is_derive_prefix(prefix) or not isinstance(rights, Rights):
+                raise ValueError(
+                    f"Acl.derived has {prefix!r:.100}: {rights!r:.100}. Give the prefix as `tolliver certs --derive` "
+                    "shows it, such as 'f00dbabe0001', and Rights(...)"
+                )
+        object.__setattr__(self, "peers", dict(self.peers))  # ours: nobody changes them any more
+        object.__setattr__(self, "derived", dict(self.derived))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return all(rights == _EVERYTHING for rights in (self.default, *self.peers.values(), *self.derived.values()))
+
+    def rights(self, peer: UUID) -> Rights:
+        rights = self.peers.get(peer)
+        if rights is None and self.derived and is_derived(peer):
+            rights = self.derived.get(prefix_of(peer))
+        return rights or self.default

@@ -1,0 +1,229 @@
+"""What a node asks of the world around it, one action at a time.
+
+The idea: the node decides, an adapter acts. An adapter is a loop that takes actions until None, does each without
+asking why, and reports what became of it by calling the node again. Runs are the unit: one Transmit, Commit or Deliver
+carries all that was ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar, dataclass_transform
+from uuid import UUID
+
+from .._common.errors import TolliverError
+from .._common.transport import (
+    Abort,
+    Dial,
+    PauseReading,
+    Remote,
+    ResumeReading,
+    ShutdownWrite,
+    Transmit,
+    record,
+)
+from .._wire.events import Message
+from .store import Operation
+
+_T = TypeVar("_T")
+
+Handler = Hashable
+"""What `register` was given: the adapter's business too."""
+
+
+@dataclass_transform(frozen_default=True)
+def _one_of_a_kind(cls: type[_T]) -> type[_T]:
+    """As `record`, but equal only to itself: two deliveries of one message are settled separately."""
+    return dataclass(slots=True, eq=False)(cls)
+
+
+@_one_of_a_kind
+class Delivery:
+    """A message on its way to the handlers. `attempt` counts from 1: how often it was tried here since the start."""
+
+    cid: int
+    peer_id: UUID
+    message: Message
+    attempt: int = 1
+
+    @property
+    def channel(self) -> str:
+        return self.message.channel
+
+    @property
+    def key(self) -> str:
+        return self.message.key
+
+    @property
+    def body(self) -> bytes:
+        return self.message.body
+
+    @property
+    def message_id(self) -> int | None:
+        return self.message.message_id
+
+    @property
+    def reliable(self) -> bool:
+        return self.message.message_id is not None
+
+
+class Receipt:
+    """What a send came to. `recipients` counts its deliveries, final when Stored names it (T-53, T-62).
+
+    `counts` has the recipients of each message of a `send_many`. `first_seq` and `last_seq` are the node's own order.
+    """
+
+    __slots__ = ("counts", "first_seq", "last_seq", "unacked")
+
+    def __init__(self, first_seq: int, last_seq: int, counts: list[int]) -> None:
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+        self.counts = counts
+        self.unacked = 0  # messages still owed to somebody, kept once `watch` was called
+
+    @property
+    def recipients(self) -> int:
+        return sum(self.counts)
+
+    def __repr__(self) -> str:
+        return f"Receipt(messages={len(self.counts)}, recipients={self.recipients})"
+
+
+class NoticeKind(StrEnum):
+    """What a notice is about."""
+
+    IDENTITY_MISMATCH = "identity_mismatch"  # D-3, T-72: closed before a response
+    CERTIFICATE_REFUSED = "certificate_refused"  # D-1: of one who dialled us, by us or by it
+    ACCESS_DENIED = "access_denied"  # D-4, T-77: closed before a response
+    WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: told where there are access rules, once for each peer
+    TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some of them are through
+    SELF_CONNECTION = "self_connection"  # T-71
+    DUPLICATE_CLOSED = "duplicate_closed"  # T-70
+    PROTOCOL_ERROR = "protocol_error"  # a peer broke the rules
+    STORE_ERROR = "store_error"
+    CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
+    DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
+    HANDLER_FAILED = "handler_failed"  # T-45: it comes again
+    DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
+    PARKED = "parked"  # T-09: set aside, as the peer closes whenever it gets it
+    EXPIRED = "expired"  # D-10: given up after the time that the policy allows
+    NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
+    BACKOFF_FULL = "backoff_full"  # T-52: sends to that peer pause
+
+
+@record
+class Commit:
+    """Apply all or none, durably; answer `committed(batch_id)` or `store_failed(batch_id, error)`. One at a time."""
+
+    batch_id: int
+    operations: Sequence[Operation]
+
+
+@record
+class Fetch:
+    """Read the peer's next deliveries (see `Store.fetch`); answer `fetched(peer, rows)` or `fetch_failed(peer, error)`.
+
+    Fetches and commits are performed and reported in the order in which they were asked for.
+    """
+
+    peer: UUID
+    after_seq: int
+    max_count: int
+    max_bytes: int
+
+
+@record
+class Find:
+    """List deliveries without their bodies (see `Store.find`); answer `found(search_id, rows)`, or
+    `found(search_id, [], error)`. In order with fetches and commits."""
+
+    search_id: int
+    peer: UUID | None
+    after_seq: int
+    max_count: int
+    min_age: float
+
+
+@record
+class Deliver:
+    """Give each delivery to each handler; then `acknowledge` those that all handled well and `fail` the others.
+
+    Unreliable ones too: settling returns the connection's credit (D-9).
+    """
+
+    deliveries: Sequence[Delivery]
+    handlers: Sequence[Handler]
+
+
+@record
+class Stored:
+    """These sends are on disk, or, with an error, were not stored at all (T-54). Tokens are Receipts, or what
+    `subscribe` and its like returned."""
+
+    tokens: Sequence[Receipt]
+    error: TolliverError | None = None
+
+
+@record
+class Acked:
+    """Everything in these receipts, which `watch` was called for, was acknowledged by every recipient."""
+
+    tokens: Sequence[Receipt]
+
+
+@record
+class PeerUp:
+    """The handshake is over and the peer's subscriptions are stored. `remote` is None where the peer dialled us."""
+
+    cid: int
+    peer: UUID
+    version: int
+    remote: Remote | None
+
+
+@record
+class PeerDown:
+    """The connection that PeerUp named is over; `error` is None after an orderly end."""
+
+    cid: int
+    peer: UUID
+    error: TolliverError | None
+
+
+@record
+class DialEnded:
+    """Nobody dials this remote any more: `error` says why trying again is no use (T-73), None after `disconnect`."""
+
+    remote: Remote
+    error: TolliverError | None
+
+
+@record
+class Notice:
+    """Something that an operator may want to know. `detail` is one line, without bodies."""
+
+    kind: NoticeKind
+    peer: UUID | None
+    detail: str
+
+
+Action = (
+    Transmit
+    | Dial
+    | PauseReading
+    | ResumeReading
+    | ShutdownWrite
+    | Abort
+    | Commit
+    | Fetch
+    | Find
+    | Deliver
+    | Stored
+    | Acked
+    | PeerUp
+    | PeerDown
+    | DialEnded
+    | Notice
+)

@@ -1,0 +1,163 @@
+"""What all of the node knows, and the little that every part of it does.
+
+The idea: the node is built in layers, each in a module of its own and each calling only those below it: this state,
+sending (`_sending`), receiving (`_receiving`), handshakes (`_handshakes`), and on top the node itself (`_node`), which
+takes the inputs and picks the next action.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Protocol
+from uuid import UUID
+
+from .._common.derived import is_derived
+from .._common.errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
+from .._common.timers import Timers
+from .._wire.events import PRIVATE_CHANNELS, HandshakeResponse, HandshakeStatus, Revision, Subscription
+from .._wire.frames import encoder
+from .._wire.limits import Limits
+from .access import Acl
+from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
+from .batch import Batch
+from .dedupe import Handled
+from .ids import IdAllocator
+from .intervals import Owed
+from .link import Kept, Link, Peer, Recipients
+from .policy import Policy
+from .store import Loaded
+from .subscriptions import Routes
+
+Item = tuple[str, str, bytes]
+"""(channel, key, body)"""
+
+_NAMES_KNOWN = 4096
+
+
+class Randomness(Protocol):
+    """What the node asks of a random generator: `random.Random` has it."""
+
+    def random(self) -> float:
+        """From 0.0 up to, not including, 1.0."""
+
+
+def _all(handlers: tuple[Handler, ...]) -> tuple[Handler, ...]:
+    return handlers
+
+
+class NodeState:
+    """The node's data, and what is done with it everywhere."""
+
+    def __init__(
+        self,
+        instance_id: UUID,
+        rng: Randomness,
+        limits: Limits,
+        loaded: Loaded,
+        version: int,
+        revision: Revision,
+        speaks: Callable[[int], bool],
+        retry_interval: float | None,
+        policy: Policy,
+        acl: Acl,
+        now: float | None,
+    ) -> None:
+        self.instance_id = instance_id
+        self.limits = limits
+        self.version = version
+        self.revision = revision
+        self.closing = False
+        self._policy = policy
+        self._acl = acl
+        self._speaks = speaks
+        self._rng = rng
+        self._resend_first = limits.resend_first if retry_interval is None else retry_interval
+        self._now = now or 0.0
+        self._encoder = encoder(revision)
+        self._counts: Counter[str] = Counter()
+        self._actions: deque[Action] = deque()
+        self._timers = Timers()
+        # Connections, and those of them that have something to do.
+        self._links: dict[int, Link] = {}
+        self._up: dict[int, Link] = {}
+        self._readable: dict[Link, None] = {}
+        self._sendable: dict[Link, None] = {}
+        self._writable: dict[Link, None] = {}
+        # What is being stored.
+        self._batch = Batch()
+        self._running: tuple[int, Batch] | None = None
+        self._removals_due = False
+        self._fetching: dict[UUID, tuple[Link, int]] = {}
+        # The outbox.
+        self._next_seq = loaded.next_seq
+        self._ids = IdAllocator(loaded.next_id, loaded.live_ids)
+        self._owed = Owed(loaded.owed)
+        self._watched: dict[int, Receipt] = {}
+        self._keeping: dict[Link, Kept] = {}
+        self._blocked: deque[tuple[list[Item], Receipt]] = deque()
+        self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
+        self._name_sizes: dict[str, int] = {}
+        self._pair_sizes: dict[tuple[str, str], int] = {}
+        # Subscriptions: our own, the peers', the handlers.
+        self._own: dict[Subscription, None] = dict.fromkeys(sorted(loaded.own_subscriptions))
+        head = self._encoder.encode(HandshakeResponse(version, instance_id, HandshakeStatus.SAME_VERSION))
+        self._own_bytes = len(head) + sum(self._entry_size(subscription) for subscription in self._own)
+        self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
+        self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
+        self._run: Deliver | None = None
+        self._handled = Handled(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
+        self._peers: dict[UUID, Peer] = {}
+        self._routes: Routes[Peer, Recipients] = Routes(Recipients)
+        for uuid in (*loaded.peers, *(uuid for uuid, _ in loaded.handled)):
+            self._handled.use(uuid, self._now)
+        for uuid, known in loaded.peers.items():
+            if is_derived(uuid):
+                continue  # there for the sake of its handled messages and dead letters
+            self._peers[uuid] = peer = Peer(uuid, known)
+            self._reroute(peer)
+
+    def _tick(self, now: float | None) -> None:
+        if now is not None and now > self._now:
+            self._now = now
+
+    def _reroute(self, peer: Peer) -> None:
+        """Messages go to a peer for what it wants and may have (D-4)."""
+        routed = self._acl.rights(peer.uuid).granted(peer.subscriptions)
+        for subscription in peer.routed - routed:
+            self._routes.discard(subscription, peer)
+        for subscription in routed - peer.routed:
+            self._routes.add(subscription, peer)
+        peer.routed = routed
+
+    def _notice(self, kind: NoticeKind, peer: UUID | None, detail: str) -> None:
+        self._counts[f"notices_{kind}"] += 1
+        self._actions.append(Notice(kind, peer, detail))
+
+    def _checked(self, channel: str, key: str) -> Subscription:
+        """A subscription that may be asked for, or the error that says why not."""
+        if channel in PRIVATE_CHANNELS:
+            raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: choose another (T-27, T-80)")
+        self._name_size(channel)
+        self._name_size(key)
+        return Subscription(channel, key)
+
+    def _entry_size(self, subscription: Subscription) -> int:
+        return self._encoder.entry_overhead + sum(len(name.encode()) for name in subscription)
+
+    def _name_size(self, name: str) -> int:
+        size = self._name_sizes.get(name)
+        if size is None:
+            try:
+                size = len(name.encode())
+            except (UnicodeEncodeError, AttributeError):
+                raise LocalProtocolError("bad_text", f"{name!r:.100} is not text that UTF-8 can carry (T-11)") from None
+            if size > self.limits.max_name:
+                raise OwnLimitExceeded(
+                    "too_long", f"a name of {size} bytes: the limit is {self.limits.max_name} (T-07)"
+                )
+            if len(self._name_sizes) >= _NAMES_KNOWN:
+                self._name_sizes.clear()
+            self._name_sizes[name] = size
+        return size

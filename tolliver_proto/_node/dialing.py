@@ -1,0 +1,120 @@
+"""Whom we dial, and when again.
+
+The idea: each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time,
+parked because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it (T-73);
+everything else is tried again with full jitter (0.1 to 30 s), for ever, until `disconnect` (T-76).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from .._common.errors import (
+    AccessDenied,
+    CertificateError,
+    HandshakeRejected,
+    IdentityConflict,
+    SelfConnection,
+    TolliverError,
+)
+from .._common.transport import Remote
+from .._wire.limits import Limits
+
+HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)
+"""Errors that trying again does not mend."""
+
+_STEADY = 10.0  # seconds of being up after which a remote's failures are forgotten
+
+
+class Dialled:
+    """One remote."""
+
+    __slots__ = ("cid", "failures", "parked_on", "peer", "remote", "up_since")
+
+    def __init__(self, remote: Remote) -> None:
+        self.remote = remote
+        self.cid: int | None = None
+        self.peer: UUID | None = None  # who answered last
+        self.parked_on: UUID | None = None
+        self.failures = 0
+        self.up_since: float | None = None
+
+
+class Dialer:
+    """The remotes of a node. `start(dialled)` begins a dial, `wait(remote, seconds)` asks for `retry` later."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        jitter: Callable[[], float],
+        start: Callable[[Dialled], None],
+        wait: Callable[[Remote, float], None],
+        is_live: Callable[[UUID], bool],
+    ) -> None:
+        self._limits = limits
+        self._jitter = jitter
+        self._start = start
+        self._wait = wait
+        self._is_live = is_live
+        self._remotes: dict[Remote, Dialled] = {}
+        self._parked: dict[UUID, list[Remote]] = {}
+
+    def peer_of(self, remote: Remote) -> UUID | None:
+        dialled = self._remotes.get(remote)
+        return dialled.peer if dialled else None
+
+    def add(self, remote: Remote) -> None:
+        if remote not in self._remotes:
+            self._remotes[remote] = Dialled(remote)
+            self.retry(remote)
+
+    def remotes(self) -> list[Remote]:
+        return list(self._remotes)
+
+    def remove(self, remote: Remote) -> Dialled | None:
+        return self._remotes.pop(remote, None)
+
+    def retry(self, remote: Remote) -> None:
+        """Its time has come: dial, unless its peer is connected already."""
+        dialled = self._remotes[remote]
+        assert dialled.cid is None
+        if dialled.peer is not None and self._is_live(dialled.peer):
+            dialled.parked_on = dialled.peer
+            self._parked.setdefault(dialled.peer, []).append(remote)
+            return
+        self._start(dialled)
+
+    def established(self, remote: Remote, peer: UUID, now: float) -> None:
+        dialled = self._remotes[remote]
+        dialled.peer = peer
+        dialled.up_since = now
+
+    def answered(self, remote: Remote, peer: UUID) -> None:
+        """We know now who is there."""
+        self._remotes[remote].peer = peer
+
+    def ended(self, remote: Remote, cid: int, error: TolliverError | None, now: float) -> bool:
+        """Its connection, or the try to make one, is over. True if that is for good."""
+        dialled = self._remotes.get(remote)
+        if dialled is None or dialled.cid != cid:
+            return False
+        dialled.cid = None
+        if isinstance(error, HOPELESS):
+            del self._remotes[remote]
+            return True
+        if dialled.up_since is not None and now - dialled.up_since >= _STEADY:
+            dialled.failures = 0
+        dialled.up_since = None
+        ceiling = min(self._limits.redial_max, self._limits.redial_first * 2.0 ** min(dialled.failures, 30))
+        dialled.failures += 1
+        self._wait(remote, ceiling * self._jitter())
+        return False
+
+    def peer_left(self, peer: UUID) -> None:
+        """Its live connection is over: those that were parked on it are dialled again."""
+        for remote in self._parked.pop(peer, ()):
+            dialled = self._remotes.get(remote)
+            if dialled is not None and dialled.parked_on == peer:
+                dialled.parked_on = None
+                self._wait(remote, self._limits.redial_first * self._jitter())

@@ -1,0 +1,412 @@
+"""Who is there: from a handshake to the peer's one live link, and its end.
+
+The idea: the wire's machine knows when a handshake may go on, this module knows what must be true before it does: the
+claimed UUID fits the certificate (D-3), and the peer's list is in the routes and in the store before the answer goes
+out (T-61) or the connection is reported (T-34). Of two connections to one peer one survives, and both sides pick the
+same (T-70).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from .._common.errors import (
+    AccessDenied,
+    ConnectionLost,
+    IdentityConflict,
+    LimitExceeded,
+    RemoteProtocolError,
+    SelfConnection,
+    TolliverError,
+    UnexpectedFrame,
+)
+from .._common.handshake_limiter import Arrivals
+from .._common.transport import Abort, Dial, PeerIdentity, Remote, Role
+from .._wire.connection import Connection
+from .._wire.events import (
+    RESERVED_CHANNEL,
+    Closed,
+    Established,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    Subscription,
+)
+from .._wire.state import HOLDING, State
+from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
+from .dialing import Dialer, Dialled
+from .link import Link, Peer
+from .outbox import Window
+from .receiving import Receiving
+from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions
+
+
+class Handshakes(Receiving):
+    """The life of links: made, identified, established, retired, forgotten."""
+
+    _arrivals: Arrivals
+    _dialer: Dialer
+    _last_cid = 0
+    _shut_out: dict[Remote, UUID]
+
+    def _new_link(self, role: Role, remote: Remote | None) -> Link:
+        self._last_cid += 1
+        link = self._links[self._last_cid] = Link(self._last_cid, role, remote, self.limits)
+        self._timers.set(("open", link.cid), self._now + self.limits.handshake_timeout)
+        return link
+
+    def _dial(self, dialled: Dialled) -> None:
+        link = self._new_link(Role.CLIENT, dialled.remote)
+        dialled.cid = link.cid
+        self._actions.append(Dial(link.cid, dialled.remote))
+
+    def _redial_in(self, remote: Remote, seconds: float) -> None:
+        self._timers.set(("redial", remote), self._now + seconds)
+
+    def _is_live(self, uuid: UUID) -> bool:
+        peer = self._peers.get(uuid)
+        return peer is not None and peer.link is not None and not peer.derived  # T-70 is not for those (T-72a)
+
+    # The handshake's frames.
+
+    def _on_request(self, link: Link, frame: HandshakeRequest) -> None:
+        connection = _connection(link)
+        if not link.up and not self._admit(link, frame.instance_id):
+            return
+        answer = connection.answer
+        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
+            self._accept(link)  # says so and closes; the list is discarded (T-61)
+        elif answer is HandshakeStatus.OLDER and not link.up:
+            link.held_list = frame.subscriptions
+            self._keep(link)
+            self._accept(link)
+        else:
+            self._store_list(link, frame.subscriptions)
+
+    def _on_response(self, link: Link, frame: HandshakeResponse) -> None:
+        connection = _connection(link)
+        if connection.state is State.CLOSED or not self._admit(link, frame.instance_id):
+            return
+        if link.remote is not None:
+            self._dialer.answered(link.remote, frame.instance_id)
+        if connection.state is State.CONFIRMING and connection.answer is HandshakeStatus.NEWER_INCOMPATIBLE:
+            self._accept(link)
+        else:
+            self._store_list(link, frame.subscriptions)
+
+    def _on_final(self, link: Link, frame: HandshakeFinal) -> None:
+        if frame.compatible and self._admit(link, _peer(link).uuid):  # again: much may have changed since its request
+            self._store_list(link, link.held_list)
+
+    def _admit(self, link: Link, claimed: UUID) -> bool:
+        """Whether whoever is there may be who it says (D-3, T-71, T-72, T-72a)."""
+        if claimed == self.instance_id:
+            if link.role is Role.SERVER:
+                self._accept(link)  # so that the other end, which is us, learns whom it has reached
+            self._refuse_self(link, "is this instance itself, or a copy of it")
+            return False
+        known = self._peers.get(claimed)
+        if known is not None and known.forgotten:
+            self._refuse(link, ConnectionLost(f"peer {claimed} is being forgotten here: try again in a moment"))
+            return False
+        proved = link.identity
+        if not proved.may_be(claimed):
+            detail = f"its certificate names {proved.names}"
+        elif not proved.uuids and known is not None and known.spki_sha256 not in (None, proved.spki_sha256):
+            detail = "its key is not the one that this UUID was first seen with (repin it if that was on purpose)"
+        elif known is None and self._is_prolific(proved):
+            detail = (
+                f"its key has been {self.limits.peers_per_key} others already: forget some, raise "
+                "Limits.peers_per_key, or put UUIDs into certificates"
+            )
+        elif (denial := self._denial(link, claimed)) is not None:
+            self._deny(link, claimed, denial)
+            return False
+        else:
+            link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
+            if link.peer.derived:
+                self._peers[claimed] = link.peer
+                link.peer.voices[link] = None  # what it is known by: nothing of it is stored
+            return True
+        error = IdentityConflict(f"{link.identity.address} claims to be {claimed}, but {detail} (D-3, T-72)")
+        self._notice(NoticeKind.IDENTITY_MISMATCH, claimed, str(error))
+        self._refuse(link, error)
+        return False
+
+    def _is_prolific(self, proved: PeerIdentity) -> bool:
+        """Whether its key has as many UUIDs as one that names none may take. Asked at the first sight of one only."""
+        key = proved.spki_sha256
+        if key is None or proved.uuids or proved.prefixes:
+            return False
+        return sum(peer.spki_sha256 == key for peer in self._peers.values()) >= self.limits.peers_per_key
+
+    def _is_kept_out(self, link: Link) -> bool:
+        """Whether its certificate names one peer alone, which may not connect: then it need not see our request."""
+        if len(link.identity.uuids) != 1 or link.identity.prefixes:
+            return False
+        (peer,) = link.identity.uuids
+        denial = self._denial(link, peer)
+        if denial is not None:
+            self._deny(link, peer, denial)
+        return denial is not None
+
+    def _denial(self, link: Link, peer: UUID) -> str | None:
+        """Why this peer may not be connected, or None (D-4, T-77)."""
+        if not self._acl.rights(peer).connect:
+            return "the access rules keep it out: set other ones if it is to connect (D-4)"
+        if link.role is Role.SERVER and peer in self._shut_out.values():
+            return "its remote was removed with block=True: connect to that again to let it in (T-77)"
+        return None
+
+    def _deny(self, link: Link, peer: UUID, denial: str) -> None:
+        error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
+        self._notice(NoticeKind.ACCESS_DENIED, peer, str(error))
+        self._refuse(link, error)
+        self._end_dial(link)  # now: who connects again, under other rules, begins anew
+
+    def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
+        """Routes change now; the handshake goes on when the list is stored (T-30, T-61)."""
+        peer, batch = _peer(link), self._batch
+        if peer.derived:
+            self._let_write(link, peer, subscriptions)
+            return
+        self._peers.setdefault(peer.uuid, peer)
+        peer.voices[link] = None
+        may_have = self._acl.rights(peer.uuid).may_subscribe  # D-4
+        wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
+        self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
+        self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
+        batch.lists[peer] = None
+        self._pin(peer, link.identity)
+        self._link(peer, self._stop_keeping(link, peer))
+        link.storing = True
+        batch.handshakes.append(link)
+
+    def _let_write(self, link: Link, peer: Peer, subscriptions: tuple[Subscription, ...]) -> None:
+        """A derived identity: nothing of it is stored, so the handshake waits for nothing (T-72a)."""
+        if subscriptions:
+            error = UnexpectedFrame(
+                "write_only",
+                f"{link.identity.address or 'a peer'} is the derived identity {peer.uuid} and subscribes: it must send "
+                "an empty list (T-72a)",
+            )
+            self._notice(NoticeKind.PROTOCOL_ERROR, peer.uuid, str(error))
+            self._refuse(link, error)
+            return
+        self._stop_keeping(link)
+        self._list_stored(link)
+
+    def _pin(self, peer: Peer, proved: PeerIdentity) -> None:
+        """Remember the key that a certificate binds to this UUID, or else the first one that it is seen with (D-3)."""
+        key, known = proved.spki_sha256, peer.spki_sha256
+        if key is None or key == known or (known is not None and not proved.uuids):
+            return
+        self._batch.pins.setdefault(peer, known)
+        self._batch.operations.append(PinPeer(peer.uuid, key))
+        peer.spki_sha256 = key
+
+    def _list_stored(self, link: Link) -> None:
+        link.storing = False
+        if link.cid not in self._links:
+            return
+        if link.gone:
+            self._end(link)
+        elif _connection(link).state in HOLDING:
+            self._accept(link)
+        self._go_on(link)
+
+    def _accept(self, link: Link) -> None:
+        """Answer the handshake, with the list that is true now (T-29)."""
+        connection = _connection(link)
+        own = tuple(self._own)
+        if link.control is not None and connection.state is not State.CONFIRMING:
+            link.control.announced(own)
+        before = connection.unsent_bytes
+        connection.accept(own, self._now)
+        link.answers += connection.unsent_bytes - before
+        self._readable[link] = None
+        self._writable[link] = None
+
+    # Established, and which of two.
+
+    def _on_established(self, link: Link, event: Established) -> None:
+        peer = _peer(link)
+        self._arrivals.remove(link.cid)
+        if link.remote is not None:
+            self._dialer.established(link.remote, peer.uuid, self._now)
+        old = peer.link
+        if old is not None and not peer.derived:
+            loser = link if self._keeps(old, link) else old
+            self._notice(
+                NoticeKind.DUPLICATE_CLOSED,
+                peer.uuid,
+                f"two connections to one peer: closed the {loser.role} one at {loser.identity.address or 'unknown'}",
+            )
+            self._take_down(loser, None)
+            self._end(loser)
+            if loser is link:
+                if link.remote is not None:
+                    self._announce_up(old, link.remote)
+                return
+        link.up = True
+        link.up_since = self._now
+        link.version = event.version
+        peer.link = link
+        self._up[link.cid] = link
+        link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
+        self._sendable[link] = None
+        self._announce_up(link, link.remote)
+        assert link.control is not None
+        if self._policy.announce_after_handshake:
+            link.control.doubt(self._own)
+        for subscription in sorted(link.control.differing(self._own)):
+            self._sync_control(link, subscription)
+
+    def _keeps(self, old: Link, new: Link) -> bool:
+        """T-70: newest wins, but of crossing dials the one by the lower UUID, so that both ends keep the same."""
+        if old.role is new.role or self._now - old.up_since > self.limits.duel_window:
+            return False
+        return self._dialled_by(old) < self._dialled_by(new)
+
+    def _dialled_by(self, link: Link) -> UUID:
+        return self.instance_id if link.role is Role.CLIENT else _peer(link).uuid
+
+    def _announce_up(self, link: Link, remote: Remote | None) -> None:
+        self._actions.append(PeerUp(link.cid, _peer(link).uuid, link.version, remote))
+
+    # The end.
+
+    def _on_closed(self, link: Link, event: Closed) -> None:
+        link.closed = True
+        link.error = link.error or event.error
+        if isinstance(event.error, RemoteProtocolError) and not link.gone:
+            uuid = link.peer.uuid if link.peer else None
+            self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
+        if link.up and event.error is None and not link.ending and not link.gone:
+            self._suspect(link)
+        self._take_down(link, link.error)
+        self._writable[link] = None
+        if link.gone:
+            self._forget(link)
+
+    def _suspect(self, link: Link) -> None:
+        """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
+        peer = _peer(link)
+        sizes = link.window.in_flight(set(link.gathered)) if link.window is not None else {}
+        seq = peer.outbox.suspicion.ended(list(sizes))
+        if seq is not None:
+            self._park(peer.outbox, peer.uuid, seq, sizes[seq])
+            self._notice(
+                NoticeKind.PARKED,
+                peer.uuid,
+                f"message {seq} was set aside, as the peer closes whenever it gets it; the next ones go. Is it larger "
+                "than the peer's limit? `retry` sends it again (T-09)",
+            )
+
+    def _refuse(self, link: Link, error: TolliverError) -> None:
+        """End it without a frame (T-67): `error` is what whoever asked for the connection will see."""
+        link.error = error
+        self._end(link)
+
+    def _refuse_flood(self, link: Link) -> None:
+        """It makes us say more and more and reads nothing: reading never waits for writing (D-9), so this ends it."""
+        error = LimitExceeded(
+            "flood",
+            f"over {self.limits.max_answers} bytes of acks and answers that were caused and are not read (D-12)",
+        )
+        uuid = link.peer.uuid if link.peer else None
+        self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {error}")
+        self._refuse(link, error)
+
+    def _refuse_self(self, link: Link, what: str) -> None:
+        """The other end has our identity: a dial that came back, or an instance that was copied (T-71)."""
+        error = SelfConnection(f"{link.identity.address or 'the other end'} {what}: dial somebody else (T-71)")
+        self._notice(NoticeKind.SELF_CONNECTION, self.instance_id, str(error))
+        self._refuse(link, error)
+
+    def _end(self, link: Link) -> None:
+        """Close in order. Where there is no connection yet there is nothing to say."""
+        if link.connection is None:
+            self._actions.append(Abort(link.cid))
+            self._forget(link)
+            return
+        link.ending = True
+        link.connection.close(self._now)
+        self._go_on(link)
+        self._writable[link] = None
+
+    def _lost(self, link: Link, error: TolliverError | None) -> None:
+        """The transport is gone. What was received before is still handed out."""
+        link.gone = True
+        link.error = link.error or error
+        if link.connection is None:
+            link.error = link.error or ConnectionLost("the connection was lost before it was open")
+            self._forget(link)
+        elif link.closed:
+            self._forget(link)
+        else:
+            link.connection.receive_eof(self._now)
+            self._readable[link] = None
+
+    def _take_down(self, link: Link, error: TolliverError | None) -> None:
+        """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
+        link.unsettled.clear()
+        link.unsettled_bytes = 0
+        link.spent = False
+        link.window = None
+        if link.control is not None:
+            link.control.drop()
+        peer = link.peer
+        if peer is None:
+            return
+        if link.up:
+            link.up = False
+            del self._up[link.cid]
+            peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
+            self._actions.append(PeerDown(link.cid, peer.uuid, error))
+            self._dialer.peer_left(peer.uuid)
+        if link in peer.voices:
+            del peer.voices[link]
+            if peer.derived:
+                self._drop_derived(peer)
+            elif peer.voices:  # else what it said last stays: messages queue for it (T-32)
+                self._route_to(peer)
+                self._batch.lists[peer] = None
+                self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _drop_derived(self, peer: Peer) -> None:
+        """Nothing is kept of it when its last connection is over."""
+        if not peer.voices and not peer.forgotten:
+            self._peers.pop(peer.uuid, None)
+
+    def _forget(self, link: Link) -> None:
+        """The transport is gone, or as good as: nothing comes of this cid any more."""
+        del self._links[link.cid]
+        for ready in (self._readable, self._sendable, self._writable):
+            ready.pop(link, None)
+        for name in ("open", "link", "resend", "fetch", "hurry", "probe", "age"):
+            self._timers.cancel((name, link.cid))
+        self._take_down(link, link.error)
+        self._stop_keeping(link)
+        self._arrivals.remove(link.cid)
+        self._end_dial(link)
+
+    def _end_dial(self, link: Link) -> None:
+        """What its remote was dialled for is over; once for each cid."""
+        if link.remote is None:
+            return
+        error = link.error
+        if self._dialer.ended(link.remote, link.cid, error, self._now):
+            self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {error}")
+            self._actions.append(DialEnded(link.remote, error))
+
+
+def _connection(link: Link) -> Connection:
+    assert link.connection is not None
+    return link.connection
+
+
+def _peer(link: Link) -> Peer:
+    assert link.peer is not None
+    return link.peer

@@ -1,0 +1,228 @@
+"""One connection as the node sees it, and the peer behind it.
+
+The idea: a `Peer` is who, a `Link` is how. A peer outlives its connections and has at most one live link; what may only
+live as long as a connection (the window, acknowledgements owed, control messages under way) hangs on the link and is
+gone with it (T-49).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from uuid import UUID
+
+from .._common.derived import is_derived
+from .._common.errors import TolliverError
+from .._common.token_bucket import Allowance
+from .._common.transport import PeerIdentity, Remote, Role
+from .._wire.connection import Connection
+from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
+from .._wire.limits import Limits
+from .actions import Delivery, Receipt
+from .ids import IdAllocator
+from .outbox import Outbox, Window
+from .store import LoadedPeer, StoredMessage
+
+
+class Peer:
+    """Another instance, by UUID."""
+
+    __slots__ = (
+        "attempts",
+        "derived",
+        "forgotten",
+        "link",
+        "outbox",
+        "repins",
+        "routed",
+        "spki_sha256",
+        "subscriptions",
+        "uuid",
+        "voices",
+        "wide",
+    )
+
+    def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
+        self.uuid = uuid
+        self.derived = is_derived(uuid)  # it only writes, over any number of connections, and is gone with the last
+        self.subscriptions = loaded.subscriptions  # as they are stored
+        self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
+        self.wide = False  # that it subscribes to every channel was told (D-4)
+        self.spki_sha256 = loaded.spki_sha256
+        self.outbox = Outbox(loaded)
+        self.link: Link | None = None
+        self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
+        self.repins: list[tuple[bytes | None, Receipt]] = []  # what its pin is to be after that
+        self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
+        self.attempts: dict[int, int] = {}  # failed deliveries from this peer, by message id (T-47)
+
+
+class Recipients:
+    """The peers that a message is for, each once (T-25), and their UUIDs."""
+
+    __slots__ = ("ids", "peers")
+
+    def __init__(self, peers: tuple[Peer, ...]) -> None:
+        self.peers = peers
+        self.ids = tuple(peer.uuid for peer in peers)
+
+
+class Kept:
+    """Messages that were sent while a connection was being made: the peer may turn out to want them (T-62)."""
+
+    __slots__ = ("claimed", "messages", "size")
+
+    def __init__(self) -> None:
+        self.claimed: set[tuple[int, Peer]] = set()  # whose some are already, over another connection
+        self.messages: list[tuple[StoredMessage, Recipients]] = []
+        self.size = 0
+
+    def add(self, messages: Iterable[StoredMessage], recipients: Recipients) -> None:
+        for message in messages:
+            self.messages.append((message, recipients))
+            self.size += message.size
+
+
+class ControlSync:
+    """Brings the peer's view of our subscriptions in line, one message per subscription at a time (T-29).
+
+    What the peer was told is the list of the last handshake and, on top, the changes sent since. A change that comes
+    while another of the same subscription is under way waits for its acknowledgement; the latest wins.
+    """
+
+    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way", "probe_id")
+
+    def __init__(self, connection: Connection, ids: IdAllocator) -> None:
+        self._connection = connection
+        self._ids = ids
+        self._announced: frozenset[Subscription] = frozenset()
+        self._changed: dict[Subscription, bool] = {}
+        self._under_way: set[Subscription] = set()
+        self._frames: dict[int, Subscribe | Unsubscribe] = {}
+        self.probe_id: int | None = None  # of the probe that is unacknowledged
+
+    def announced(self, subscriptions: Iterable[Subscription]) -> None:
+        """This list was just sent in a handshake: it says all that was under way, and more."""
+        self.drop()
+        self._announced = frozenset(subscriptions)
+        self._changed.clear()
+
+    def doubt(self, subscriptions: Iterable[Subscription]) -> None:
+        """The peer may not have taken these from the list (T-33)."""
+        self._announced -= frozenset(subscriptions)
+
+    def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
+        """What the list of the handshake did not tell the peer."""
+        return set(self._announced) ^ set(own)
+
+    def sync(self, subscription: Subscription, wanted: bool) -> int | None:
+        """Send a control message if one is needed and none is under way; returns its id."""
+        told = self._changed.get(subscription, subscription in self._announced)
+        kind = Subscribe if wanted else Unsubscribe
+        if told == wanted or subscription in self._under_way or not self._connection.can_send(kind):
+            return None  # what DRAFT_1 cannot say the next handshake does (T-21)
+        wire_id = self._ids.take()
+        frame = kind(subscription.channel, subscription.key, wire_id)
+        self._connection.send(frame)
+        self._changed[subscription] = wanted
+        self._under_way.add(subscription)
+        self._frames[wire_id] = frame
+        return wire_id
+
+    def frame(self, wire_id: int) -> Subscribe | Unsubscribe | None:
+        """The control message of that id, if it is still unacknowledged."""
+        return self._frames.get(wire_id)
+
+    @property
+    def under_way(self) -> Collection[int]:
+        """The ids of control messages that are unacknowledged."""
+        return self._frames.keys()
+
+    def acked(self, wire_id: int) -> Subscription | None:
+        """The subscription whose change this acknowledges, or None."""
+        frame = self._frames.pop(wire_id, None)
+        if frame is None:
+            return None
+        self._ids.give_back([(wire_id, wire_id)])
+        subscription = Subscription(frame.channel, frame.key)
+        self._under_way.discard(subscription)
+        return subscription
+
+    def probe(self) -> None:
+        """Send a message that the peer does not want and so acknowledges at once (T-46, T-80). Raises OutboxFull."""
+        self.probe_id = self._ids.take()
+        self._connection.send(Message(PROBE_CHANNEL, "", b"", self.probe_id))
+
+    @property
+    def probing(self) -> bool:
+        """Whether a probe is unacknowledged. It is never sent again: its id is in use until its connection ends."""
+        return self.probe_id is not None
+
+    def answered(self, wire_id: int) -> bool:
+        """Whether this acknowledges the probe."""
+        if wire_id != self.probe_id:
+            return False
+        self._drop_probe()
+        return True
+
+    def _drop_probe(self) -> None:
+        if self.probe_id is not None:
+            self._ids.give_back([(self.probe_id, self.probe_id)])
+            self.probe_id = None
+
+    def drop(self) -> None:
+        """Nothing of this is under way any more."""
+        self._drop_probe()
+        self._ids.give_back((wire_id, wire_id) for wire_id in self._frames)
+        self._frames.clear()
+        self._under_way.clear()
+
+
+class Link:
+    """One connection of the node, from its cid on."""
+
+    def __init__(self, cid: int, role: Role, remote: Remote | None, limits: Limits) -> None:
+        self.cid = cid
+        self.role = role
+        self.remote = remote  # None where the peer dialled us
+        self.identity = PeerIdentity()
+        self.connection: Connection | None = None
+        self.peer: Peer | None = None
+        self.window: Window | None = None
+        self.control: ControlSync | None = None
+        self.control_allowance = Allowance(limits.control_per_second, limits.control_per_second)  # D-12
+        self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
+        self.told_bytes = 0  # what that takes in a handshake
+        self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
+        self.up = False  # established and the peer's live link
+        self.up_since = 0.0
+        self.overdue = False  # the answer to a probe is, and what had come by then may not be read yet
+        self.sent_at = 0.0  # when the socket was given something last
+        self.heard_at = 0.0  # and when something came
+        self.version = 0  # what both speak, once established
+        self.ending = False  # it was we who closed it
+        self.closed = False  # the connection has said its last
+        self.spent = False  # its credit is handed out: no events until some is settled
+        self.hurried = False  # more control messages than allowed: no events for a moment (D-12)
+        self.storing = False  # its list is being committed: no events until then
+        self.paused = False
+        self.gone = False  # the transport is; what it brought is still being handed out
+        self.error: TolliverError | None = None  # why we end it, where the connection does not know
+        self.shut = False
+        self.choked = False  # above high water, not yet below low
+        self.in_transit: int | None = None  # bytes of the Transmit that is outstanding
+        self.answers = 0  # bytes behind it that the peer caused
+        self.riding: list[int] = []  # message ids in that Transmit
+        self.gathered: list[int] = []  # message ids behind it
+        self.unsettled: dict[Delivery, None] = {}
+        self.unsettled_bytes = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether what comes in stays unread for now."""
+        return self.storing or self.hurried or (self.spent and not self.gone)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that we hold for the peer, in our buffer and in the socket's hands."""
+        queued = self.connection.unsent_bytes if self.connection else 0
+        return queued + (self.in_transit or 0)

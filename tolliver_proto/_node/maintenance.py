@@ -1,0 +1,279 @@
+"""What an operator does about the outbox, and what time does: forgetting, retrying, dropping, expiring.
+
+The idea: the node knows its deliveries as numbers, not one by one, so each of these begins with a search that the
+store answers, a piece at a time, and treats what was found like an acknowledgement: counted off, removed with the
+next commit. There is one search at a time, and each piece is looked for when all that changed before is stored: what
+is found is then as the node counts it, but for what has been acknowledged or set aside meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from .._common.derived import is_derived
+from .._common.errors import ConnectionLost, TolliverError
+from .actions import Find, NoticeKind, Receipt, Stored
+from .intervals import spans_of
+from .link import Peer
+from .store import Found, LoadedPeer, PinPeer, RemoveDeliveries, UnparkDeliveries, UnpinPeer
+from .storing import Storing
+
+_PIECE = 1000  # deliveries of one search
+_EXPIRY_CHECKS = 10  # how often within `expire_after` the store is searched
+_SOONEST = 1.0  # seconds between such searches at least
+
+
+class _Search:
+    """A walk over the store's deliveries, piece by piece: `take` is given each, `done` the end or what prevented it."""
+
+    __slots__ = ("after_seq", "done", "min_age", "over", "peer", "take")
+
+    def __init__(
+        self,
+        peer: UUID | None,
+        min_age: float,
+        take: Callable[[Sequence[Found]], None],
+        done: Callable[[TolliverError | None], None],
+    ) -> None:
+        self.peer = peer
+        self.min_age = min_age
+        self.take = take
+        self.done = done
+        self.after_seq = 0
+        self.over = False
+
+
+class Upkeep(Storing):
+    """Searches, and what is done with their results."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._searches: deque[_Search] = deque()  # the first is under way
+        self._last_search = 0
+        self._finding = False
+
+    def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Purge what waits for it, its subscriptions and its pin (T-77). `Stored` names the receipt.
+
+        Its connection is closed, and it may come back, as a new one, when all is purged. What is owed to nobody else
+        leaves the store; dead letters that came from it stay. An unknown peer is no error.
+        """
+        self._tick(now)
+        receipt = Receipt(0, -1, [])
+        if is_derived(uuid):  # it may be known by its handled messages alone
+            self._peers.setdefault(uuid, Peer(uuid, LoadedPeer()))
+        peer = self._peers.get(uuid)
+        if peer is None:
+            self._actions.append(Stored([receipt]))
+            return receipt
+        peer.forgotten.append(receipt)
+        if len(peer.forgotten) == 1:
+            self._forget_all_of(peer)
+        return receipt
+
+    def _forget_all_of(self, peer: Peer) -> None:
+        error = ConnectionLost(f"peer {peer.uuid} is being forgotten here: try again in a moment")
+        for link in [link for link in self._links.values() if link.peer is peer]:
+            self._take_down(link, error)
+            self._refuse(link, error)
+        self._route_to(peer)  # nobody speaks for it now: it wants nothing
+        self._batch.lists[peer] = None
+
+        def purged(error: TolliverError | None) -> None:
+            if error is not None:
+                forgotten(error)
+                return
+            self._batch.forgets.append(peer.uuid)
+            self._batch.then.append(forgotten)
+
+        def forgotten(error: TolliverError | None) -> None:
+            receipts, peer.forgotten = peer.forgotten, []
+            if error is None:
+                del self._peers[peer.uuid]
+                self._handled.forget(peer.uuid)
+            elif peer.derived:
+                self._drop_derived(peer)
+            self._actions.append(Stored(receipts, error))
+            repins, peer.repins = peer.repins, []
+            for spki_sha256, receipt in repins:
+                self._repin(peer.uuid, spki_sha256, receipt)
+
+        self._search(_Search(peer.uuid, 0.0, lambda found: self._remove(peer, found), purged))
+
+    def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
+        """The peer has a new key: this one, or, if None, the one that it shows next (D-3). `Stored` names the receipt.
+
+        A connection that stands on another key than this one is closed. Of a peer that is being forgotten it becomes
+        the pin once that is done, or the pin would be forgotten too (T-77).
+        """
+        self._tick(now)
+        receipt = Receipt(0, -1, [])
+        peer = self._peers.get(uuid)
+        if peer is not None and peer.forgotten:
+            peer.repins.append((spki_sha256, receipt))
+        else:
+            self._repin(uuid, spki_sha256, receipt)
+        return receipt
+
+    def _repin(self, uuid: UUID, spki_sha256: bytes | None, receipt: Receipt) -> None:
+        self._batch.tokens.append(receipt)
+        peer = self._peers.get(uuid)
+        if peer is None and spki_sha256 is None:
+            return
+        if peer is None:
+            peer = self._peers[uuid] = Peer(uuid, LoadedPeer())
+        self._batch.pins.setdefault(peer, peer.spki_sha256)
+        self._batch.operations.append(UnpinPeer(uuid) if spki_sha256 is None else PinPeer(uuid, spki_sha256))
+        peer.spki_sha256 = spki_sha256
+        link = peer.link
+        if link is not None and not link.identity.uuids and spki_sha256 not in (None, link.identity.spki_sha256):
+            self._end(link)
+
+    def retry(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Send what was set aside for this peer once more (T-09). `receipt.counts` has how many, once `Stored`."""
+        return self._change_parked(uuid, self._unpark, now)
+
+    def drop_parked(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Give up what was set aside for this peer. `receipt.counts` has how many, once `Stored`."""
+        return self._change_parked(uuid, self._remove, now)
+
+    def _change_parked(self, uuid: UUID, change: Callable[[Peer, Sequence[Found]], None], now: float | None) -> Receipt:
+        self._tick(now)
+        receipt = Receipt(0, -1, [])
+        peer = self._peers.get(uuid)
+        if peer is None:
+            self._actions.append(Stored([receipt]))
+            return receipt
+
+        def take(found: Sequence[Found]) -> None:
+            parked = [one for one in found if one.parked and one.seq not in peer.outbox.leaving]
+            if parked:
+                receipt.counts.append(len(parked))
+                change(peer, parked)
+
+        def done(error: TolliverError | None) -> None:
+            self._actions.append(Stored([receipt], error))
+
+        self._search(_Search(uuid, 0.0, take, done))
+        return receipt
+
+    def _unpark(self, peer: Peer, found: Sequence[Found]) -> None:
+        outbox, count, size = peer.outbox, len(found), sum(one.size for one in found)
+        outbox.parked -= count
+        outbox.add(count, size)
+
+        def unparked(error: TolliverError | None) -> None:
+            if error is None:
+                self._read_again(peer, found[0].seq, found[-1].seq)
+            else:
+                outbox.parked += count
+                outbox.add(-count, -size)
+
+        self._batch.operations.append(UnparkDeliveries(peer.uuid, spans_of(one.seq for one in found)))
+        self._batch.then.append(unparked)
+
+    def _remove(self, peer: Peer, found: Iterable[Found]) -> None:
+        """Count off deliveries that nobody will acknowledge any more."""
+        outbox, ids = peer.outbox, {}
+        being_parked = self._being_parked(peer)
+        for one in found:
+            parked = one.parked or one.seq in being_parked
+            if one.seq in outbox.leaving and one.seq not in being_parked:
+                continue  # acknowledged, and on its way out already
+            if parked:
+                outbox.parked -= 1
+            else:
+                outbox.add(-1, -one.size)
+            ids[one.seq] = one.wire_id
+        spans = spans_of(ids)
+        for first, last in spans:
+            outbox.leaving.add(first, last)
+        if spans:
+            self._batch.removals.append(RemoveDeliveries(peer.uuid, spans))
+            self._release(spans, ids)
+        if peer.link is not None and peer.link.window is not None:
+            peer.link.window.drop(set(ids.values()))
+            self._sendable[peer.link] = None
+
+    def _being_parked(self, peer: Peer) -> set[int]:
+        """Seqs that were set aside, which is not stored yet."""
+        batches = [self._batch, *([self._running[1]] if self._running else [])]
+        return {one.seq for batch in batches for one in batch.parked if one.peer == peer.uuid}
+
+    # Expiry.
+
+    def _schedule_expiry(self) -> None:
+        if self._policy.expire_after is not None:
+            every = max(_SOONEST, self._policy.expire_after / _EXPIRY_CHECKS)
+            self._timers.set("expire", self._now + every)
+
+    def _on_expire_timeout(self, _subject: None) -> None:
+        assert self._policy.expire_after is not None
+        self._search(_Search(None, self._policy.expire_after, self._expire, lambda _error: self._schedule_expiry()))
+
+    def _expire(self, found: Sequence[Found]) -> None:
+        by_peer: dict[UUID, list[Found]] = {}
+        for one in found:
+            by_peer.setdefault(one.peer, []).append(one)
+        for uuid, expired in by_peer.items():
+            peer = self._peers[uuid]
+            before = peer.outbox.pending + peer.outbox.parked
+            self._remove(peer, expired)
+            count = before - peer.outbox.pending - peer.outbox.parked
+            if not count:
+                continue
+            self._counts["expired_messages"] += count
+            self._notice(
+                NoticeKind.EXPIRED,
+                uuid,
+                f"{count} messages were given up after {self._policy.expire_after:g} s without an acknowledgement, "
+                "as the policy says (expire_after)",
+            )
+
+    # Searching.
+
+    def _search(self, search: _Search) -> None:
+        self._searches.append(search)
+        if len(self._searches) == 1:
+            self._continue_when_stored()
+
+    def _continue_when_stored(self) -> None:
+        if self._running is None and self._batch.empty:
+            self._continue(None)
+        else:
+            self._batch.then.append(self._continue)
+
+    def _continue(self, error: TolliverError | None) -> None:
+        """Look for the next piece, or begin the next search where this one is over."""
+        search = self._searches[0]
+        if error is None and not search.over:
+            self._last_search += 1
+            self._finding = True
+            self._actions.append(Find(self._last_search, search.peer, search.after_seq, _PIECE, search.min_age))
+            return
+        self._searches.popleft()
+        search.done(error)
+        if self._searches:
+            self._continue_when_stored()
+
+    def found(
+        self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
+    ) -> None:
+        """What a Find brought."""
+        self._tick(now)
+        if search_id != self._last_search or not self._finding:
+            return
+        self._finding = False
+        search = self._searches[0]
+        if error is not None:
+            self._notice(NoticeKind.STORE_ERROR, search.peer, f"searching the outbox failed: {error}")
+            self._continue(error)
+            return
+        if rows:
+            search.take(rows)
+            search.after_seq = rows[-1].seq - (search.peer is None)  # it may be owed to others too
+        search.over = len(rows) < _PIECE
+        self._continue_when_stored()

@@ -1,0 +1,518 @@
+"""Many connections, one outbox: the machine behind an instance.
+
+The idea: the node is told what happened (bytes, ends, commits, time, calls of the application) and says, one action
+at a time, what is to be done about it. It has no clock, no thread and no disk. What must be on disk before it is true
+waits in the running batch (`_batch`); what must be said to a peer waits in its window (`_outbox`); everything else is
+done when `next_action` comes to it: first what was received, then what may be sent, last the commit, so that one
+commit and one Transmit carry all that a turn brought.
+
+Promises, held by tests and by the simulator:
+I1  `Stored` and the first Transmit of a reliable message come only after the commit of its row.
+I2  An Ack for a delivered message goes out only after `acknowledge()`; control, ignored and unwanted messages are the
+    node's own to acknowledge.
+I3  A delivery leaves the outbox only by a commit caused by that peer's ack of that id, or by `forget_peer`, by
+    `drop_parked`, or by an expiry that the policy asks for.
+I4  After a crash at any instant and a restart from the committed store, every unacknowledged, unparked delivery is sent
+    again.
+I5  `next_action()` with nothing to do is O(1): ready sets and a heap, never a walk over the peers.
+I6  Routing a message costs four dictionary look-ups and its recipients, however many subscriptions exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from .._common.errors import CertificateError, ConnectionClosing, ConnectionLost, TolliverError
+from .._common.handshake_limiter import ALL, Arrivals
+from .._common.transport import Abort, PeerIdentity, Remote, Role, ShutdownWrite
+from .._wire.connection import Connection
+from .._wire.events import (
+    Ack,
+    Closed,
+    Established,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    Ignored,
+    Message,
+    Revision,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+from .._wire.limits import Limits
+from .._wire.state import State
+from .access import Acl
+from .actions import Action, DialEnded, Handler, NoticeKind
+from .base import Randomness
+from .dialing import Dialer
+from .keepalive import Watching
+from .link import ControlSync, Link
+from .policy import Policy
+from .store import Loaded
+
+_RUN = 256  # events of one connection before the next one has its turn
+
+
+def _speaks_no_other(_version: int) -> bool:
+    return False
+
+
+class Node(Watching):
+    """One instance: durable outbox, subscriptions, peers, and the connections to them.
+
+    Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
+    input, take `next_action()` until None; call `handle_timeout()` at `next_timeout()`. A cid that the node has
+    forgotten is ignored everywhere: the adapter was a moment late, that is all.
+    """
+
+    def __init__(
+        self,
+        *,
+        instance_id: UUID,
+        rng: Randomness,
+        limits: Limits | None = None,
+        loaded: Loaded | None = None,
+        handlers: Iterable[tuple[str, str, Handler]] = (),
+        version: int = 1,
+        revision: Revision = Revision.DRAFT_2,
+        speaks: Callable[[int], bool] = _speaks_no_other,
+        retry_interval: float | None = None,
+        policy: Policy | None = None,
+        acl: Acl | None = None,
+        now: float | None = None,
+    ) -> None:
+        """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50), `acl`
+        who may do what: every member of the CA everything, if it is not given (D-4)."""
+        super().__init__(
+            instance_id,
+            rng,
+            limits or Limits(),
+            loaded or Loaded(),
+            version,
+            revision,
+            speaks,
+            retry_interval,
+            policy or Policy(),
+            acl or Acl(),
+            now,
+        )
+        self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
+        self._arrivals = Arrivals(self.limits.max_handshakes, self.limits.max_handshakes_per_address)
+        self._shut_out = {}  # whom a remote led to that was removed with block=True (T-77)
+        self._on_event: dict[type, Callable[[Link, Any], None]] = {
+            Message: self._on_message if self._acl.is_open else self._on_guarded_message,
+            Ignored: self._on_ignored,
+            Subscribe: self._on_control,
+            Unsubscribe: self._on_control,
+            HandshakeRequest: self._on_request,
+            HandshakeResponse: self._on_response,
+            HandshakeFinal: self._on_final,
+            Established: self._on_established,
+            Closed: self._on_closed,
+        }
+        self._on_timer: dict[str, Callable[[Any], None]] = {
+            "open": self._on_open_timeout,
+            "link": self._on_link_timeout,
+            "resend": self._on_resend_timeout,
+            "fetch": self._on_fetch_timeout,
+            "hurry": self._on_hurry_timeout,
+            "probe": self._on_probe_timeout,
+            "age": self._on_age_timeout,
+            "expire": self._on_expire_timeout,
+            "redial": self._dialer.retry,
+            "removals": self._on_removals_timeout,
+            "handled": self._on_handled_timeout,
+        }
+        self._schedule_expiry()
+        self._on_handled_timeout(None)
+        for channel, key, handler in handlers:
+            self.register(channel, key, handler)
+
+    # Connections: what the adapter reports.
+
+    def new_cid(self, now: float | None = None, address: str = "") -> int | None:
+        """A cid for a connection that was accepted. From here its time for TLS runs (T-68).
+
+        `address` is the peer's host, without a port. None: too many handshakes are in progress, of all or of that
+        address, so close the connection at once (D-7).
+        """
+        self._tick(now)
+        full = self._arrivals.full(address)
+        if full is not None:
+            self._refuse_arrival(full)
+            return None
+        link = self._new_link(Role.SERVER, None)
+        self._arrivals.add(link.cid, address)
+        return link.cid
+
+    def _refuse_arrival(self, full: str) -> None:
+        self._counts["refused_handshakes"] += 1
+        if self._arrivals.is_news(full):
+            whose = f"from {full}" if full != ALL else "in all"
+            self._notice(
+                NoticeKind.TOO_MANY_HANDSHAKES,
+                None,
+                f"{self._arrivals.most(full)} connections {whose} have not finished their handshake: more are closed "
+                "at once until half of these are through (D-7). If they are your own, raise Limits.max_handshakes or "
+                "max_handshakes_per_address",
+            )
+
+    def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
+        """The transport stands and has proved who is there."""
+        self._tick(now)
+        link = self._links.get(cid)
+        if link is None or link.connection is not None:
+            self._actions.append(Abort(cid))
+            return
+        if self.closing:
+            self._end(link)
+            return
+        self._timers.cancel(("open", cid))
+        link.role = role
+        link.identity = identity or PeerIdentity()
+        if role is Role.CLIENT and self._is_kept_out(link):
+            return
+        own = tuple(self._own)
+        link.connection = Connection(
+            role,
+            instance_id=self.instance_id,
+            version=self.version,
+            subscriptions=own,
+            revision=self.revision,
+            limits=self.limits,
+            speaks=self._speaks,
+            now=self._now,
+        )
+        link.control = ControlSync(link.connection, self._ids)
+        if self.instance_id in link.identity.uuids and not link.identity.prefixes:  # else who it is shows later
+            self._refuse_self(link, "presents our own certificate")
+        elif role is Role.CLIENT:
+            link.control.announced(own)
+            self._keep(link)
+        self._writable[link] = None
+
+    def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
+        """Bytes that came in."""
+        self._tick(now)
+        link = self._links.get(cid)
+        if link is None or link.connection is None:
+            return
+        link.heard_at = self._now
+        link.connection.receive_data(data, self._now)
+        self._counts["bytes_received"] += len(data)
+        self._readable[link] = None
+        if link.waiting:
+            self._set_paused(link)
+
+    def receive_eof(self, cid: int, now: float | None = None) -> None:
+        """The peer ended its half in order."""
+        self._tick(now)
+        link = self._links.get(cid)
+        if link is not None and link.connection is not None:
+            link.connection.receive_eof(self._now)
+            self._readable[link] = None
+
+    def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
+        """The transport is gone. What was received before is still handed out."""
+        self._tick(now)
+        link = self._links.get(cid)
+        if link is None:
+            return
+        if link.role is Role.SERVER and isinstance(error, CertificateError):
+            where = self._arrivals.address(cid) or "an unknown address"
+            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
+        self._lost(link, error)
+
+    def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
+        """The Dial came to nothing: CertificateError is final, anything else is tried again (T-73)."""
+        self.lost(cid, error, now)
+
+    def sent(self, cid: int, now: float | None = None) -> None:
+        """The socket has taken the Transmit."""
+        self._tick(now)
+        link = self._links.get(cid)
+        if link is None or link.in_transit is None:
+            return
+        link.in_transit = None
+        if link.window is not None:
+            control_ids = link.control.under_way if link.control is not None else ()
+            link.window.transmitted(link.riding, control_ids, self._now)
+        link.riding = []
+        self._writable[link] = None
+        if link.up:
+            self._sendable[link] = None
+
+    # Connections: what the application wants.
+
+    def connect(self, remote: Remote, now: float | None = None) -> None:
+        """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
+
+        PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
+        """
+        self._tick(now)
+        if self.closing:
+            raise ConnectionClosing("the instance is closing: make a new one to connect")
+        self._shut_out.pop(remote, None)
+        peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
+        if peer is not None and peer.link is not None:
+            self._announce_up(peer.link, remote)
+        self._dialer.add(remote)
+
+    def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
+        """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
+
+        With `block` the peer that this remote last led to may not connect to us either, until `connect(remote)` or a
+        restart: it is remembered in memory. Where the remote is not dialled now, or never led to anybody, nobody is
+        blocked; to keep a peer out by its UUID there is `set_acl`.
+        """
+        self._tick(now)
+        dialled = self._dialer.remove(remote)
+        if dialled is None:
+            return
+        self._timers.cancel(("redial", remote))
+        links = [self._links.get(dialled.cid or 0)]
+        if dialled.peer is not None and self._is_live(dialled.peer):
+            links.append(self._peers[dialled.peer].link)
+        if block and dialled.peer is not None:
+            self._shut_out[remote] = dialled.peer
+            links += [one for one in self._links.values() if self._is_shut_out(one)]
+        for link in dict.fromkeys(links):
+            if link is not None:
+                self._end(link)
+        self._actions.append(DialEnded(remote, None))
+
+    def _is_shut_out(self, link: Link) -> bool:
+        return link.peer is not None and self._denial(link, link.peer.uuid) is not None
+
+    def set_acl(self, acl: Acl, now: float | None = None) -> None:
+        """Other access rules, from now on (D-4, D-5, D-8).
+
+        What a peer may no longer have is not routed to it any more; what waits for it already stays, until
+        `forget_peer`. Its stored subscriptions stay too, and count again if later rules allow them. Connections of
+        peers whose rights are other ones are closed: their next handshake brings their whole lists. A remote whose
+        peer is kept out is dialled no more (DialEnded); when it is let in again, `connect` to it again.
+        """
+        self._tick(now)
+        before, self._acl = self._acl, acl
+        self._on_event[Message] = self._on_message if acl.is_open else self._on_guarded_message
+        for uuid, peer in self._peers.items():
+            if acl.rights(uuid) != before.rights(uuid):
+                self._reroute(peer)
+        for link in list(self._links.values()):
+            if link.peer is None or acl.rights(link.peer.uuid) == before.rights(link.peer.uuid):
+                continue
+            denial = self._denial(link, link.peer.uuid)
+            if denial is not None:
+                self._deny(link, link.peer.uuid, denial)
+            else:
+                self._end(link)
+
+    def close(self, now: float | None = None) -> None:
+        """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
+        self._tick(now)
+        self.closing = True
+        for remote in self._dialer.remotes():
+            self.disconnect(remote)
+        for link in list(self._links.values()):
+            self._end(link)
+        self._removals_due = True
+
+    @property
+    def idle(self) -> bool:
+        """Nothing connected, nothing being stored, nothing to do."""
+        busy = self._links or self._running or self._actions or self._blocked or self._searches
+        return not busy and self._batch.empty
+
+    # The next thing to do.
+
+    def next_action(self) -> Action | None:
+        """One thing to do, or None: then nothing is to be done before the next input."""
+        while True:
+            self._run = None
+            if self._actions:
+                return self._actions.popleft()
+            if self._readable:
+                self._read(_pop(self._readable))
+            elif self._sendable:
+                self._pump(_pop(self._sendable))
+                if not self._sendable:
+                    self._frames.clear()
+            elif self._writable:
+                self._write(_pop(self._writable))
+            elif self._running is None and (self._batch.urgent or self._removals_due):
+                self._begin_commit()
+            else:
+                return None
+
+    def _read(self, link: Link) -> None:
+        """Take events from the connection, as many as one turn allows."""
+        connection = link.connection
+        assert connection is not None
+        acked: dict[int, tuple[int, int]] = {}
+        on_event, next_event = self._on_event, connection.next_event
+        for _ in range(_RUN):
+            if link.waiting:
+                break
+            event = next_event()
+            if event is None:
+                break
+            kind = type(event)
+            if kind is Ack:
+                self._on_ack(link, event, acked)  # type: ignore[arg-type]  # the dispatch above is by type
+            else:
+                if acked and kind is Closed:
+                    self._settle(link, acked)
+                    acked = {}
+                on_event[kind](link, event)
+        else:
+            self._readable[link] = None
+        if acked:
+            self._settle(link, acked)
+        if link.cid in self._links:
+            if link not in self._readable:
+                self._set_paused(link)
+            self._rearm(link)
+
+    def _write(self, link: Link) -> None:
+        connection = link.connection
+        if connection is None or link.gone:
+            return
+        if link.answers > self.limits.max_answers and connection.live:
+            self._refuse_flood(link)
+        if link.in_transit is not None:
+            return
+        if connection.unsent_bytes:
+            self._transmit(link)
+        elif connection.wants_write_shutdown and not link.shut:
+            link.shut = True
+            self._actions.append(ShutdownWrite(link.cid))
+        self._rearm(link)
+
+    # Time.
+
+    def next_timeout(self) -> float | None:
+        """When to call `handle_timeout`, or None."""
+        first = self._timers.earliest()
+        return first[0] if first else None
+
+    @property
+    def timeout_reason(self) -> str | None:
+        """What the next timeout is for, to read while debugging."""
+        first = self._timers.earliest()
+        return repr(first[1]) if first else None
+
+    def handle_timeout(self, now: float | None = None) -> None:
+        """Do what is due. At another time it does nothing."""
+        self._tick(now)
+        while (key := self._timers.pop_due(self._now)) is not None:
+            name, subject = key if isinstance(key, tuple) else (key, None)
+            self._on_timer[name](subject)
+
+    def _rearm(self, link: Link) -> None:
+        due = link.connection.next_timeout() if link.connection else None
+        if due is not None:
+            self._timers.set(("link", link.cid), due)
+        else:
+            self._timers.cancel(("link", link.cid))
+
+    def _on_open_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        link.error = ConnectionLost(
+            f"no connection within {self.limits.handshake_timeout:g} s (TCP and TLS, T-68): is the peer there?"
+        )
+        self._end(link)
+
+    def _on_link_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        assert link.connection is not None
+        if link.connection.state is State.CLOSED:  # and the peer, or the application, still does not let go
+            self._actions.append(Abort(cid))
+            self._forget(link)
+            return
+        link.connection.handle_timeout(self._now)
+        self._readable[link] = None
+        self._rearm(link)
+
+    def _on_resend_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        if link.window is None:
+            return
+        self._resend_control(link, link.window.fall_due(self._now))
+        if link.window.full:
+            self._notice(
+                NoticeKind.BACKOFF_FULL,
+                link.peer.uuid if link.peer else None,
+                f"{self.limits.backoff_messages} messages wait for a late ack: sends to this peer pause (T-52)",
+            )
+        self._sendable[link] = None
+
+    def _on_fetch_timeout(self, cid: int) -> None:
+        self._sendable[self._links[cid]] = None
+
+    def _on_hurry_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        link.hurried = False
+        self._go_on(link)
+
+    def _on_removals_timeout(self, _subject: None) -> None:
+        self._removals_due = True
+
+    # What there is to see.
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start, and sizes now."""
+        return {
+            **self._counts,
+            "connections": len(self._links),
+            "peers": len(self._peers),
+            "peers_up": len({link.peer for link in self._up.values()}),
+            "pending": sum(peer.outbox.pending for peer in self._peers.values()),
+            "parked": sum(peer.outbox.parked for peer in self._peers.values()),
+            "own_subscriptions": len(self._own),
+            "peer_subscriptions": len(self._routes),
+        }
+
+    def peers(self) -> list[PeerInfo]:
+        """Every peer that is known, connected or not."""
+        return [
+            PeerInfo(
+                peer.uuid,
+                peer.link is not None,
+                peer.link.identity.address if peer.link else "",
+                tuple(sorted(peer.routed)),
+                peer.outbox.pending,
+                peer.outbox.pending_bytes,
+                peer.outbox.parked,
+            )
+            for peer in self._peers.values()
+        ]
+
+    def subscriptions(self) -> list[Subscription]:
+        """Our own, as the next handshake will list them."""
+        return list(self._own)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerInfo:
+    """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for it or for its ack.
+
+    `subscriptions` are those that it has now: what the access rules do not let it have is not among them.
+    """
+
+    uuid: UUID
+    connected: bool
+    address: str
+    subscriptions: tuple[Subscription, ...]
+    pending: int
+    pending_bytes: int
+    parked: int
+
+
+def _pop(ready: dict[Link, None]) -> Link:
+    link = next(iter(ready))
+    del ready[link]
+    return link

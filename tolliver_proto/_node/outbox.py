@@ -1,0 +1,278 @@
+"""What one peer is owed, and what is under way to it.
+
+The idea: `Outbox` lives as long as the peer and holds numbers only, never a body. `Window` lives as long as one
+connection: it takes rows in order, from the commit that stored them or from a fetch, keeps those that were sent until
+they are acknowledged, and says when which must be sent again. Bodies in memory are those of the window and of one
+commit (T-52); a message whose first resend has fallen due leaves the window, and its body is read back when it is
+sent next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from heapq import heappop, heappush
+
+from .._wire.limits import Limits
+from .intervals import Spans, spans_of
+from .poison import Suspicion
+from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
+
+
+class Outbox:
+    """A peer's share of the store, in numbers. `last_seq` is its newest committed delivery."""
+
+    __slots__ = ("last_seq", "leaving", "parked", "pending", "pending_bytes", "sent_to", "suspicion")
+
+    def __init__(self, loaded: LoadedPeer) -> None:
+        self.pending = loaded.pending
+        self.pending_bytes = loaded.pending_bytes
+        self.last_seq = loaded.last_seq
+        self.parked = loaded.parked
+        self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
+        self.suspicion = Suspicion()
+        self.leaving = Spans()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
+
+    def has_room(self, count: int, size: int, limits: Limits) -> bool:
+        """Whether that many more messages and bytes stay within the quota (D-10)."""
+        return self.pending + count <= limits.outbox_messages and self.pending_bytes + size <= limits.outbox_bytes
+
+    def add(self, count: int, size: int) -> None:
+        self.pending += count
+        self.pending_bytes += size
+
+    def park(self, seq: int, size: int) -> None:
+        """This delivery is set aside: it waits for nothing any more (V9, T-09)."""
+        self.parked += 1
+        self.add(-1, -size)
+        self.leaving.add(seq, seq)
+
+    def removed(self, spans: Iterable[Span]) -> None:
+        """That commit is through."""
+        for first, last in spans:
+            self.leaving.discard(first, last)
+
+
+class _Resend:
+    """A message that left the window: acknowledged late, if ever. Its body is on disk."""
+
+    __slots__ = ("attempts", "message_size", "queued", "seq")
+
+    def __init__(self, seq: int, size: int) -> None:
+        self.seq = seq
+        self.message_size = size
+        self.attempts = 1
+        self.queued = True  # due, waiting for its body or for room
+
+
+class Window:
+    """What is under way to a peer over one connection."""
+
+    def __init__(self, outbox: Outbox, limits: Limits, resend_first: float, jitter: Callable[[], float]) -> None:
+        self.outbox = outbox
+        self._limits = limits
+        self._resend_first = resend_first
+        self._jitter = jitter
+        self._fresh: deque[StoredMessage] = deque()
+        self._fresh_bytes = 0
+        # Everything up to this seq was in `_fresh` once. On a new connection all that is pending comes again, in order.
+        self._loaded_to = 0 if outbox.pending else outbox.last_seq
+        self._unacked: dict[int, StoredMessage] = {}
+        self._unacked_bytes = 0
+        self._backoff: dict[int, _Resend] = {}
+        self._again: deque[StoredMessage] = deque()  # due and with a body
+        self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
+        self._asked = 0  # the last seq that the running fetch covers, if it is one for `_wanted`
+        self._due: list[tuple[float, bool, list[int]]] = []  # when, whether they are of the outbox, ids
+        self.full = False  # the backoff set is at its bound (T-52)
+
+    # What comes in.
+
+    def committed(self, messages: Sequence[StoredMessage]) -> None:
+        """These were just stored for the peer. Kept if nothing older is waiting on disk and memory allows."""
+        outbox = self.outbox
+        if self._loaded_to >= outbox.last_seq and self._fresh_bytes <= self._limits.window_bytes:
+            self._fresh.extend(messages)
+            self._fresh_bytes += sum(message.size for message in messages)
+            self._loaded_to = messages[-1].seq
+        outbox.last_seq = messages[-1].seq
+
+    def next_fetch(self) -> tuple[int, int, int] | None:
+        """What to read next: (after_seq, max_count, max_bytes), or None."""
+        limits = self._limits
+        self._asked = 0
+        if self._wanted:
+            first, last = spans_of(self._wanted)[0]
+            self._asked = last = min(last, first + limits.window_messages - 1)
+            return first - 1, last - first + 1, limits.window_bytes
+        behind = self._loaded_to < self.outbox.last_seq and self.outbox.pending > 0
+        if behind and len(self._fresh) * 2 < limits.window_messages and not self.full:
+            return self._loaded_to, limits.window_messages, limits.window_bytes
+        return None
+
+    def go_back(self, seq: int) -> None:
+        """Rows above `seq` were added below those that were read already: read on from there."""
+        if seq < self._loaded_to:
+            self._loaded_to = seq
+            self._fresh.clear()
+            self._fresh_bytes = 0
+
+    def fetched(self, rows: Sequence[Row], after_seq: int) -> list[CorruptMessage]:
+        """What the fetch that began after `after_seq` brought. Returns the rows that cannot be read (V9)."""
+        if self._asked:
+            return self._fetched_again(rows, after_seq)
+        corrupt: list[CorruptMessage] = []
+        if after_seq != self._loaded_to:
+            return corrupt  # asked before `go_back`
+        for row in rows:
+            if row.seq in self.outbox.leaving or row.wire_id in self._unacked or row.wire_id in self._backoff:
+                continue
+            if isinstance(row, CorruptMessage):
+                corrupt.append(row)
+            else:
+                self._fresh.append(row)
+                self._fresh_bytes += row.size
+        self._loaded_to = rows[-1].seq if rows else self.outbox.last_seq
+        return corrupt
+
+    def _fetched_again(self, rows: Sequence[Row], after_seq: int) -> list[CorruptMessage]:
+        asked, self._asked = self._asked, 0
+        corrupt: list[CorruptMessage] = []
+        for row in rows:
+            wire_id = self._wanted.pop(row.seq, None)
+            if wire_id is None:
+                continue
+            if isinstance(row, CorruptMessage):
+                del self._backoff[wire_id]
+                corrupt.append(row)
+            else:
+                self._again.append(row)
+        covered = min(asked, rows[-1].seq) if rows else asked
+        for seq in range(after_seq + 1, covered + 1):
+            self._wanted.pop(seq, None)
+        return corrupt
+
+    def acked(self, wire_id: int) -> tuple[int, int] | None:
+        """(seq, size) of what this acknowledges, or None if it is nothing of ours (T-44)."""
+        message = self._unacked.pop(wire_id, None)
+        if message is not None:
+            self._unacked_bytes -= message.size
+            return message.seq, message.size
+        resend = self._backoff.pop(wire_id, None)
+        if resend is None:
+            return None
+        self._wanted.pop(resend.seq, None)
+        self.full = False
+        return resend.seq, resend.message_size
+
+    def drop(self, wire_ids: set[int]) -> None:
+        """These are owed no more, whether they were sent or not."""
+        for wire_id in wire_ids:
+            self.acked(wire_id)
+        if any(message.wire_id in wire_ids for message in self._fresh):
+            self._fresh = deque(message for message in self._fresh if message.wire_id not in wire_ids)
+            self._fresh_bytes = sum(message.size for message in self._fresh)
+
+    # What goes out.
+
+    def next_to_send(self) -> StoredMessage | None:
+        """The next message that may go now: one that is due again, else the next new one if the window has room."""
+        while self._again:
+            message = self._again.popleft()
+            resend = self._backoff.get(message.wire_id)
+            if resend is not None:
+                resend.queued = False
+                return message
+        if not self._fresh or self.full or (self.outbox.suspicion.alone and self._unacked):
+            return None
+        message = self._fresh[0]
+        limits = self._limits
+        if self._unacked and (
+            len(self._unacked) >= limits.window_messages or self._unacked_bytes + message.size > limits.window_bytes
+        ):
+            return None
+        self._fresh.popleft()
+        self._fresh_bytes -= message.size
+        self._unacked[message.wire_id] = message
+        self._unacked_bytes += message.size
+        return message
+
+    def transmitted(self, wire_ids: Iterable[int], control_ids: Collection[int], now: float) -> None:
+        """The socket has taken these: from now on the time to their resend runs (T-50).
+
+        `control_ids` are the control messages that are unacknowledged; what is neither theirs nor ours is acknowledged.
+        """
+        self._drop_settled()
+        by_attempts: dict[int, list[int]] = {}
+        others: list[int] = []
+        for wire_id in wire_ids:
+            if wire_id in self._unacked:
+                by_attempts.setdefault(0, []).append(wire_id)
+            elif wire_id in self._backoff:
+                by_attempts.setdefault(self._backoff[wire_id].attempts, []).append(wire_id)
+            elif wire_id in control_ids:
+                others.append(wire_id)
+        for attempts, ids in by_attempts.items():
+            heappush(self._due, (now + self.interval(attempts), True, ids))
+        if others:
+            heappush(self._due, (now + self.interval(0), False, others))
+
+    def _drop_settled(self) -> None:
+        """Forget the times of runs that were acknowledged: at full speed there are many more of them than waiting."""
+        due = self._due
+        while due and due[0][1] and not any(one in self._unacked or one in self._backoff for one in due[0][2]):
+            heappop(due)
+
+    def interval(self, attempts: int) -> float:
+        """Seconds until a message goes out again that was sent again `attempts` times: doubling, jittered (T-50)."""
+        doubled = self._resend_first * 2.0 ** min(attempts, 30)
+        return min(doubled, max(self._limits.resend_max, self._resend_first)) * (1.0 + 0.2 * self._jitter())
+
+    def next_due(self) -> float | None:
+        return self._due[0][0] if self._due else None
+
+    def fall_due(self, now: float) -> list[int]:
+        """Queue again what is due; returns ids that are none of the outbox's: control messages, for their owner."""
+        others: list[int] = []
+        while self._due and self._due[0][0] <= now:
+            for wire_id in heappop(self._due)[2]:
+                if wire_id in self._unacked:
+                    self._leave_window(wire_id, now)
+                elif wire_id in self._backoff:
+                    self._ask_again(wire_id)
+                else:
+                    others.append(wire_id)
+        return others
+
+    def _leave_window(self, wire_id: int, now: float) -> None:
+        """Its first resend is due: from now on it blocks nobody (T-52)."""
+        if len(self._backoff) >= self._limits.backoff_messages:
+            self.full = True
+            heappush(self._due, (now + self.interval(0), True, [wire_id]))
+            return
+        message = self._unacked.pop(wire_id)
+        self._unacked_bytes -= message.size
+        self._backoff[wire_id] = _Resend(message.seq, message.size)
+        self._again.append(message)
+
+    def _ask_again(self, wire_id: int) -> None:
+        resend = self._backoff[wire_id]
+        if not resend.queued:
+            resend.queued = True
+            resend.attempts += 1
+            self._wanted[resend.seq] = wire_id
+
+    def in_flight(self, unsent: Collection[int]) -> dict[int, int]:
+        """Size by seq of what was sent and is unacknowledged; of `unsent` ids the socket has not got anything yet."""
+        sizes = {one.seq: one.size for wire_id, one in self._unacked.items() if wire_id not in unsent}
+        return sizes | {one.seq: one.message_size for one in self._backoff.values()}
+
+    @property
+    def in_window(self) -> tuple[int, int]:
+        """Messages and bytes that were sent and whose first resend is not due."""
+        return len(self._unacked), self._unacked_bytes
+
+    @property
+    def in_backoff(self) -> int:
+        """Messages that left the window and are still unacknowledged."""
+        return len(self._backoff)

@@ -1,0 +1,416 @@
+"""The inbound half of the node: from a frame to the handlers and back to its acknowledgement.
+
+The idea: what becomes of a message depends on its names alone, so the verdict is remembered by name: the handlers
+that match, or that it is wanted and nobody is there yet (no ack: it comes again, T-46), or that nobody wants it (ack
+and drop). Deliveries leave in runs, one for as long as the handlers stay the same. What is handed out and not settled
+is the connection's credit; when it is spent, reading waits (D-9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from .._common.derived import is_derived
+from .._common.errors import LocalProtocolError, OwnLimitExceeded
+from .._common.transport import PauseReading, ResumeReading
+from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
+from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt
+from .ids import NO_ID
+from .link import Link, Peer
+from .sending import Sending
+from .store import (
+    AddOwnSubscription,
+    AddPeerSubscription,
+    DeadLetter,
+    Operation,
+    RemoveDeadLetters,
+    RemoveOwnSubscription,
+    RemovePeerSubscription,
+)
+from .subscriptions import applied, matching
+
+_VERDICTS = 4096
+_WANTED, _UNWANTED = True, False
+
+
+class Receiving(Sending):
+    """Messages from the peers to the application, and subscriptions in both directions."""
+
+    # Handlers.
+
+    def register(self, channel: str, key: str, handler: Handler) -> None:
+        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel."""
+        self._handlers.add(self._checked(channel, key), handler)
+        self._verdicts.clear()
+
+    def unregister(self, channel: str, key: str, handler: Handler) -> None:
+        """No longer. What it was given already must still be settled."""
+        self._handlers.discard(self._checked(channel, key), handler)
+        self._verdicts.clear()
+
+    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | bool:
+        """The handlers, or whether we want it at all (T-46, T-21)."""
+        if len(self._verdicts) >= _VERDICTS:
+            self._verdicts.clear()
+        # A probe that was on its way when we began to want everything is no message either.
+        wanted = channel != PROBE_CHANNEL and any(pair in self._own for pair in matching(channel, key))
+        verdict = (self._handlers.match(channel, key) or _WANTED) if wanted else _UNWANTED
+        self._verdicts[channel, key] = verdict
+        return verdict
+
+    # Messages.
+
+    def _on_message(self, link: Link, message: Message) -> None:
+        if not link.up:
+            return  # a connection that lost against another (T-70): reliable ones come again there
+        verdict = self._verdicts.get((message.channel, message.key))
+        if verdict is None:
+            verdict = self._judge(message.channel, message.key)
+        peer = link.peer
+        if isinstance(verdict, bool) or peer is None:
+            self._counts["withheld" if verdict else "unwanted"] += 1
+            if not verdict and message.message_id is not None:
+                self._ack(link, [message.message_id])
+            return
+        message_id = message.message_id
+        attempt = 1 + peer.attempts.get(message_id, 0) if peer.attempts and message_id is not None else 1
+        delivery = Delivery(link.cid, peer.uuid, message, attempt)
+        if message_id is not None and (attempt > 1 or self._handled) and not self._is_new(link, delivery, message_id):
+            return
+        link.unsettled[delivery] = None
+        link.unsettled_bytes += len(message.body)
+        run = self._run
+        if run is None or run.handlers is not verdict:
+            self._run = run = Deliver([], verdict)
+            self._actions.append(run)
+        if self._is_spent(link):
+            link.spent = True
+        run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
+
+    def _on_guarded_message(self, link: Link, message: Message) -> None:
+        """As `_on_message`, where not everybody may publish everything (D-5)."""
+        peer = link.peer
+        if peer is None or not link.up or self._acl.rights(peer.uuid).may_publish(message.channel, message.key):
+            self._on_message(link, message)
+            return
+        self._counts["refused_messages"] += 1
+        if message.message_id is not None:  # else it would come again
+            self._ack(link, [message.message_id])
+
+    def _is_new(self, link: Link, delivery: Delivery, message_id: int) -> bool:
+        """Whether to deliver it: not if it is a dead letter (T-47) or a copy, and those are acknowledged (T-48)."""
+        if delivery.attempt > self.limits.max_attempts or self._handled.knows(delivery.peer_id, message_id):
+            self._counts["duplicates"] += 1
+            self._ack(link, [message_id])
+            return False
+        if self._handled and not self._handled.begin(delivery):
+            self._counts["withheld"] += 1
+            return False
+        return True
+
+    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """All matching handlers succeeded (T-45). What is settled or whose connection is gone is passed over."""
+        self._tick(now)
+        acks: dict[Link, list[int]] = {}
+        handled = 0
+        for delivery in deliveries:
+            if delivery in self._replayed:
+                self._batch.operations.append(RemoveDeadLetters([self._replayed.pop(delivery)]))
+                continue
+            link = self._take_unsettled(delivery)
+            message_id = delivery.message.message_id
+            if self._handled and message_id is not None and self._handled.succeeded(delivery):
+                self._remember(delivery.peer_id, message_id, link)
+            if link is None:
+                continue
+            handled += 1
+            if message_id is not None:
+                if not self._policy.dedupe_durable:  # else it waits for its commit
+                    acks.setdefault(link, []).append(message_id)
+                if link.peer is not None and link.peer.attempts:
+                    link.peer.attempts.pop(message_id, None)
+        self._counts["handled"] += handled
+        for link, message_ids in acks.items():
+            self._ack(link, message_ids)
+
+    def _remember(self, peer: UUID, message_id: int, link: Link | None) -> None:
+        """A copy of it will not be delivered (T-48). Where that must be on disk, the ack waits for it."""
+        if is_derived(peer):
+            self._use_derived(peer)
+        if not self._policy.dedupe_durable:
+            self._handled.add(peer, message_id)
+            return
+        self._batch.handled.append((peer, message_id))
+        if link is not None:
+            self._batch.control_acks.append((link, message_id))
+        else:
+            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _use_derived(self, uuid: UUID) -> None:
+        """What is known of a derived identity ends a day after this (T-72a)."""
+        self._handled.use(uuid, self._now)
+        if self._handled.crowded:
+            self._on_handled_timeout(None)
+        self._set_handled_timer()
+
+    def _set_handled_timer(self) -> None:
+        due = self._handled.next_expiry
+        if due is not None:
+            self._timers.set_earlier("handled", due)
+
+    def _on_handled_timeout(self, _subject: None) -> None:
+        stale = self._handled.expire(self._now)
+        if stale:
+            self._batch.stale += stale
+            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+        self._set_handled_timer()
+
+    def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
+        self._tick(now)
+        for delivery in deliveries:
+            self._replayed.pop(delivery, None)
+            self._handled.failed(delivery)
+            message_id = delivery.message.message_id
+            link = self._take_unsettled(delivery)
+            if link is None:
+                continue
+            self._counts["failed"] += 1
+            if message_id is not None and link.peer is not None:
+                is_last = delivery.attempt >= self.limits.max_attempts
+                # Until the dead letter is stored a copy is still a message: it may be tried once more.
+                self._count_attempt(link.peer, message_id, delivery.attempt - is_last)
+                if is_last:
+                    self._give_up(link, delivery, message_id)
+
+    def _count_attempt(self, peer: Peer, message_id: int, attempts: int) -> None:
+        if len(peer.attempts) >= self.limits.attempts_remembered and message_id not in peer.attempts:
+            peer.attempts.pop(next(iter(peer.attempts)))
+        peer.attempts[message_id] = attempts
+
+    def _give_up(self, link: Link, delivery: Delivery, message_id: int) -> None:
+        """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
+        message = delivery.message
+        letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
+        self._batch.letters.append((link, letter))
+        self._notice(
+            NoticeKind.DEAD_LETTER,
+            delivery.peer_id,
+            f"message {message_id} of {message.channel!r:.100} {message.key!r:.100} failed {delivery.attempt} times: "
+            "kept as a dead letter, see dead_letters() and replay() (T-47)",
+        )
+
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
+        """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""
+        count = 0
+        under_way = set(self._replayed.values())
+        for letter in letters:
+            handlers = self._handlers.match(letter.channel, letter.key)
+            if not handlers or letter.number in under_way:
+                continue
+            message = Message(letter.channel, letter.key, letter.body, letter.message_id)
+            delivery = Delivery(0, letter.peer, message, letter.attempts + 1)
+            self._replayed[delivery] = letter.number
+            self._actions.append(Deliver([delivery], handlers))
+            count += 1
+        return count
+
+    def _take_unsettled(self, delivery: Delivery) -> Link | None:
+        link = self._links.get(delivery.cid)
+        if link is None or delivery not in link.unsettled:
+            return None
+        del link.unsettled[delivery]
+        link.unsettled_bytes -= len(delivery.message.body)
+        if link.spent and not self._is_spent(link, 2):
+            link.spent = False
+            self._go_on(link)
+        return link
+
+    def _is_spent(self, link: Link, share: int = 1) -> bool:
+        """Whether as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
+        return (
+            len(link.unsettled) * share >= self.limits.inbox_messages
+            or link.unsettled_bytes * share >= self.limits.inbox_bytes
+        )
+
+    def _go_on(self, link: Link) -> None:
+        """What made it wait is over: what is here already comes first, and then what is still in the socket."""
+        self._readable[link] = None
+
+    def _set_paused(self, link: Link) -> None:
+        """Read no more while it waits and holds more than a waiting connection should (D-9).
+
+        That it no longer waits is not enough: each bit of credit would let in more than it hands out.
+        """
+        full = link.waiting and _buffered(link) > self.limits.low_water
+        if full is not link.paused and not link.gone:
+            link.paused = full
+            self._actions.append((PauseReading if full else ResumeReading)(link.cid))
+
+    def _ack(self, link: Link, message_ids: Sequence[int]) -> None:
+        connection = link.connection
+        if connection is not None and connection.live:
+            before = connection.unsent_bytes
+            connection.send_acks(message_ids)
+            link.answers += connection.unsent_bytes - before
+            self._writable[link] = None
+
+    # Control messages and what is like them.
+
+    def _on_ignored(self, link: Link, frame: Ignored) -> None:
+        self._counts[f"ignored_{frame.reason}"] += 1
+        if frame.message_id is not None:
+            self._ack(link, [frame.message_id])
+
+    def _on_control(self, link: Link, frame: Subscribe | Unsubscribe) -> None:
+        """The peer changed its mind: routes change now, the ack goes out when that is stored (T-28)."""
+        subscription = Subscription(frame.channel, frame.key)
+        peer = link.peer
+        if peer is None or not link.up:
+            return
+        if not link.control_allowance.spend(self._now):
+            link.hurried = True  # what follows waits a second (D-12)
+            self._counts["hurried"] += 1
+            self._timers.set(("hurry", link.cid), self._now + 1.0)
+        wanted = isinstance(frame, Subscribe)
+        is_refused = peer.derived or subscription.channel == RESERVED_CHANNEL
+        if is_refused or (wanted and not self._may_have(link, peer, subscription)):
+            self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it would come again
+            if frame.message_id is not None:
+                self._ack(link, [frame.message_id])
+            return
+        self._hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
+        change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
+        self._batch.operations.append(change(peer.uuid, subscription))
+        if frame.message_id is not None:
+            self._batch.control_acks.append((link, frame.message_id))
+
+    def _may_have(self, link: Link, peer: Peer, subscription: Subscription) -> bool:
+        return self._has_room(link, subscription) and self._acl.rights(peer.uuid).may_subscribe(subscription)
+
+    def _has_room(self, link: Link, subscription: Subscription) -> bool:
+        """As a handshake's list has it: a peer cannot want more than it can announce (T-08, T-19)."""
+        if subscription in link.told:
+            return True
+        size = link.told_bytes + self._entry_size(subscription)
+        return len(link.told) < self.limits.max_subscriptions and size <= self.limits.max_handshake
+
+    def _hear(self, link: Link, said: Operation) -> None:
+        """What the peer said on this connection that it wants: routes change now."""
+        self._batch.told.setdefault(link, link.told)
+        self._batch.heard.append((link, said))
+        self._set_told(link, applied(link.told, [said]), said)
+        assert link.peer is not None
+        self._route_to(link.peer)
+        if not link.peer.wide and not self._acl.is_open and any(not one.channel for one in link.told):
+            link.peer.wide = True
+            self._notice(
+                NoticeKind.WILDCARD_SUBSCRIPTION,
+                link.peer.uuid,
+                f"{link.identity.address or 'a peer'} subscribes to every channel, as the access rules allow (D-4)",
+            )
+
+    def _set_told(self, link: Link, told: frozenset[Subscription], said: Operation | None = None) -> None:
+        """What it wants now, where `said` is all that has changed."""
+        if isinstance(said, AddPeerSubscription | RemovePeerSubscription):
+            link.told_bytes += self._entry_size(said.subscription) * (len(told) - len(link.told))
+        else:
+            link.told_bytes = sum(map(self._entry_size, told))
+        link.told = told
+
+    def _route_to(self, peer: Peer) -> None:
+        self._batch.peer_lists.setdefault(peer, peer.subscriptions)
+        self._set_peer_list(peer, self._wanted_by(peer))
+
+    def _wanted_by(self, peer: Peer) -> frozenset[Subscription]:
+        """What it said on its connection (T-30).
+
+        While a second connection is being made it is what it said on either, because which of the two lists is the
+        later one only shows when one connection is given up (T-70). Too much is harmless, too little is loss.
+        """
+        return frozenset().union(*(link.told for link in peer.voices))
+
+    def _set_peer_list(self, peer: Peer, subscriptions: frozenset[Subscription]) -> None:
+        peer.subscriptions = subscriptions
+        self._reroute(peer)
+
+    def _on_ack(self, link: Link, ack: Ack, acked: dict[int, tuple[int, int]]) -> None:
+        found = link.window.acked(ack.message_id) if link.window is not None else None
+        if found is not None:
+            acked[ack.message_id] = found
+            return
+        subscription = link.control.acked(ack.message_id) if link.control is not None else None
+        if subscription is not None:
+            self._sync_control(link, subscription)
+        elif link.control is not None and link.control.answered(ack.message_id):
+            self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
+        elif ack.message_id != NO_ID:
+            self._counts["stray_acks"] += 1  # T-44
+
+    # Own subscriptions.
+
+    def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt.
+
+        Raises ReservedChannel (T-27), OwnLimitExceeded where no peer would take so long a list (T-19), or
+        LocalProtocolError where this instance is a derived identity, which only writes (T-72a).
+        """
+        self._tick(now)
+        subscription = self._checked(channel, key)
+        if is_derived(self.instance_id):
+            raise LocalProtocolError(
+                "write_only",
+                f"{self.instance_id} is a derived identity, which peers let write and nothing else (T-72a): subscribe "
+                "in an instance with a UUID of its own",
+            )
+        if subscription not in self._own:
+            size = self._entry_size(subscription)
+            if len(self._own) >= self.limits.max_subscriptions or self._own_bytes + size > self.limits.max_handshake:
+                raise OwnLimitExceeded(
+                    "too_many",
+                    f"{len(self._own) + 1} subscriptions of {self._own_bytes + size} bytes: peers refuse a list over "
+                    f"{self.limits.max_subscriptions} or {self.limits.max_handshake} bytes (T-19). Use wildcards",
+                )
+            self._change_own(subscription, True)
+        return self._store_own(AddOwnSubscription(subscription))
+
+    def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+        """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
+        self._tick(now)
+        subscription = self._checked(channel, key)
+        if subscription in self._own:
+            self._change_own(subscription, False)
+        return self._store_own(RemoveOwnSubscription(subscription))
+
+    def _change_own(self, subscription: Subscription, wanted: bool, undo: bool = False) -> None:
+        if not undo:
+            self._batch.own.setdefault(subscription, not wanted)
+        if wanted:
+            self._own[subscription] = None
+        else:
+            del self._own[subscription]
+        self._own_bytes += self._entry_size(subscription) * (1 if wanted else -1)
+        self._verdicts.clear()
+
+    def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription) -> Receipt:
+        receipt = Receipt(0, -1, [])
+        self._batch.operations.append(operation)
+        self._batch.tokens.append(receipt)
+        return receipt
+
+    def _sync_own(self, subscription: Subscription) -> None:
+        for link in self._up.values():
+            self._sync_control(link, subscription)
+
+    def _sync_control(self, link: Link, subscription: Subscription) -> None:
+        if link.control is None or link.connection is None or not link.connection.live:
+            return
+        wire_id = link.control.sync(subscription, subscription in self._own)
+        if wire_id is not None:
+            link.gathered.append(wire_id)
+            self._writable[link] = None
+
+
+def _buffered(link: Link) -> int:
+    return link.connection.buffered_bytes if link.connection is not None else 0

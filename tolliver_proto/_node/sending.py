@@ -1,0 +1,342 @@
+"""The outbound half of the node: from `send` to the bytes on their way.
+
+The idea: a message is routed once, when it is sent; from then on it is a row, an id, and for each recipient a number
+in its outbox. What a peer is sent, and when, is its window's business (`_outbox`); what is still owed to whom is
+counted in runs (`_spans`), so that a million waiting messages cost no more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count, groupby
+from uuid import UUID
+
+from .._common.errors import (
+    ConnectionClosing,
+    LocalProtocolError,
+    OutboxFull,
+    OwnLimitExceeded,
+    ReservedChannel,
+    TolliverError,
+)
+from .._common.transport import Transmit
+from .._wire.events import PRIVATE_CHANNELS
+from .actions import Acked, Fetch, Receipt, Stored
+from .base import Item, NodeState
+from .batch import Batch
+from .intervals import spans_of
+from .link import Kept, Link, Peer, Recipients
+from .outbox import Outbox
+from .store import ParkDelivery, RemoveDeliveries, StoredMessage
+
+_PAIRS_KNOWN = 4096
+
+
+class Sending(NodeState):
+    """Messages from the application to the peers."""
+
+    def send(self, channel: str, key: str, body: bytes, now: float | None = None) -> Receipt:
+        """Store a message for every peer that subscribes to it. As `send_many` with one item."""
+        return self.send_many(((channel, key, body),), now)
+
+    def send_many(self, items: Iterable[Item], now: float | None = None) -> Receipt:
+        """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
+
+        Raises, before anything changes, ReservedChannel (T-27), LocalProtocolError, OwnLimitExceeded (T-06, T-07),
+        OutboxFull (D-10). While a connecting peer's share of kept messages is full, the send waits inside (T-62).
+        """
+        self._tick(now)
+        if self.closing:
+            raise ConnectionClosing("the instance is closing: nothing was stored")
+        items = list(items)
+        sizes = [self._size(*item) for item in items]
+        receipt = Receipt(0, -1, [])
+        if self._blocked or self._must_wait():
+            self._blocked.append((items, receipt))
+        else:
+            self._store(items, sizes, receipt)
+        return receipt
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None) -> int:
+        """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55)."""
+        self._tick(now)
+        self._size(channel, key, body)
+        recipients = self._routes.match(channel, key)
+        frame = b""
+        sent = 0
+        high_water = self.limits.high_water
+        for peer in recipients.peers:
+            link = peer.link
+            if link is None or link.connection is None:
+                continue
+            if link.unsent >= high_water or not link.connection.live:
+                self._counts["unreliable_dropped"] += 1
+                continue
+            frame = frame or self._encoder.message(channel, key, body, None)
+            link.connection.send_encoded(frame)
+            self._writable[link] = None
+            sent += 1
+        self._counts["unreliable_sent"] += sent
+        return sent
+
+    def watch(self, receipt: Receipt) -> None:
+        """`Acked` will name this receipt when every recipient has acknowledged all of it."""
+        for first, last in self._owed.within(receipt.first_seq, receipt.last_seq):
+            self._watched.update(dict.fromkeys(range(first, last + 1), receipt))
+            receipt.unacked += last + 1 - first
+        if not receipt.unacked:
+            self._actions.append(Acked([receipt]))
+
+    def unwatch(self, receipt: Receipt) -> None:
+        """Nobody waits for it any more."""
+        for seq in range(receipt.first_seq, receipt.last_seq + 1):
+            self._watched.pop(seq, None)
+        receipt.unacked = 0
+
+    def _size(self, channel: str, key: str, body: bytes) -> int:
+        """The encoded size of a message that may be sent, or the error that says why not."""
+        around = self._pair_sizes.get((channel, key))
+        if around is None:
+            around = self._size_around(channel, key)
+        if not isinstance(body, bytes):
+            raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
+        if len(body) > self.limits.max_body:
+            raise OwnLimitExceeded(
+                "too_long",
+                f"a body of {len(body)} bytes for {channel!r:.100}: the limit is {self.limits.max_body} (T-06). "
+                "Split it, or raise Limits.max_body here and at the peers",
+            )
+        return around + len(body)
+
+    def _size_around(self, channel: str, key: str) -> int:
+        """The same without the body, remembered by name."""
+        if channel in PRIVATE_CHANNELS:
+            raise ReservedChannel(
+                "reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27, T-80)"
+            )
+        if len(self._pair_sizes) >= _PAIRS_KNOWN:
+            self._pair_sizes.clear()
+        size = self._encoder.overhead + self._name_size(channel) + self._name_size(key)
+        self._pair_sizes[channel, key] = size
+        return size
+
+    def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt) -> None:
+        routed = [self._routes.match(channel, key) for channel, key, _ in items]
+        shares = self._shares(routed, sizes)
+        kept = list(self._keeping.values())
+        stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
+        numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
+        receipt.counts += [len(recipients.peers) for recipients in routed]
+        receipt.first_seq = self._next_seq
+        for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
+            messages = [StoredMessage(seq, wire_id, *items[at], sizes[at]) for at, seq, wire_id in run]
+            self._batch.store(messages, recipients, bool(kept))
+            self._owed.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
+            for one in kept:
+                one.add(messages, recipients)
+        self._next_seq += len(stored)
+        for peer, share in shares.items():
+            peer.outbox.add(*share)
+        receipt.last_seq = self._next_seq - 1
+        if stored:
+            self._batch.tokens.append(receipt)
+        else:
+            self._actions.append(Stored([receipt]))
+
+    def _shares(self, routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, tuple[int, int]]:
+        """Messages and bytes for each peer, who has room for them (D-10)."""
+        wanted: dict[Recipients, tuple[int, int]] = {}
+        for recipients, size in zip(routed, sizes, strict=True):
+            count, total = wanted.get(recipients, (0, 0))
+            wanted[recipients] = count + 1, total + size
+        shares: dict[Peer, tuple[int, int]] = {}
+        for recipients, (count, total) in wanted.items():
+            for peer in recipients.peers:
+                so_far = shares.get(peer, (0, 0))
+                shares[peer] = so_far[0] + count, so_far[1] + total
+        for peer, (count, total) in shares.items():
+            if not peer.outbox.has_room(count, total, self.limits):
+                raise OutboxFull(
+                    f"peer {peer.uuid} has {peer.outbox.pending} messages ({peer.outbox.pending_bytes} bytes) waiting, "
+                    f"and {count} more would pass the quota (D-10): nothing was stored. Wait until it has caught up, "
+                    "or forget the peer"
+                )
+        return shares
+
+    # Keeping what is sent while a connection is made (T-62).
+
+    def _keep(self, link: Link) -> None:
+        self._keeping[link] = Kept()
+
+    def _must_wait(self) -> bool:
+        if self._policy.strict_block:
+            return bool(self._keeping)
+        return any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())
+
+    def _stop_keeping(self, link: Link, peer: Peer | None = None) -> list[StoredMessage]:
+        """The end of the window; returns what `peer`, whose list is in the routes now, is to have of it."""
+        kept = self._keeping.pop(link, None)
+        if kept is None:
+            return []
+        taken: list[StoredMessage] = []
+        left: dict[int, int] = {}
+        for message, recipients in kept.messages:
+            is_new = peer is not None and peer not in recipients.peers and (message.seq, peer) not in kept.claimed
+            if is_new and peer in self._routes.match(message.channel, message.key).peers:
+                taken.append(message)
+            else:
+                left[message.seq] = message.wire_id
+        if peer is not None:
+            for other in self._keeping.values():
+                other.claimed.update((message.seq, peer) for message in taken)
+        self._release(spans_of(left), left)
+        self._unblock()
+        return taken
+
+    def _unblock(self) -> None:
+        """Store the sends that waited, in order, as far as the shares of the connecting peers allow."""
+        while self._blocked and not self._must_wait():
+            items, receipt = self._blocked.popleft()
+            try:
+                self._store(items, [self._size(*item) for item in items], receipt)
+            except TolliverError as error:
+                self._actions.append(Stored([receipt], error))
+
+    def _release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
+        """One owner less for these messages; those without any leave the store with the next commit."""
+        for first, last in spans:
+            for gone_first, gone_last in self._owed.take(first, last):
+                self._batch.gone.append((gone_first, gone_last))
+                seqs = range(gone_first, gone_last + 1)
+                self._ids.give_back(spans_of(ids[seq] for seq in seqs))
+                if self._watched:
+                    self._tell_watchers(seqs)
+        self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _tell_watchers(self, seqs: Iterable[int]) -> None:
+        for seq in seqs:
+            receipt = self._watched.pop(seq, None)
+            if receipt is not None:
+                receipt.unacked -= 1
+                if not receipt.unacked:
+                    self._actions.append(Acked([receipt]))
+
+    # From the store to the wire.
+
+    def _committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
+        link = peer.link
+        if link is not None and link.window is not None:
+            link.window.committed(messages)
+            self._sendable[link] = None
+        else:
+            peer.outbox.last_seq = messages[-1].seq
+
+    def _pump(self, link: Link) -> None:
+        """Give the connection what its peer may be sent now."""
+        window, connection, peer = link.window, link.connection, link.peer
+        if window is None or connection is None or peer is None or not connection.live:
+            return
+        room = (self.limits.low_water if link.choked else self.limits.high_water) - link.unsent
+        link.choked = room <= 0
+        if room > 0:
+            room = self.limits.high_water - link.unsent
+        frames = self._frames
+        while room > 0:
+            message = window.next_to_send()
+            if message is None:
+                break
+            frame = frames.get(message.seq)
+            if frame is None:
+                frame = self._encoder.message(message.channel, message.key, message.body, message.wire_id)
+                if self._sendable:  # somebody comes after, who may be sent the same
+                    frames[message.seq] = frame
+            connection.send_encoded(frame)
+            link.gathered.append(message.wire_id)
+            room -= len(frame)
+            if message.seq > peer.outbox.sent_to:
+                peer.outbox.sent_to = message.seq
+            else:
+                self._counts["resent"] += 1
+        else:
+            link.choked = True
+        self._writable[link] = None
+        self._fetch(link, peer)
+        due = window.next_due()
+        if due is not None:
+            self._timers.set(("resend", link.cid), due)
+
+    def _fetch(self, link: Link, peer: Peer) -> None:
+        wanted = link.window.next_fetch() if link.window and peer.uuid not in self._fetching else None
+        if wanted is not None:
+            self._fetching[peer.uuid] = (link, wanted[0])
+            self._actions.append(Fetch(peer.uuid, *wanted))
+
+    def _transmit(self, link: Link) -> None:
+        """Hand all that has gathered to the socket."""
+        assert link.connection is not None
+        units = link.connection.data_to_send()
+        link.in_transit = sum(map(len, units))
+        link.answers = 0
+        link.sent_at = self._now
+        link.riding, link.gathered = link.gathered, []
+        self._counts["bytes_sent"] += link.in_transit
+        self._actions.append(Transmit(link.cid, units))
+
+    def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
+        """Control messages whose acknowledgement is overdue go out again as they were."""
+        assert link.connection is not None
+        for wire_id in wire_ids:
+            frame = link.control.frame(wire_id) if link.control else None
+            if frame is not None and link.connection.live:
+                link.connection.send(frame)
+                link.gathered.append(wire_id)
+        self._writable[link] = None
+
+    # From the wire back to the store.
+
+    def _settle(self, link: Link, acked: Mapping[int, tuple[int, int]]) -> None:
+        """A run of acknowledgements: wire id -> (seq, size)."""
+        peer = link.peer
+        assert peer is not None
+        ids = {seq: wire_id for wire_id, (seq, _) in acked.items()}
+        peer.outbox.add(-len(ids), -sum(size for _, size in acked.values()))
+        spans = spans_of(ids)
+        for first, last in spans:
+            peer.outbox.leaving.add(first, last)
+        peer.outbox.suspicion.acked()
+        self._counts["acked"] += len(ids)
+        self._batch.removals.append(RemoveDeliveries(peer.uuid, spans))
+        self._release(spans, ids)
+        self._sendable[link] = None
+
+    def _park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
+        """Set a delivery aside with the next commit; the row stays."""
+        outbox.park(seq, size)
+        self._batch.parked.append(ParkDelivery(peer, seq))
+        self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _take_back(self, batch: Batch) -> None:
+        """Messages that were not stored: no id, no owner, no place in a window that keeps for somebody."""
+        for recipients, messages in batch.runs:
+            size = sum(message.size for message in messages)
+            for peer in recipients.peers:
+                peer.outbox.add(-len(messages), -size)
+        ids = {message.seq: message.wire_id for message in batch.messages()}
+        for kept in self._keeping.values():
+            kept.messages = [pair for pair in kept.messages if pair[0].seq not in ids]
+            kept.size = sum(message.size for message, _ in kept.messages)
+        linked, self._batch.linked = self._batch.linked, []
+        for peer, messages in linked:  # promised to a peer in the meantime
+            self._link(peer, [message for message in messages if message.seq not in ids])
+            peer.outbox.add(-len(messages), -sum(message.size for message in messages))
+        for first, last in spans_of(ids):
+            self._owed.drop(first, last)
+        self._ids.give_back(spans_of(ids.values()))
+        for seq in ids if self._watched else ():
+            self._watched.pop(seq, None)
+
+    def _link(self, peer: Peer, messages: list[StoredMessage]) -> None:
+        """Messages that are held become this peer's with the next commit (T-62)."""
+        if messages:
+            peer.outbox.add(len(messages), sum(message.size for message in messages))
+            self._batch.linked.append((peer, messages))

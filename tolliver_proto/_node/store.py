@@ -1,0 +1,275 @@
+"""What a node asks of durable storage, as data.
+
+The idea: the node never touches a disk. It describes changes as operations; a store applies all those of one commit in
+one transaction, or none, and says so. Any store that keeps this contract will do: the adapters bring SQLite,
+`tolliver_proto.testing` one in memory, an embedder may bring another.
+
+Sizes are in bytes of the encoded frame. `seq` is the node's own 64-bit order of messages, `wire_id` what stands on the
+wire (T-41). A span is (first, last), both included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from .._common.transport import record
+from .._wire.events import Subscription
+
+Span = tuple[int, int]
+
+
+@record
+class StoredMessage:
+    """A reliable message as the outbox holds it. `size` is that of its encoded frame."""
+
+    seq: int
+    wire_id: int
+    channel: str
+    key: str
+    body: bytes
+    size: int
+
+
+@record
+class CorruptMessage:
+    """A row whose checksum is wrong (V9): its content is gone, its place is known, and what it counted for."""
+
+    seq: int
+    wire_id: int
+    size: int = 0
+
+
+Row = StoredMessage | CorruptMessage
+
+
+@record
+class StoreMessages:
+    """New messages; `recipients[i]` are the peers that `messages[i]` is for.
+
+    A message without recipients is held for peers that are connecting (T-62), and so are those whose seqs `held`
+    names, recipients or not. RemoveMessages ends that; a store that is opened again drops the held messages that
+    nobody is owed any more.
+    """
+
+    messages: Sequence[StoredMessage]
+    recipients: Sequence[Sequence[UUID]]
+    held: Sequence[int] = ()
+
+
+@record
+class AddDeliveries:
+    """Messages that are stored already are for this peer too: (seq, wire_id, size) each (T-62)."""
+
+    peer: UUID
+    deliveries: Sequence[tuple[int, int, int]]
+
+
+@record
+class RemoveDeliveries:
+    """The peer has acknowledged these."""
+
+    peer: UUID
+    spans: Sequence[Span]
+
+
+@record
+class RemoveMessages:
+    """Nobody is owed these any more."""
+
+    spans: Sequence[Span]
+
+
+@record
+class ParkDelivery:
+    """Keep the row, but never fetch it again until it is asked for (T-09, V9). One that is gone is no error."""
+
+    peer: UUID
+    seq: int
+
+
+@record
+class ReplacePeerSubscriptions:
+    """The list of a handshake (T-30). The peer may be new."""
+
+    peer: UUID
+    subscriptions: Sequence[Subscription]
+
+
+@record
+class AddPeerSubscription:
+    peer: UUID
+    subscription: Subscription
+
+
+@record
+class RemovePeerSubscription:
+    peer: UUID
+    subscription: Subscription
+
+
+@record
+class AddOwnSubscription:
+    subscription: Subscription
+
+
+@record
+class RemoveOwnSubscription:
+    subscription: Subscription
+
+
+@record
+class PinPeer:
+    """From now on this peer must present a certificate with this public key: SHA-256 of its SPKI (D-3)."""
+
+    peer: UUID
+    spki_sha256: bytes
+
+
+@record
+class UnparkDeliveries:
+    """These may be fetched again (T-09)."""
+
+    peer: UUID
+    spans: Sequence[Span]
+
+
+@record
+class UnpinPeer:
+    """The next certificate that it presents is pinned anew (D-3)."""
+
+    peer: UUID
+
+
+@record
+class ForgetPeer:
+    """Its deliveries, its subscriptions, its pin, and what RememberHandled named of it (T-77). Dead letters stay."""
+
+    peer: UUID
+
+
+@record
+class DeadLetter:
+    """A message that was given up after so many failed deliveries (T-47). `number` is 0 until it is stored.
+
+    `failed_at` is wall-clock seconds, set by the store.
+    """
+
+    peer: UUID
+    channel: str
+    key: str
+    body: bytes
+    message_id: int
+    attempts: int
+    number: int = 0
+    failed_at: float = 0.0
+
+
+@record
+class AddDeadLetter:
+    letter: DeadLetter
+
+
+@record
+class RemoveDeadLetters:
+    numbers: Sequence[int]
+
+
+@record
+class RememberHandled:
+    """These (peer, message id) were handled; of all that were ever named the last `keep` are kept (T-48)."""
+
+    messages: Sequence[tuple[UUID, int]]
+    keep: int
+
+
+@record
+class Found:
+    """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time."""
+
+    peer: UUID
+    seq: int
+    wire_id: int
+    size: int
+    parked: bool
+    age: float
+
+
+@record
+class ReserveIds:
+    """After a restart, ids begin here: none below was left unused for another purpose (T-40)."""
+
+    next_id: int
+
+
+Operation = (
+    StoreMessages
+    | AddDeliveries
+    | RemoveDeliveries
+    | RemoveMessages
+    | ParkDelivery
+    | ReplacePeerSubscriptions
+    | AddPeerSubscription
+    | RemovePeerSubscription
+    | AddOwnSubscription
+    | RemoveOwnSubscription
+    | PinPeer
+    | UnparkDeliveries
+    | UnpinPeer
+    | ForgetPeer
+    | AddDeadLetter
+    | RemoveDeadLetters
+    | RememberHandled
+    | ReserveIds
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPeer:
+    """What a node must know of a peer at start: no bodies. `pending` counts unparked deliveries."""
+
+    subscriptions: frozenset[Subscription] = frozenset()
+    spki_sha256: bytes | None = None
+    pending: int = 0
+    pending_bytes: int = 0
+    last_seq: int = 0
+    parked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a node must know at start, from indexes alone.
+
+    `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
+    for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
+    RememberHandled named, oldest first.
+    """
+
+    own_subscriptions: frozenset[Subscription] = frozenset()
+    peers: Mapping[UUID, LoadedPeer] = field(default_factory=dict)
+    next_seq: int = 1
+    next_id: int = 1
+    live_ids: Sequence[Span] = ()
+    owed: Sequence[tuple[int, int, int]] = ()
+    handled: Sequence[tuple[UUID, int]] = ()
+
+
+class Store(Protocol):
+    """Durable storage. Called by one thread at a time, off the event loop. Every failure is a StoreError."""
+
+    def load(self) -> Loaded:
+        """What is there. Reads no bodies."""
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """Apply all, in order, durably, or none."""
+
+    def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
+        """The peer's unparked deliveries with a higher seq, in order, until a bound is met; at least one if any."""
+
+    def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
+        """Deliveries, parked ones too, to one peer or to any, with a higher seq and at least that old, by seq."""
+
+    def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
+        """Dead letters with a higher number, in order (T-47)."""

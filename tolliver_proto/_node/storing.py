@@ -1,0 +1,186 @@
+"""What the store answers, and what follows from it.
+
+The idea: storage is an output and its completion an input (rule 3 of the rooms). A commit that is through makes its
+batch true: rows may be sent, answers may go out, callers are told. One that failed makes it never have been, but for
+what peers have acknowledged: that stays, and its rows are removed by a later commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from .._common.errors import TolliverError
+from .._wire.events import Subscription
+from .actions import Commit, NoticeKind, Stored
+from .batch import Batch
+from .handshakes import Handshakes
+from .intervals import spans_of
+from .link import Peer
+from .store import (
+    AddOwnSubscription,
+    RememberHandled,
+    RemoveOwnSubscription,
+    ReserveIds,
+    Row,
+)
+from .subscriptions import applied
+
+_STORE_RETRY = 1.0  # seconds until what a store failure left over is tried again
+
+
+class Storing(Handshakes):
+    """Commits and fetches."""
+
+    _last_batch = 0
+
+    def _begin_commit(self) -> None:
+        self._removals_due = False
+        batch, self._batch = self._batch, Batch()
+        if batch.empty:
+            return
+        if batch.handled:
+            batch.operations.append(RememberHandled(batch.handled, self._policy.dedupe))
+        if self._ids.needs_reserve:
+            batch.operations.append(ReserveIds(self._ids.reserve()))
+        self._last_batch += 1
+        self._running = (self._last_batch, batch)
+        self._actions.append(Commit(self._last_batch, batch.all_operations()))
+
+    def committed(self, batch_id: int, now: float | None = None) -> None:
+        """The Commit is durable."""
+        batch = self._finish(batch_id, now)
+        if batch is None:
+            return
+        for recipients, messages in batch.runs:
+            for peer in recipients.peers:
+                self._committed_for(peer, messages)
+        for peer, messages in batch.linked:
+            self._read_again(peer, messages[0].seq, messages[-1].seq)
+        for removal in batch.removals:
+            self._peers[removal.peer].outbox.removed(removal.spans)
+        for parked in batch.parked:
+            self._peers[parked.peer].outbox.removed([(parked.seq, parked.seq)])
+        if batch.tokens:
+            self._actions.append(Stored(batch.tokens))
+        for link, message_id in batch.control_acks:
+            self._ack(link, [message_id])
+        for link, letter in batch.letters:
+            if letter.peer in self._peers:  # a derived identity goes with its last connection
+                self._count_attempt(self._peers[letter.peer], letter.message_id, self.limits.max_attempts)
+            self._ack(link, [letter.message_id])
+        for remembered in batch.handled:
+            self._handled.add(*remembered)
+        for link in batch.handshakes:
+            self._list_stored(link)
+        for subscription in batch.own:
+            self._sync_own(subscription)
+        for go_on in batch.then:
+            go_on(None)
+
+    def _read_again(self, peer: Peer, first: int, last: int) -> None:
+        """Deliveries were added below what a live window may have read already."""
+        peer.outbox.last_seq = max(peer.outbox.last_seq, last)
+        if peer.link is not None and peer.link.window is not None:
+            peer.link.window.go_back(first - 1)
+            self._sendable[peer.link] = None
+
+    def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
+        """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later."""
+        batch = self._finish(batch_id, now)
+        if batch is None:
+            return
+        self._ids.forget_reserve()
+        self._notice(NoticeKind.STORE_ERROR, None, f"a commit failed, nothing of it was stored: {error}")
+        self._restore_lists(batch)
+        for peer, messages in batch.linked:
+            peer.outbox.add(-len(messages), -sum(message.size for message in messages))
+            if peer.voices:  # another connection of this peer has left them to the one that fails now
+                self._link(peer, messages)
+            else:
+                self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
+        self._take_back(batch)
+        for peer, pin in batch.pins.items():
+            if peer in self._batch.pins:
+                self._batch.pins[peer] = pin
+            else:
+                peer.spki_sha256 = pin
+        self._batch.handled[:0] = (
+            batch.handled
+        )  # what was handled stays so; its ack comes with a copy, when that is stored
+        self._batch.carry_over(batch)
+        if self._batch.putting_away:
+            self._timers.set("removals", self._now + _STORE_RETRY)
+        if batch.tokens:
+            self._actions.append(Stored(batch.tokens, error))
+        for link in batch.handshakes:
+            link.storing = False
+            if link.cid in self._links:
+                self._refuse(link, error)
+        for subscription in batch.own:
+            self._sync_own(subscription)
+        for go_on in batch.then:
+            go_on(error)
+        self._unblock()
+
+    def _restore_lists(self, failed: Batch) -> None:
+        """Subscriptions as the store has them, and on top what the next commit says about them."""
+        own: dict[Subscription, bool] = {}
+        for operation in self._batch.operations:
+            if isinstance(operation, AddOwnSubscription | RemoveOwnSubscription):
+                own[operation.subscription] = isinstance(operation, AddOwnSubscription)
+        for subscription, was_there in failed.own.items():
+            if subscription in own:
+                self._batch.own[subscription] = was_there
+            wanted = own.get(subscription, was_there)
+            if (subscription in self._own) is not wanted:
+                self._change_own(subscription, wanted, undo=True)
+        for link, told in failed.told.items():
+            if link in self._batch.told:
+                self._batch.told[link] = told
+            self._set_told(link, applied(told, [said for one, said in self._batch.heard if one is link]))
+        for link in failed.handshakes:
+            assert link.peer is not None
+            link.peer.voices.pop(link, None)
+        for peer, before in failed.peer_lists.items():
+            said_since = [said for link, said in self._batch.heard if link.peer is peer]
+            now = self._wanted_by(peer) if peer.voices else applied(before, said_since)
+            self._set_peer_list(peer, now)
+            if now != before:
+                self._batch.peer_lists[peer] = before
+                self._batch.lists[peer] = None
+        self._batch.lists |= {peer: None for peer in failed.lists if peer not in failed.peer_lists}
+
+    def _finish(self, batch_id: int, now: float | None) -> Batch | None:
+        self._tick(now)
+        if self._running is None or self._running[0] != batch_id:
+            return None
+        batch = self._running[1]
+        self._running = None
+        return batch
+
+    def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
+        """What a Fetch brought, in order."""
+        self._tick(now)
+        link, after_seq = self._fetching.pop(peer, (None, 0))
+        live = self._peers[peer].link if peer in self._peers else None
+        if live is not None:
+            self._sendable[live] = None
+        if link is None or link is not live or link.window is None:
+            return
+        for row in link.window.fetched(rows, after_seq):
+            self._park(link.window.outbox, peer, row.seq, row.size)
+            self._notice(
+                NoticeKind.CORRUPT_MESSAGE,
+                peer,
+                f"message {row.seq} (id {row.wire_id}) failed its checksum and was set aside; the rest goes on",
+            )
+
+    def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
+        """The Fetch brought nothing; it is tried again in a second."""
+        self._tick(now)
+        self._fetching.pop(peer, None)
+        self._notice(NoticeKind.STORE_ERROR, peer, f"reading the outbox failed, it is tried again: {error}")
+        link = self._peers[peer].link if peer in self._peers else None
+        if link is not None:
+            self._timers.set(("fetch", link.cid), self._now + _STORE_RETRY)

@@ -1,0 +1,82 @@
+"""Who wants what: from a channel and a key to everybody concerned.
+
+The idea: a subscription is a dictionary key. A message can match only four of them, its own names and each replaced by
+the wildcard "" (T-24), so routing costs four look-ups and its recipients, however many subscriptions exist (I6). The
+answers for names in use are remembered until a subscription changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from .._wire.events import Subscription
+from .store import AddPeerSubscription, Operation, RemovePeerSubscription, ReplacePeerSubscriptions
+
+T = TypeVar("T", bound=Hashable)
+R = TypeVar("R")
+
+_REMEMBERED = 4096
+
+
+class Routes(Generic[T, R]):
+    """Targets by subscription. `make` turns the matching targets, each once (T-25), into what `match` returns."""
+
+    __slots__ = ("_make", "_matches", "_targets")
+
+    def __init__(self, make: Callable[[tuple[T, ...]], R]) -> None:
+        self._make = make
+        self._targets: dict[Subscription, dict[T, None]] = {}
+        self._matches: dict[tuple[str, str], R] = {}
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def __iter__(self) -> Iterator[tuple[Subscription, Iterable[T]]]:
+        """Each subscription with its targets."""
+        return iter(self._targets.items())
+
+    def add(self, subscription: Subscription, target: T) -> None:
+        self._targets.setdefault(subscription, {})[target] = None
+        self._matches.clear()
+
+    def discard(self, subscription: Subscription, target: T) -> None:
+        """Remove exactly that entry; one that is not there is no error (T-26)."""
+        targets = self._targets.get(subscription)
+        if targets is None or target not in targets:
+            return
+        del targets[target]
+        if not targets:
+            del self._targets[subscription]
+        self._matches.clear()
+
+    def match(self, channel: str, key: str) -> R:
+        found = self._matches.get((channel, key))
+        return found if found is not None else self._look_up(channel, key)
+
+    def _look_up(self, channel: str, key: str) -> R:
+        targets: dict[T, None] = {}
+        for subscription in matching(channel, key):
+            targets |= self._targets.get(subscription, {})
+        if len(self._matches) >= _REMEMBERED:
+            self._matches.clear()
+        self._matches[channel, key] = found = self._make(tuple(targets))
+        return found
+
+
+def applied(subscriptions: frozenset[Subscription], operations: Iterable[Operation]) -> frozenset[Subscription]:
+    """A peer's list after these operations, all of them about it."""
+    for operation in operations:
+        if isinstance(operation, ReplacePeerSubscriptions):
+            subscriptions = frozenset(operation.subscriptions)
+        elif isinstance(operation, AddPeerSubscription):
+            subscriptions |= {operation.subscription}
+        else:
+            assert isinstance(operation, RemovePeerSubscription)
+            subscriptions -= {operation.subscription}
+    return subscriptions
+
+
+def matching(channel: str, key: str) -> tuple[Subscription, Subscription, Subscription, Subscription]:
+    """The subscriptions that such a message matches, exact first (T-24)."""
+    return Subscription(channel, key), Subscription(channel, ""), Subscription("", key), Subscription("", "")

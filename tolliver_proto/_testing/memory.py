@@ -1,0 +1,332 @@
+"""A store that keeps everything in memory, and nothing half.
+
+The idea: a commit is checked first and applied after, so one that fails changes nothing. What survives a crash is the
+object itself: `reopen` it, make a new node from `load()` and go on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from .._common.errors import StoreError
+from .._node.intervals import spans_of
+from .._node.store import (
+    AddDeadLetter,
+    AddDeliveries,
+    AddOwnSubscription,
+    AddPeerSubscription,
+    CorruptMessage,
+    DeadLetter,
+    ForgetPeer,
+    Found,
+    Loaded,
+    LoadedPeer,
+    Operation,
+    ParkDelivery,
+    PinPeer,
+    RememberHandled,
+    RemoveDeadLetters,
+    RemoveDeliveries,
+    RemoveMessages,
+    RemoveOwnSubscription,
+    RemovePeerSubscription,
+    ReplacePeerSubscriptions,
+    ReserveIds,
+    Row,
+    StoredMessage,
+    StoreMessages,
+    UnparkDeliveries,
+    UnpinPeer,
+)
+from .._wire.events import Subscription
+
+
+class _Peer:
+    """One peer's rows: seqs in order, those that are parked, and what is known of it."""
+
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+        self.parked: set[int] = set()
+        self.subscriptions: set[Subscription] = set()
+        self.spki_sha256: bytes | None = None
+
+    def copy(self) -> _Peer:
+        other = _Peer()
+        other.seqs = list(self.seqs)
+        other.parked = set(self.parked)
+        other.subscriptions = set(self.subscriptions)
+        other.spki_sha256 = self.spki_sha256
+        return other
+
+    def add(self, seq: int) -> None:
+        at = bisect_right(self.seqs, seq)
+        if at == 0 or self.seqs[at - 1] != seq:
+            self.seqs.insert(at, seq)
+
+    def remove(self, first: int, last: int) -> None:
+        start, stop = bisect_right(self.seqs, first - 1), bisect_right(self.seqs, last)
+        self.parked.difference_update(self.seqs[start:stop])
+        del self.seqs[start:stop]
+
+
+class MemoryStore:
+    """`Store` in memory. `fail_next_commit` and `fail_next_fetch` make one call raise; `corrupt` spoils a row."""
+
+    def __init__(self, next_id: int = 1) -> None:
+        """`next_id`: where a new instance's message ids begin (T-40)."""
+        self.commits = 0
+        self.fail_next_commit: StoreError | None = None
+        self.fail_next_fetch: StoreError | None = None
+        self._messages: dict[int, StoredMessage] = {}
+        self._corrupt: set[int] = set()
+        self._held: set[int] = set()
+        self._peers: dict[UUID, _Peer] = {}
+        self._own: set[Subscription] = set()
+        self._letters: dict[int, DeadLetter] = {}
+        self._last_letter = 0
+        self._handled: dict[int, tuple[UUID, int]] = {}
+        self._last_handled = 0
+        self.age = 0.0
+        """Seconds that everything in it is taken to be old, for `find`."""
+        self._next_seq = 1
+        self._next_id = next_id
+        self._apply: dict[type, Callable[[Any], None]] = {
+            StoreMessages: self._store_messages,
+            AddDeliveries: self._add_deliveries,
+            RemoveDeliveries: self._remove_deliveries,
+            RemoveMessages: self._remove_messages,
+            ParkDelivery: self._park,
+            ReplacePeerSubscriptions: self._replace_list,
+            AddPeerSubscription: lambda op: self._peer(op.peer).subscriptions.add(op.subscription),
+            RemovePeerSubscription: lambda op: self._peer(op.peer).subscriptions.discard(op.subscription),
+            AddOwnSubscription: lambda op: self._own.add(op.subscription),
+            RemoveOwnSubscription: lambda op: self._own.discard(op.subscription),
+            PinPeer: self._pin,
+            UnparkDeliveries: self._unpark,
+            UnpinPeer: self._unpin,
+            ForgetPeer: self._forget_peer,
+            AddDeadLetter: self._add_letter,
+            RemoveDeadLetters: self._remove_letters,
+            RememberHandled: self._remember,
+            ReserveIds: self._reserve,
+        }
+
+    # What a node asks for.
+
+    def load(self) -> Loaded:
+        """What is there."""
+        owed = Counter(seq for peer in self._peers.values() for seq in peer.seqs)
+        runs: list[tuple[int, int, int]] = []
+        for seq, count in sorted(owed.items()):
+            if runs and runs[-1][1] == seq - 1 and runs[-1][2] == count:
+                runs[-1] = (runs[-1][0], seq, count)
+            else:
+                runs.append((seq, seq, count))
+        return Loaded(
+            frozenset(self._own),
+            {uuid: self._load_peer(peer) for uuid, peer in self._peers.items()},
+            self._next_seq,
+            self._next_id,
+            spans_of(self._messages[seq].wire_id for seq in owed),
+            runs,
+            list(self._handled.values()),
+        )
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """Apply all, in order, or none. Raises StoreError."""
+        error, self.fail_next_commit = self.fail_next_commit, None
+        if error is not None:
+            raise error
+        self._check(operations)
+        for operation in operations:
+            self._apply[type(operation)](operation)
+        self.commits += 1
+
+    def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
+        """The peer's unparked deliveries with a higher seq, in order. Raises StoreError."""
+        error, self.fail_next_fetch = self.fail_next_fetch, None
+        if error is not None:
+            raise error
+        rows: list[Row] = []
+        known = self._peers.get(peer, _Peer())
+        room = max_bytes
+        for seq in known.seqs[bisect_right(known.seqs, after_seq) :]:
+            if seq in known.parked:
+                continue
+            message = self._messages[seq]
+            if rows and (len(rows) >= max_count or message.size > room):
+                break
+            rows.append(CorruptMessage(seq, message.wire_id, message.size) if seq in self._corrupt else message)
+            room -= message.size
+        return rows
+
+    def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
+        """Deliveries to one peer or to any, by seq."""
+        if self.age < min_age:
+            return []
+        rows = [
+            (seq, uuid, seq in known.parked)
+            for uuid, known in self._peers.items()
+            if peer in (None, uuid)
+            for seq in known.seqs[bisect_right(known.seqs, after_seq) :]
+        ]
+        return [
+            Found(uuid, seq, self._messages[seq].wire_id, self._messages[seq].size, parked, self.age)
+            for seq, uuid, parked in sorted(rows)[:max_count]
+        ]
+
+    def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
+        """Those with a higher number, in order."""
+        return [letter for number, letter in self._letters.items() if number > after_number][:max_count]
+
+    # What a test asks for.
+
+    def corrupt(self, seq: int) -> None:
+        """From now on this row's checksum is wrong (V9)."""
+        self._corrupt.add(seq)
+
+    def reopen(self) -> MemoryStore:
+        """As after a restart: what was held for connecting peers and nobody is owed is dropped (T-62)."""
+        owed = {seq for peer in self._peers.values() for seq in peer.seqs}
+        for seq in self._held - owed:
+            self._forget(seq)
+        self._held.clear()
+        return self
+
+    def snapshot(self) -> MemoryStore:
+        """A store of its own with what is committed now: what a crash at this instant would leave."""
+        copy = MemoryStore(self._next_id)
+        copy.commits = self.commits
+        copy._messages = dict(self._messages)
+        copy._corrupt = set(self._corrupt)
+        copy._held = set(self._held)
+        copy._peers = {uuid: peer.copy() for uuid, peer in self._peers.items()}
+        copy._own = set(self._own)
+        copy._letters = dict(self._letters)
+        copy._last_letter = self._last_letter
+        copy._handled = dict(self._handled)
+        copy._last_handled = self._last_handled
+        copy.age = self.age
+        copy._next_seq = self._next_seq
+        return copy
+
+    @property
+    def messages(self) -> list[StoredMessage]:
+        """All rows, in order."""
+        return [self._messages[seq] for seq in sorted(self._messages)]
+
+    def deliveries(self, peer: UUID) -> list[int]:
+        """The seqs that this peer is owed, parked ones included."""
+        return list(self._peers[peer].seqs) if peer in self._peers else []
+
+    # How.
+
+    def _check(self, operations: Sequence[Operation]) -> None:
+        """A delivery needs its message: refused before anything changes."""
+        stored = set(self._messages)
+        for operation in operations:
+            if isinstance(operation, StoreMessages):
+                seqs = [message.seq for message in operation.messages]
+                if not stored.isdisjoint(seqs):
+                    raise StoreError(f"messages {seqs} contain one that is stored already: nothing was stored")
+                stored.update(seqs)
+            elif isinstance(operation, AddDeliveries):
+                missing = {seq for seq, _, _ in operation.deliveries} - stored
+                if missing:
+                    raise StoreError(f"deliveries of messages {sorted(missing)}, which are not stored")
+
+    def _peer(self, uuid: UUID) -> _Peer:
+        return self._peers.setdefault(uuid, _Peer())
+
+    def _load_peer(self, peer: _Peer) -> LoadedPeer:
+        seqs = [seq for seq in peer.seqs if seq not in peer.parked]
+        return LoadedPeer(
+            frozenset(peer.subscriptions),
+            peer.spki_sha256,
+            len(seqs),
+            sum(self._messages[seq].size for seq in seqs),
+            seqs[-1] if seqs else 0,
+            len(peer.parked),
+        )
+
+    def _store_messages(self, operation: StoreMessages) -> None:
+        for message, recipients in zip(operation.messages, operation.recipients, strict=True):
+            self._messages[message.seq] = message
+            self._next_seq = max(self._next_seq, message.seq + 1)
+            for uuid in recipients:
+                self._peer(uuid).add(message.seq)
+            if not recipients:
+                self._held.add(message.seq)
+        self._held.update(operation.held)
+
+    def _add_deliveries(self, operation: AddDeliveries) -> None:
+        for seq, _, _ in operation.deliveries:
+            self._peer(operation.peer).add(seq)
+
+    def _remove_deliveries(self, operation: RemoveDeliveries) -> None:
+        for first, last in operation.spans:
+            self._peer(operation.peer).remove(first, last)
+
+    def _remove_messages(self, operation: RemoveMessages) -> None:
+        for first, last in operation.spans:
+            for seq in range(first, last + 1):
+                self._forget(seq)
+
+    def _forget(self, seq: int) -> None:
+        self._messages.pop(seq, None)
+        self._corrupt.discard(seq)
+        self._held.discard(seq)
+
+    def _park(self, operation: ParkDelivery) -> None:
+        peer = self._peer(operation.peer)
+        peer.parked.update({operation.seq}.intersection(peer.seqs))
+
+    def _unpark(self, operation: UnparkDeliveries) -> None:
+        parked = self._peer(operation.peer).parked
+        for first, last in operation.spans:
+            parked.difference_update(range(first, last + 1))
+
+    def _unpin(self, operation: UnpinPeer) -> None:
+        self._peer(operation.peer).spki_sha256 = None
+
+    def _forget_peer(self, operation: ForgetPeer) -> None:
+        self._peers.pop(operation.peer, None)
+        self._handled = {number: one for number, one in self._handled.items() if one[0] != operation.peer}
+
+    def _add_letter(self, operation: AddDeadLetter) -> None:
+        self._last_letter += 1
+        letter = operation.letter
+        self._letters[self._last_letter] = DeadLetter(
+            letter.peer,
+            letter.channel,
+            letter.key,
+            letter.body,
+            letter.message_id,
+            letter.attempts,
+            self._last_letter,
+        )
+
+    def _remove_letters(self, operation: RemoveDeadLetters) -> None:
+        for number in operation.numbers:
+            self._letters.pop(number, None)
+
+    def _remember(self, operation: RememberHandled) -> None:
+        for one in operation.messages:
+            self._peer(one[0])
+            self._last_handled += 1
+            self._handled[self._last_handled] = one
+        for number in [number for number in self._handled if number <= self._last_handled - operation.keep]:
+            del self._handled[number]
+
+    def _replace_list(self, operation: ReplacePeerSubscriptions) -> None:
+        self._peer(operation.peer).subscriptions = set(operation.subscriptions)
+
+    def _pin(self, operation: PinPeer) -> None:
+        self._peer(operation.peer).spki_sha256 = operation.spki_sha256
+
+    def _reserve(self, operation: ReserveIds) -> None:
+        self._next_id = operation.next_id

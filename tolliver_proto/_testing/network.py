@@ -1,0 +1,204 @@
+"""What is between the nodes, and under them: connections that deliver late and break anywhere, disks that fail.
+
+The idea: bytes arrive in order and cut anywhere; a connection can end at any of them, and each side learns of it in
+its own time or much later (half-open). A disk does one job after the other and reports in that order; a crash falls
+before a job, after it, or between the job and its report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._common.errors import ConnectionLost, StoreError, TolliverError
+from .._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
+from .._node.actions import Commit, Fetch, Find
+from .._wire.events import Revision
+from .checks import WireWitness, check
+from .world import End, Host, World
+
+
+class Network(World):
+    """Connections and disks."""
+
+    # The network.
+
+    def _dial(self, host: Host, action: Dial) -> None:
+        self._at(self._delay(), self._connect, host, host.born, action.cid, action.remote)
+
+    def _connect(self, host: Host, born: int, cid: int, remote: tuple[int, int]) -> None:
+        if host.born != born or cid not in host.node._links:  # type: ignore[union-attr]  # alive: same birth
+            return
+        target = self._hosts[remote[0]]
+        if self._apart(host, target) and self._chance(0.5):
+            return  # it is never heard of again: the node must give up by itself (T-68)
+        refused = target.node is None or target.closing or self._apart(host, target)
+        if target.node is None or refused or self._chance(self._weather.dial_fails):
+            self._call(host, "dial_failed", cid, ConnectionLost("connection refused"))
+            return
+        server_cid = target.node.new_cid(target.time(self.now), host.name)
+        if server_cid is None:
+            self.counts["refused"] += 1
+            self._call(host, "dial_failed", cid, ConnectionLost("too many handshakes in progress (D-7)"))
+            return
+        near = End(host, cid, WireWitness(host.ledger, True, Revision.DRAFT_2))
+        far = End(target, server_cid, WireWitness(target.ledger, False, Revision.DRAFT_2))
+        near.other, far.other = far, near
+        host.ends[cid], target.ends[server_cid] = near, far
+        self.counts["connections"] += 1
+        for end, role in ((near, Role.CLIENT), (far, Role.SERVER)):
+            self._at(self._delay(), self._open, end, role)
+
+    def _open(self, end: End, role: Role) -> None:
+        if not end.alive:
+            return
+        end.open = True
+        host = end.host
+        if role is Role.CLIENT:
+            host.opening[end.cid] = len(host.log)
+        self._trace(f"{host.name} {end.cid} open, {role}, to {end.other.host.name} {end.other.cid}")
+        self._call(host, "opened", end.cid, role, PeerIdentity(address=end.other.host.name))
+        self._move(end)
+
+    def _apart(self, one: Host, other: Host) -> bool:
+        """Whether nothing gets through between them now: what was sent comes late, if the connection lives."""
+        return self.now < self._split_until and one.island != other.island
+
+    def _with_end(self, do: Callable[[Host, End, Any], None]) -> Callable[[Host, Any], None]:
+        """What an action does to its connection, if that is still there."""
+        return lambda host, action: do(host, host.ends[action.cid], action) if action.cid in host.ends else None
+
+    def _transmit(self, host: Host, end: End, action: Transmit) -> None:
+        check(not end.in_transit, f"a second Transmit for {action.cid} while one is outstanding")
+        check(not end.shut, f"a Transmit for {action.cid} after ShutdownWrite")
+        end.in_transit = True
+        end.witness.transmit(action.units, host.time(self.now), host.limits.resend_first)
+        if not end.broken:
+            end.other.arriving.extend(action.units)
+            self._move(end.other)
+        self._at(self._delay(), self._taken, end)
+
+    def _taken(self, end: End) -> None:
+        if end.alive:
+            end.in_transit = False
+            end.witness.taken(end.host.time(self.now))
+            self._call(end.host, "sent", end.cid)
+
+    def _move(self, end: End) -> None:
+        if end.arriving and end.open and not end.moving and not end.paused and end.alive:
+            end.moving = True
+            self._at(self._delay(), self._arrive, end)
+
+    def _arrive(self, end: End) -> None:
+        if end.alive and self._apart(end.host, end.other.host):
+            self._at(self._split_until - self.now + self._delay(), self._arrive, end)
+            return
+        end.moving = False
+        if not end.alive or end.paused or not end.arriving:
+            return
+        data = end.arriving.popleft()
+        if data is None:
+            end.eof = True
+            self._call(end.host, "receive_eof", end.cid)
+            self._finish(end)
+            return
+        while self._chance(0.5) and end.arriving and end.arriving[0] is not None:
+            data += end.arriving.popleft()  # type: ignore[operator]  # not None, as was just seen
+        size = self._rng.randint(1, len(data)) if self._chance(0.5) else len(data)
+        if size < len(data):
+            end.arriving.appendleft(data[size:])
+        end.witness.receive(data[:size])
+        self._call(end.host, "receive_data", end.cid, data[:size])
+        self._move(end)
+
+    def _shutdown_write(self, host: Host, end: End, action: ShutdownWrite) -> None:
+        check(not end.in_transit, f"ShutdownWrite for {action.cid} while a Transmit is outstanding")
+        end.shut = True
+        if not end.broken:
+            end.other.arriving.append(None)
+            self._move(end.other)
+        self._finish(end)
+
+    def _finish(self, end: End) -> None:
+        """Both halves are over: an orderly end."""
+        if end.shut and end.eof and end.alive:
+            self._at(self._delay(), self._lose, end, None)
+
+    def _abort(self, host: Host, end: End, action: Abort) -> None:
+        del host.ends[action.cid]
+        end.over = True
+        self._lose_later(end.other)
+
+    def _lose_later(self, end: End) -> None:
+        """The other side is gone: this one notices soon, or much later where nothing tells it."""
+        end.broken = True
+        late = self._chance(self._weather.half_open)
+        wait = self._rng.random() * (self._weather.half_open_for if late else 0.5)
+        self._at(wait, self._lose, end, ConnectionLost("reset"))
+
+    def _lose(self, end: End, error: TolliverError | None) -> None:
+        if not end.alive:
+            return
+        end.over = True
+        end.broken = end.other.broken = True
+        end.host.ends.pop(end.cid, None)
+        self._trace(f"{end.host.name} {end.cid} lost: {error}")
+        self._call(end.host, "lost", end.cid, error)
+
+    def _time_out(self, end: End) -> None:
+        """One side gives it up; the other learns of that in its own time."""
+        if end.alive:
+            self._lose(end, ConnectionLost("timed out"))
+            self._lose_later(end.other)
+
+    def _pause_reading(self, host: Host, end: End, action: PauseReading) -> None:
+        end.paused = True
+
+    def _resume_reading(self, host: Host, end: End, action: ResumeReading) -> None:
+        end.paused = False
+        self._move(end)
+
+    # The disk: one job at a time, in order, reported in order.
+
+    def _store_job(self, host: Host, action: Commit | Fetch | Find) -> None:
+        host.jobs.append(action)
+        if len(host.jobs) == 1:
+            self._at(self._delay(), self._perform, host, host.born)
+
+    def _perform(self, host: Host, born: int) -> None:
+        if host.born != born:
+            return
+        job = host.jobs[0]
+        result: Any = None
+        error = StoreError("disk full") if self._chance(self._weather.store_fails) else None
+        if isinstance(job, Commit):
+            host.store.fail_next_commit = error
+            try:
+                host.store.commit(job.operations)
+                host.ledger.applied(job.operations)
+            except StoreError as raised:
+                check(raised is error, f"the store refused a commit: {raised}")
+        elif isinstance(job, Find):
+            result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
+        elif error is None:
+            result = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
+        self._at(self._delay(), self._report, host, born, result, error)
+
+    def _report(self, host: Host, born: int, result: Any, error: StoreError | None) -> None:
+        if host.born != born:
+            return
+        job = host.jobs.popleft()
+        if host.jobs:
+            self._at(self._delay(), self._perform, host, born)
+        self._trace(f"{host.name} {type(job).__name__} done{f', failed: {error}' if error else ''}")
+        if isinstance(job, Commit):
+            if error is None:
+                self._call(host, "committed", job.batch_id)
+            else:
+                self._call(host, "store_failed", job.batch_id, error)
+        elif isinstance(job, Find):
+            self._call(host, "found", job.search_id, result, error)
+        elif error is None:
+            self._call(host, "fetched", job.peer, result)
+        else:
+            self._call(host, "fetch_failed", job.peer, error)

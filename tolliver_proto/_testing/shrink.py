@@ -1,0 +1,107 @@
+"""From a life that fails to a short one that fails the same way.
+
+The idea: a smaller world is another story, so each simplification (fewer nodes, operations, seconds, one fault less)
+is tried with a few seeds and kept where one of them breaks the same promise in the same place. The number of lives is
+bounded, not their time: this package has no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .checks import SimFailure
+from .simnet import Simulation
+from .world import Weather
+
+_SEEDS = 8  # other seeds that a simplification is tried with
+_LENGTHS = ("handler_patience", "half_open_for")  # of the weather: no chances, harmless by themselves
+
+FAULTS = sorted(name.removeprefix("_op_") for name in dir(Simulation) if name.startswith("_op_"))
+FAULTS += [name for name in Weather.__slots__ if name not in _LENGTHS]
+"""All that `never` may name."""
+
+Life = Callable[[int, dict[str, Any]], SimFailure | None]
+Kind = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """A short life that fails: `SimNet(seed, **scenario).run()`."""
+
+    seed: int
+    scenario: dict[str, Any]
+    failure: SimFailure
+    lives: int
+    """How many were tried to find it."""
+
+
+def kind(failure: SimFailure) -> Kind:
+    """What broke and where: failures of one kind have one cause, as a rule."""
+    error = failure.__cause__ or failure
+    where, trace = ("", 0), error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name != "check":
+            where = trace.tb_frame.f_code.co_name, trace.tb_lineno
+        trace = trace.tb_next
+    return type(error).__name__, *where
+
+
+def shrink(
+    live: Life,
+    failure: SimFailure,
+    seed: int,
+    scenario: dict[str, Any],
+    lives: int,
+    faults: Collection[str] = tuple(FAULTS),
+) -> Shrunk:
+    """The shortest failing life that so many tries find; `live` runs one and returns its failure."""
+    wanted = kind(failure)
+    best = Shrunk(seed, scenario, failure, 0)
+    tried = 0
+
+    def improve(simplify: Callable[[dict[str, Any]], Iterator[dict[str, Any]]]) -> bool:
+        nonlocal best, tried
+        for simpler in simplify(best.scenario):
+            for one in dict.fromkeys((best.seed, *range(_SEEDS))):
+                if tried >= lives:
+                    return False
+                tried += 1
+                found = live(one, simpler)
+                if found is not None and kind(found) == wanted:
+                    best = Shrunk(one, simpler, found, tried)
+                    return True
+        return False
+
+    ways = (_fewer_nodes, partial(_fewer_faults, faults), _fewer_operations, _less_time)
+    while sum(improve(way) for way in ways):  # each has its turn
+        pass
+    return Shrunk(best.seed, best.scenario, best.failure, tried)
+
+
+def _fewer_nodes(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for nodes in range(2, scenario["nodes"]):
+        yield {**scenario, "nodes": nodes}
+
+
+def _fewer_faults(faults: Collection[str], scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    never = scenario["never"]
+    left = [name for name in faults if name not in never]
+    half = len(left) // 2
+    halves = [left[half:], left[:half]] if half else []
+    for unwanted in (*halves, *([name] for name in left)):
+        yield {**scenario, "never": (*never, *unwanted)}
+
+
+def _fewer_operations(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    now = scenario["operations"]
+    for operations in sorted({now // 8, now // 4, now // 2, now * 3 // 4, now - 1} - {0, now}):
+        yield {**scenario, "operations": operations}
+
+
+def _less_time(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for seconds in (scenario["seconds"] / 4, scenario["seconds"] / 2):
+        if seconds >= 0.5:
+            yield {**scenario, "seconds": seconds}

@@ -1,0 +1,468 @@
+"""A network of nodes in one thread: virtual clock, one random generator, every fault there is.
+
+The idea: the simulator is the adapter, the disk, the network and the application of every node at once, and as unkind
+as each of them may be. A step is one event of a heap; after it the node's actions are carried out. At the end the
+faults stop, connections are restored, handlers succeed, and what was promised is compared with what was handled. One
+seed is one trace: the same seed fails the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from .._common.errors import OutboxFull
+from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
+from .._node.access import Acl, Rights
+from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, PeerUp, Stored
+from .._node.node import Node
+from .._node.policy import Policy
+from .._wire.limits import Limits
+from .checks import Sent, SimFailure, audit, check
+from .clockwork import Report
+from .dice import Dice
+from .network import Network
+from .world import CALM, Host, Weather
+
+_RULED = 8  # in every eighth world there are access rules
+_RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
+
+
+class Simulation(Network):
+    """A whole life of a few nodes: `run()`. Raises SimFailure where a promise is broken.
+
+    `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much
+    the applications do in that time. What `never` names does not happen: an operation ("crash", "break", "close",
+    "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is
+    kept in `lines`, else the last few.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        dice: Dice,
+        *,
+        nodes: int | None = None,
+        seconds: float = 30.0,
+        operations: int = 80,
+        limits: Limits | None = None,
+        weather: Weather | None = None,
+        policy: Policy | None = None,
+        never: Collection[str] = (),
+        trace: bool = False,
+    ) -> None:
+        super().__init__(seed, dice, nodes, limits, weather, policy, never, trace)
+        self._seconds = seconds
+        self._operations = operations
+        self._by_uuid = {host.ledger.uuid: host for host in self._hosts}
+        self._do = {
+            Transmit: self._with_end(self._transmit),
+            Dial: self._dial,
+            Commit: self._store_job,
+            Fetch: self._store_job,
+            Find: self._store_job,
+            Deliver: self._deliver,
+            ShutdownWrite: self._with_end(self._shutdown_write),
+            Abort: self._with_end(self._abort),
+            PauseReading: self._with_end(self._pause_reading),
+            ResumeReading: self._with_end(self._resume_reading),
+            Stored: self._stored,
+            PeerUp: self._peer_up,
+        }
+        operations_by_weight: list[tuple[int, Callable[[Host], None]]] = [
+            (12, self._op_send),
+            (5, self._op_send_many),
+            (2, self._op_unreliable),
+            (2, self._op_subscribe),
+            (2, self._op_unsubscribe),
+            (3, self._op_connect),
+            (1, self._op_disconnect),
+            (3, self._op_break),
+            (1, self._op_crash),
+            (1, self._op_close),
+            (1, self._op_corrupt),
+            (1, self._op_retry),
+            (1, self._op_split),
+            (1, self._op_jump),
+            (1, self._op_stop_clock),
+        ]
+        if seed % _RULED == _RULED - 1:
+            operations_by_weight.append((4, self._op_restrict))
+        unwanted = {f"_op_{name}" for name in never}
+        self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self._hosts)
+
+    # The run.
+
+    def run(self) -> Report:
+        """Faults, then calm, then the reckoning."""
+        try:
+            for host in self._hosts:
+                self._start(host)
+            for _ in range(self._operations):
+                self._at(self._rng.random() * self._seconds, self._operate)
+            self._run_until(self._seconds)
+            self._become_calm()
+            self._drain()
+            self._reckon()
+        except Exception as error:
+            raise self._failure(error) from error
+        self.counts["messages"] = sum(len(host.log) for host in self._hosts)
+        self.counts["owed"] = sum(len(sent.due_to) for host in self._hosts for sent in host.log if sent.stored)
+        self.counts["handled"] = sum(host.ledger.handled.total() for host in self._hosts)
+        self.counts["duplicates"] = self.counts["handled"] - sum(len(host.ledger.handled) for host in self._hosts)
+        return self._told()
+
+    # Lives.
+
+    def _start(self, host: Host) -> None:
+        if host.node is not None:
+            return
+        host.born += 1
+        host.clock = self._rng.random() * 1000 - self.now
+        host.stopped = None
+        host.hanging.clear()
+        host.closing = False
+        host.ledger.handled_in_this_life.clear()
+        host.ledger.receipts.clear()  # nobody is left to be told
+        late = not host.ledger.ordered and not self._calm
+        host.node = Node(
+            instance_id=host.ledger.uuid,
+            rng=self._rng,
+            limits=host.limits,
+            loaded=host.store.reopen().load(),
+            handlers=() if late else [("", "", "handler")],
+            version=host.version,
+            speaks=lambda _version: True,
+            policy=self._policy,
+            acl=host.acl,
+            now=host.time(self.now),
+        )
+        self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")
+        if late:
+            self._at(self._rng.random() * 5, self._register_late, host, host.born)
+        for remote in sorted(host.wishes):
+            self._call(host, "connect", remote)
+
+    def _register_late(self, host: Host, born: int) -> None:
+        if host.born == born and host.node is not None:
+            host.node.register("", "", "handler")
+
+    def _stop(self, host: Host) -> None:
+        """A crash: the commit that runs was applied or was not, as it happens."""
+        self._trace(f"{host.name} is gone")
+        host.node = None
+        host.born += 1
+        host.jobs.clear()
+        host.opening.clear()
+        host.timer = float("inf")
+        host.draining = False
+        ends, host.ends = host.ends, {}
+        for end in ends.values():
+            end.over = True
+            self._lose_later(end.other)
+        if not self._calm:
+            self._at(self._rng.random() * 8, self._start, host)
+
+    # The application.
+
+    def _deliver(self, host: Host, action: Deliver) -> None:
+        for delivery in action.deliveries:
+            host.ledger.delivery(delivery, self._ledgers)
+        start = 0
+        while start < len(action.deliveries):
+            size = self._rng.randint(1, len(action.deliveries) - start)
+            wait = self._delay()
+            if self._chance(self._weather.handler_slow):
+                wait = self._rng.random() * self._weather.handler_patience
+            some = action.deliveries[start : start + size]
+            if self._chance(self._weather.handler_hangs):
+                host.hanging.append((host.born, some))
+                self.counts["hung"] += 1
+            else:
+                self._at(wait, self._handle, host, host.born, some)
+            start += size
+
+    def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
+        if host.born != born:
+            return
+        failed = [one for one in deliveries if self._chance(self._weather.handler_fails)]
+        handled = [one for one in deliveries if one not in failed]
+        for one in handled:
+            host.ledger.handled[one.body] += 1
+            if self._policy.dedupe and one.reliable:
+                check(one.body not in host.ledger.handled_in_this_life, f"{one} was handled before (T-48)")
+                host.ledger.handled_in_this_life.add(one.body)
+            end = host.ends.get(one.cid)
+            if end is not None and one.message_id is not None:
+                end.witness.acknowledged.add(one.message_id)
+        if failed:
+            self._call(host, "fail", failed)
+        if handled and host.born == born:
+            self._call(host, "acknowledge", handled)
+        if handled and self._chance(0.02):
+            self._call(host, "acknowledge", handled)  # twice does no harm
+
+    def _stored(self, host: Host, action: Stored) -> None:
+        for receipt in action.tokens:
+            for sent in host.ledger.receipts.pop(receipt, ()):
+                sent.stored = action.error is None
+
+    def _peer_up(self, host: Host, action: PeerUp) -> None:
+        """What was sent since the dial's request was queued is for this peer too, if it wants it (T-62)."""
+        since = host.opening.pop(action.cid, None)
+        peer = self._ledgers.get(action.peer)
+        if since is None or peer is None:
+            return
+        allowed = host.acl.rights(peer.uuid).granted(peer.permanent)
+        for sent in host.log[since:]:
+            if sent.wanted_by(allowed) and not sent.damaged:
+                sent.due_to.add(peer.uuid)
+
+    def _operate(self) -> None:
+        host = self._rng.choice(self._hosts)
+        if host.node is None or host.closing:
+            return
+        weights, operations = zip(*self._operate_by, strict=True)
+        self._rng.choices(operations, weights)[0](host)
+
+    def _names(self) -> tuple[str, str]:
+        return self._rng.choice(("p", "p", "v")), self._rng.choice(("a", "b"))
+
+    def _new_message(self, host: Host) -> Sent:
+        body = b"%s/%d%s" % (host.name.encode(), len(host.log), b"." * self._rng.choice((0, 10, 40, 150)))
+        sent = Sent(len(host.log), *self._names(), body)
+        host.log.append(sent)
+        host.ledger.sent[body] = sent
+        return sent
+
+    def _send(self, host: Host, count: int) -> None:
+        assert host.node is not None
+        batch = [self._new_message(host) for _ in range(count)]
+        known = {peer.uuid: set(peer.subscriptions) for peer in host.node.peers()}
+        for sent in batch:
+            for uuid, subscriptions in known.items():
+                if sent.wanted_by(subscriptions):
+                    sent.routed_to.add(uuid)
+                if uuid in self._ledgers and sent.wanted_by(subscriptions & self._ledgers[uuid].permanent):
+                    sent.due_to.add(uuid)
+        try:
+            items = [(sent.channel, sent.key, sent.body) for sent in batch]
+            receipt = host.node.send_many(items, now=host.time(self.now))
+        except OutboxFull:
+            self.counts["outbox_full"] += 1
+            return
+        host.ledger.receipts[receipt] = batch
+        self._trace(f"{host.name} sends {', '.join(f'{s.channel}/{s.key} {s.index}' for s in batch)}: {receipt}")
+        self._call(host, "handle_timeout")
+
+    def _op_send(self, host: Host) -> None:
+        self._send(host, 1)
+
+    def _op_send_many(self, host: Host) -> None:
+        self._send(host, self._rng.randint(2, 30))
+
+    def _op_unreliable(self, host: Host) -> None:
+        sent = self._new_message(host)
+        self._call(host, "unreliable_send", sent.channel, sent.key, sent.body)
+
+    def _volatile(self) -> tuple[str, str]:
+        return self._rng.choice((("v", "a"), ("v", "b"), ("v", ""), ("", "a"), ("", "")))
+
+    def _op_subscribe(self, host: Host) -> None:
+        self._change_own(host, "subscribe")
+
+    def _op_unsubscribe(self, host: Host) -> None:
+        self._change_own(host, "unsubscribe")
+
+    def _change_own(self, host: Host, call: str) -> None:
+        for subscription in [self._volatile() for _ in range(self._rng.choice((1, 1, 3)))]:
+            self._trace(f"{host.name} {call} {subscription}")
+            self._call(host, call, *subscription)
+
+    def _op_connect(self, host: Host) -> None:
+        remote = (self._rng.randrange(len(self._hosts)), self._rng.choice((0, 0, 1)))
+        host.wishes.add(remote)
+        self._trace(f"{host.name} connects to {remote}")
+        self._call(host, "connect", remote)
+
+    def _op_disconnect(self, host: Host) -> None:
+        if host.wishes:
+            remote = self._rng.choice(sorted(host.wishes))
+            host.wishes.discard(remote)
+            self._trace(f"{host.name} disconnects from {remote}")
+            self._call(host, "disconnect", remote)
+
+    def _op_restrict(self, host: Host) -> None:
+        """Other access rules about one of the others (D-4). What is published is always taken: it is promised."""
+        uuid = self._rng.choice(sorted(self._ledgers.keys() - {host.ledger.uuid}))
+        rights = self._rng.choice(_RIGHTS)
+        self.counts["restrictions"] += 1
+        self._trace(f"{host.name} gives {uuid} {rights}")
+        self._set_acl(host, Acl(peers={**host.acl.peers, uuid: rights}))
+
+    def _set_acl(self, host: Host, acl: Acl) -> None:
+        host.acl = acl
+        host.opening.clear()  # those that are being made are promised nothing
+        self._call(host, "set_acl", acl)
+
+    def _op_break(self, host: Host) -> None:
+        """A connection drops, at any byte."""
+        if not host.ends:
+            return
+        self.counts["breaks"] += 1
+        end = self._rng.choice(list(host.ends.values()))
+        self._trace(f"{host.name} {end.cid} breaks")
+        for side in (end, end.other):
+            while side.arriving and self._chance(0.7):
+                side.arriving.pop()
+            self._lose_later(side)
+
+    def _op_crash(self, host: Host) -> None:
+        self.counts["crashes"] += 1
+        self._stop(host)
+
+    def _op_close(self, host: Host) -> None:
+        assert host.node is not None
+        self.counts["closes"] += 1
+        host.closing = True
+        self._trace(f"{host.name} closes")
+        self._start_clock(host, host.born)
+        self._call(host, "close")
+        self._at(60.0, self._closed, host, host.born)
+
+    def _op_corrupt(self, host: Host) -> None:
+        """A row is damaged: it is set aside when it is read, if it is (V9)."""
+        messages = host.store.messages
+        if messages and self._chance(0.5):
+            self.counts["corrupted"] += 1
+            spoilt = self._rng.choice(messages)
+            self._trace(f"{host.name} row {spoilt.seq} is damaged")
+            host.store.corrupt(spoilt.seq)
+            host.ledger.sent[spoilt.body].due_to.clear()
+            host.ledger.sent[spoilt.body].damaged = True
+
+    def _op_retry(self, host: Host) -> None:
+        """What was set aside is sent again (T-09)."""
+        for uuid in sorted(self._ledgers.keys() - {host.ledger.uuid}):
+            self._call(host, "retry", uuid)
+
+    def _op_split(self, host: Host) -> None:
+        """The network falls into two for a while: nothing gets through, and some connections do not outlive it."""
+        if self.now < self._split_until:
+            return
+        self.counts["splits"] += 1
+        self._split_until = self.now + self._rng.random() * 15
+        for one in self._hosts:
+            one.island = self._rng.randrange(2)
+        islands = " ".join(f"{one.name}:{one.island}" for one in self._hosts)
+        self._trace(f"the network is split until {self._split_until:.4f}: {islands}")
+        for one in self._hosts:
+            for end in list(one.ends.values()):
+                if self._apart(one, end.other.host) and self._chance(0.3):
+                    self._at(self._rng.random() * 15, self._time_out, end)
+
+    def _op_jump(self, host: Host) -> None:
+        """Its clock is set forward: whoever counts on it being right is wrong, and nobody may (V20)."""
+        if host.stopped is None:
+            seconds = self._rng.choice((7.0, 3600.0, 10 * 365.25 * 86400))
+            self.counts["jumps"] += 1
+            self._trace(f"{host.name}'s clock is set {seconds:g} s forward")
+            host.clock += seconds
+            host.timer = float("inf")
+            self._call(host, "handle_timeout")
+
+    def _op_stop_clock(self, host: Host) -> None:
+        """Its clock stands still for a while."""
+        if host.stopped is None:
+            self.counts["stopped_clocks"] += 1
+            host.stopped = host.time(self.now)
+            self._trace(f"{host.name}'s clock stands still")
+            self._at(self._rng.random() * 15, self._start_clock, host, host.born)
+
+    def _start_clock(self, host: Host, born: int) -> None:
+        if host.born == born and host.stopped is not None:
+            host.clock = host.stopped - self.now
+            host.stopped = None
+            host.timer = float("inf")
+            self._call(host, "handle_timeout")
+
+    def _closed(self, host: Host, born: int) -> None:
+        if host.born == born and host.node is not None:
+            check(host.node.idle, f"{host.name} is not idle a minute after close()")
+            self._stop(host)
+            self._start(host)
+
+    # The end: drain, then compare sets.
+
+    def _become_calm(self) -> None:
+        self._trace("the faults stop")
+        self._calm = True
+        self._weather = replace(CALM, late_drain=self._weather.late_drain)
+        for host in self._hosts:
+            if host.closing:
+                self._stop(host)
+            self._start(host)
+            self._start_clock(host, host.born)
+            if host.acl != Acl():
+                self._set_acl(host, Acl())
+            hanging, host.hanging = host.hanging, []
+            for born, deliveries in hanging:
+                self._handle(host, born, deliveries)
+        for index, host in enumerate(self._hosts):
+            host.wishes = {(other, 0) for other in range(len(self._hosts)) if other != index and self._chance(0.7)}
+            host.wishes |= {(other, 0) for other in range(index)}
+            for remote in sorted(host.wishes):
+                self._call(host, "connect", remote)
+            self._op_retry(host)
+
+    def _drain(self) -> None:
+        end = self.now + 300.0
+        self._run_until(end, self._is_drained)
+        if not self._is_drained():
+            raise SimFailure("not drained in 300 s: " + "; ".join(self._unfinished()))
+        for host in self._hosts:
+            assert host.node is not None
+            audit(host.node, host.store)
+
+    def _is_drained(self) -> bool:
+        return not self._unfinished()
+
+    def _unfinished(self) -> list[str]:
+        left = []
+        for host in self._hosts:
+            node = host.node
+            assert node is not None
+            if host.jobs or node._running or not node._batch.empty or host.draining:
+                left.append(f"{host.name} is storing")
+            if host.ledger.receipts:
+                left.append(f"{host.name} was never told what became of {len(host.ledger.receipts)} sends")
+            peers = {peer.uuid: peer for peer in node.peers()}
+            if len(host.ends) != len(self._hosts) - 1:
+                left.append(f"{host.name} has {len(host.ends)} connections")
+            for other in self._hosts:
+                peer = peers.get(other.ledger.uuid)
+                if other is host or other.node is None:
+                    continue
+                if peer is None or not peer.connected:
+                    left.append(f"{host.name} is not connected to {other.name}")
+                    continue
+                if peer.pending:
+                    left.append(f"{host.name} has {peer.pending} for {other.name}")
+                if set(peer.subscriptions) != set(other.node.subscriptions()):
+                    left.append(f"{host.name} knows {peer.subscriptions} of {other.name}")
+        return left
+
+    def _reckon(self) -> None:
+        for host in self._hosts:
+            for sent in host.log:
+                for uuid in sent.due_to if sent.stored else ():
+                    receiver = self._by_uuid[uuid]
+                    check(
+                        receiver.ledger.handled[sent.body],
+                        f"LOST: {sent.body!r} ({sent.channel}/{sent.key}) of {host.name} for {receiver.name}",
+                    )

@@ -1,0 +1,254 @@
+"""The simulated world without its events: clock, dice, trace, instances, and the loop that drives a node.
+
+The idea: everything that happens is an entry of one heap. An input to a node goes through `_call`, which then carries
+out what the node asks for, as an adapter does: at once, or late, with more input in between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from .._common.transport import Transmit
+from .._node.access import Acl
+from .._node.actions import Action, Commit, Deliver, Delivery, Fetch, Find, Stored
+from .._node.node import Node
+from .._node.policy import Policy
+from .._node.store import AddOwnSubscription
+from .._wire.events import Subscription
+from .._wire.limits import Limits
+from .checks import Ledger, Sent, WireWitness, audit, check_memory
+from .clockwork import Clockwork
+from .dice import Dice
+from .memory import MemoryStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weather:
+    """How bad it is: chances from 0 to 1, times in seconds of the virtual clock."""
+
+    delay: float = 0.02  # of bytes, writes and commits, at most and usually
+    slow: float = 0.05  # chance that a delay is a hundred times that
+    dial_fails: float = 0.2
+    store_fails: float = 0.03
+    handler_fails: float = 0.1
+    handler_slow: float = 0.03
+    handler_patience: float = 12.0  # the slowest handler
+    handler_hangs: float = 0.01  # chance that it says nothing until the faults stop
+    half_open: float = 0.3  # chance that a lost connection is noticed late
+    half_open_for: float = 25.0
+    late_drain: float = 0.2  # chance that actions wait for more input
+    late_handlers: float = 0.1  # chance that an instance registers its handlers late
+
+
+CALM = Weather(
+    slow=0.0,
+    dial_fails=0.0,
+    store_fails=0.0,
+    handler_fails=0.0,
+    handler_slow=0.0,
+    handler_hangs=0.0,
+    half_open=0.0,
+    late_handlers=0.0,
+)
+
+TIGHT = Limits(
+    high_water=1500,
+    low_water=400,
+    inbox_messages=4,
+    inbox_bytes=500,
+    window_messages=6,
+    window_bytes=600,
+    backoff_messages=5,
+    outbox_messages=60,
+    resend_first=1.0,
+    resend_max=8.0,
+    keep_bytes=400,
+    redial_max=5.0,
+    attempts_remembered=3,
+)
+"""Bounds that even a short simulation meets."""
+
+_WATCHFUL = Policy(
+    dedupe=10_000,
+    dedupe_durable=True,
+    probe="message",
+    probe_interval=3.0,
+    probe_timeout=10.0,
+    max_connection_age=40.0,
+)
+POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), _WATCHFUL)
+
+ROOMY = Limits(resend_first=2.0, resend_max=20.0)
+
+
+class End:
+    """One side of a connection: what is on its way to it, and what has happened to it."""
+
+    def __init__(self, host: Host, cid: int, witness: WireWitness) -> None:
+        self.host = host
+        self.born = host.born
+        self.cid = cid
+        self.witness = witness
+        self.other: End = self
+        self.arriving: deque[bytes | None] = deque()  # None is the end of the stream
+        self.moving = False
+        self.open = False
+        self.broken = False  # nothing that is written arrives any more
+        self.paused = False
+        self.in_transit = False
+        self.shut = False
+        self.eof = False
+        self.over = False
+
+    @property
+    def alive(self) -> bool:
+        return not self.over and self.host.born == self.born
+
+
+class Host:
+    """One instance: its store and ledger, which survive, and its node, which may not."""
+
+    def __init__(self, name: str, ledger: Ledger, store: MemoryStore, limits: Limits, version: int) -> None:
+        self.name = name
+        self.ledger = ledger
+        self.store = store
+        self.limits = limits
+        self.version = version
+        self.node: Node | None = None
+        self.born = 0
+        self.clock = 0.0  # what its monotonic clock is ahead of the world's
+        self.stopped: float | None = None  # where its clock stands still
+        self.acl = Acl()
+        self.island = 0  # hosts on other islands cannot be reached while the network is split
+        self.ends: dict[int, End] = {}
+        self.jobs: deque[Commit | Fetch | Find] = deque()
+        self.opening: dict[int, int] = {}  # cid -> how many messages had been sent when it opened (T-62)
+        self.log: list[Sent] = []
+        self.wishes: set[tuple[int, int]] = set()  # remotes
+        self.timer = float("inf")
+        self.draining = False
+        self.closing = False
+        self.quiet_points = 0
+        self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
+
+    def time(self, now: float) -> float:
+        """Its monotonic clock, when the world's says `now`."""
+        return now + self.clock if self.stopped is None else self.stopped
+
+
+class World(Clockwork):
+    """Instances, and what drives them. `_do` says what becomes of each kind of action."""
+
+    _do: dict[type, Callable[[Host, Any], None]]
+
+    def __init__(
+        self,
+        seed: int,
+        dice: Dice,
+        nodes: int | None,
+        limits: Limits | None,
+        weather: Weather | None,
+        policy: Policy | None,
+        never: Collection[str],
+        trace: bool,
+    ) -> None:
+        super().__init__(seed, dice, trace)
+        rng = dice
+        drawn = Weather(
+            **{name: getattr(Weather(), name) * rng.choice((0.0, 0.3, 1.0, 2.0)) for name in Weather.__slots__}
+        )
+        self._weather = replace(weather or drawn, **{name: 0.0 for name in Weather.__slots__ if name in never})
+        self._split_until = 0.0
+        self._calm = False
+        self._policy = policy or rng.choice(POLICIES)
+        bounds = limits or rng.choice((TIGHT, TIGHT, ROOMY))
+        count = nodes or rng.choice((2, 2, 2, 3, 3, 3, 4, 5, 6, 7))
+        self._hosts = [self._make_host(index, bounds) for index in range(count)]
+        self._ledgers = {host.ledger.uuid: host.ledger for host in self._hosts}
+
+    def _make_host(self, index: int, limits: Limits) -> Host:
+        rng = self._rng
+        uuid = UUID(f"01890000-0000-7000-8000-{rng.randrange(2**32):08x}{index:04x}")
+        permanent = [Subscription("p", rng.choice(("", "a", "b"))) for _ in range(rng.choice((0, 1, 1, 2)))]
+        start = rng.choice((1, 2**31 - 2 - rng.randrange(60), rng.randrange(1, 2**31 - 1)))
+        host = Host(f"n{index}", Ledger(uuid, permanent), MemoryStore(start), limits, rng.choice((1, 1, 1, 2)))
+        host.store.commit([AddOwnSubscription(subscription) for subscription in permanent])
+        host.ledger.remembers = self._policy.dedupe_durable
+        if rng.random() < self._weather.late_handlers:
+            host.ledger.ordered = False
+        return host
+
+    def _delay(self) -> float:
+        stretch = 100.0 if self._chance(self._weather.slow) else 1.0
+        return self._rng.random() * (self._weather.delay + 0.001) * stretch
+
+    # The loop of an adapter.
+
+    def _call(self, host: Host, name: str, *arguments: Any) -> Any:
+        """One input to the node, then what it asks for."""
+        assert host.node is not None
+        result = getattr(host.node, name)(*arguments, now=host.time(self.now))
+        if self._chance(self._weather.late_drain):
+            if not host.draining:
+                host.draining = True
+                self._at(self._delay(), self._drain_actions, host, host.born)
+        else:
+            self._drain_actions(host, host.born)
+        return result
+
+    def _drain_actions(self, host: Host, born: int) -> None:
+        node = host.node
+        if node is None or host.born != born:
+            return
+        host.draining = False
+        while (action := node.next_action()) is not None:
+            self._trace(f"{host.name} {_line(action)}")
+            act = self._do.get(type(action))
+            if act is not None:
+                act(host, action)
+        check_memory(node, host.limits)
+        self._look_at(host, node)
+        due = node.next_timeout()
+        if due is not None and due < host.timer:
+            host.timer = due
+            if host.stopped is None:
+                self._at(max(0.0, due - host.clock - self.now), self._timeout, host, born, due)
+
+    def _look_at(self, host: Host, node: Node) -> None:
+        if host.jobs or node._keeping or node._running or not node._batch.empty:
+            return
+        host.quiet_points += 1
+        if host.quiet_points % 8 == 0 or self._calm:
+            audit(node, host.store)
+
+    def _timeout(self, host: Host, born: int, due: float) -> None:
+        if host.born != born or host.timer != due or host.node is None or host.time(self.now) < due - 1e-6:
+            return  # of another life, or set anew since, or its clock stood still in between
+        host.timer = float("inf")
+        host.node.handle_timeout(max(due, host.time(self.now)))  # two clocks never agree to the last bit
+        self._call(host, "handle_timeout")
+
+
+def _line(action: Action) -> str:
+    """An action in a line of the trace."""
+    if isinstance(action, Transmit):
+        return f"Transmit {action.cid}: {sum(map(len, action.units))} bytes in {len(action.units)}"
+    if isinstance(action, Commit):
+        return f"Commit {action.batch_id}: {' '.join(map(_operation_line, action.operations))}"
+    if isinstance(action, Deliver):
+        return f"Deliver {' '.join(f'{one.cid}:{one.message_id}#{one.attempt}' for one in action.deliveries)}"
+    if isinstance(action, Stored):
+        return f"Stored {len(action.tokens)} {action.error or ''}"
+    return str(action)
+
+
+def _operation_line(operation: object) -> str:
+    spans = getattr(operation, "spans", None)
+    messages = getattr(operation, "messages", None)
+    if spans is None and messages is not None:
+        spans = [getattr(one, "seq", one) for one in messages]
+    return f"{type(operation).__name__}{spans or ''}"

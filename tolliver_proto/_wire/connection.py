@@ -1,0 +1,537 @@
+"""One connection as a pure machine: bytes in, events out, frames in, bytes out.
+
+The idea: whatever can happen is a signal, and `_state.TRANSITIONS` says what it does; this module turns frames and
+calls into signals and keeps the version table (DECISIONS A5). State changes as each event is handed out, never
+earlier, so an error is the last event in order and eats none before it. The machine never acknowledges, never reads a
+clock, never raises for what the peer does: the peer's fault is the `error` of `Closed`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from uuid import UUID
+
+from .._common.errors import (
+    ConnectionClosing,
+    ConnectionLost,
+    HandshakeRejected,
+    LocalProtocolError,
+    OwnLimitExceeded,
+    RemoteProtocolError,
+    TolliverError,
+    UnexpectedEOF,
+    UnexpectedFrame,
+)
+from .._common.token_bucket import Allowance
+from .._common.transport import Role
+from .events import (
+    Ack,
+    Closed,
+    Decoded,
+    Established,
+    Event,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    Ignored,
+    Message,
+    Revision,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+from .frames import Decoder, encoder
+from .limits import Limits
+from .state import FROM_WIRE, HANDSHAKING, HOLDING, LIVE, TRANSITIONS, Effect, Signal, State, Transition
+
+_RESPONSE_SIGNALS = {
+    HandshakeStatus.SAME_VERSION: Signal.RESPONSE_AGREED,
+    HandshakeStatus.NEWER_COMPATIBLE: Signal.RESPONSE_AGREED,
+    HandshakeStatus.NEWER_INCOMPATIBLE: Signal.RESPONSE_REFUSED,
+    HandshakeStatus.OLDER: Signal.RESPONSE_OLDER,
+}
+_ACCEPT_SIGNALS = {
+    HandshakeStatus.SAME_VERSION: Signal.AGREE,
+    HandshakeStatus.NEWER_COMPATIBLE: Signal.AGREE,
+    HandshakeStatus.NEWER_INCOMPATIBLE: Signal.REFUSE,
+    HandshakeStatus.OLDER: Signal.DEFER,
+}
+_PASSING = {
+    state: frozenset((Message, Ack, Subscribe, Unsubscribe, Ignored))
+    if steps.get(Signal.TRAFFIC) == Transition(state, Effect.HAND_OUT)
+    else frozenset()
+    for state, steps in TRANSITIONS.items()
+}
+"""Frames that are handed out and change nothing, by state: the hot path."""
+
+_ANSWER = "take events until a HandshakeRequest, or a HandshakeResponse with the status OLDER, comes out"
+_CALLS = {
+    Signal.AGREE: ("accept()", _ANSWER),
+    Signal.REJECT: ("reject()", _ANSWER),
+    Signal.SEND: ("send()", "take events until Established"),
+}
+"""The calls that can come at a wrong time, and what to do first."""
+
+_SENDABLE = frozenset((Message, Ack, Subscribe, Unsubscribe))
+
+
+def _speaks_no_other(_version: int) -> bool:
+    return False
+
+
+class Connection:
+    """A peer of one connection, without I/O.
+
+    Feed it with `receive_data` and `receive_eof`, take events with `next_event` or `events()` until None, write what
+    `data_to_send` returns, and wake it at `next_timeout()` with `handle_timeout`. Every input takes `now`, monotonic
+    seconds; None means the last one seen, and it never runs backwards.
+
+    A server hands out HandshakeRequest and reads nothing further until `accept()` or `reject()`: the caller processes
+    the subscriptions in between, so they are processed before the response by construction (T-61). A client hands
+    out HandshakeResponse and then Established; after a response OLDER it waits for `accept()` or `reject()` too.
+
+    Raises LocalProtocolError for a call that the state does not allow, before anything changes, and
+    ConnectionClosing for a send that lost the race with the close.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        *,
+        instance_id: UUID,
+        version: int = 1,
+        subscriptions: Iterable[Subscription] = (),
+        revision: Revision = Revision.DRAFT_2,
+        limits: Limits | None = None,
+        speaks: Callable[[int], bool] = _speaks_no_other,
+        strict_uuid7: bool = False,
+        accept_either: bool = False,
+        now: float | None = None,
+    ) -> None:
+        """`speaks(version)` says whether we can speak a version that is not our own (it is never asked about that).
+
+        `strict_uuid7` refuses a peer whose id is not a UUIDv7 (T-03), `accept_either` is T-22. A client queues its
+        request here; OwnLimitExceeded if `subscriptions` is more than a peer would take (T-19).
+        """
+        self.role = role
+        self.instance_id = instance_id
+        self.version = version
+        self.revision = revision
+        self.limits = limits or Limits()
+        self.state = State.AWAITING_RESPONSE if role is Role.CLIENT else State.AWAITING_REQUEST
+        self._passing = _PASSING[self.state]
+        self.live = False
+        """Whether frames may be sent now."""
+        self.peer_id: UUID | None = None
+        self.peer_version: int | None = None
+        self.unexpected_frames = 0
+        self.close_deadline: float | None = None
+        self._subscriptions = tuple(subscriptions)
+        self._speaks = speaks
+        self._strict = strict_uuid7
+        self._encoder = encoder(revision)
+        self._decoder = Decoder(revision, self.limits, accept_either=accept_either)
+        self._ready = self._decoder.ready
+        self._peer_subscriptions: tuple[Subscription, ...] = ()
+        self._status = HandshakeStatus.SAME_VERSION
+        self._queue: deque[Event] = deque()
+        self._eof = False
+        self._parts: list[bytes] = []
+        self._units: list[bytes] = []
+        self._unsent = 0
+        self._now = 0.0
+        self._deadline: float | None = None
+        self._unexpected = Allowance(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
+        self._renewals = Allowance(self.limits.handshake_burst, 1.0)
+        self._tick(now)
+        if role is Role.CLIENT:
+            request = HandshakeRequest(version, instance_id, self._subscriptions)
+            self._write_unit(self._own_handshake(request))
+
+    # Input.
+
+    def receive_data(self, data: bytes | bytearray | memoryview, now: float | None = None) -> None:
+        """Bytes from the peer, cut anywhere. What comes after the close is dropped."""
+        self._tick(now)
+        if self.state is not State.CLOSED:
+            self._decoder.feed(data)
+
+    def receive_eof(self, now: float | None = None) -> None:
+        """The peer will send nothing more."""
+        self._tick(now)
+        self._eof = True
+
+    def handle_timeout(self, now: float | None = None) -> None:
+        """Call it at `next_timeout()`; at another time it does nothing."""
+        self._tick(now)
+        due = self.next_timeout()
+        if due is None or self._now < due:
+            return
+        if self.state is State.CLOSED:
+            self.close_deadline = None
+            return
+        lost = ConnectionLost(
+            f"no handshake within {self.limits.handshake_timeout:g} s (T-68): is this a tolliver peer, and of the "
+            "same revision?"
+        )
+        if self.state is State.CLOSING:
+            lost = ConnectionLost(f"the peer did not close within {self.limits.close_timeout:g} s: abort")
+            late = list(self.events())
+            self._queue.extend(late)  # what came in time is handed out before the end
+        self._go(TRANSITIONS[self.state][Signal.TIMEOUT].to, lost)
+
+    def next_timeout(self) -> float | None:
+        """When to call `handle_timeout`: the handshake's limit, or the close's; None where nothing is due."""
+        if self.state in HANDSHAKING:
+            return self._deadline
+        return self.close_deadline
+
+    # Events.
+
+    def next_event(self) -> Event | None:
+        """The next event, or None until there is more input or a decision."""
+        passing = self._passing
+        if passing:
+            if self._ready:
+                return self._ready.pop()
+            try:
+                frame = self._decoder.next_frame()
+            except RemoteProtocolError as error:
+                return self._fault(error)
+            if type(frame) in passing:
+                return frame
+            return self._next_rare_event(frame) if frame is not None or self._eof else None
+        if self._queue:
+            return self._queue.popleft()
+        if self.state in HOLDING or self.state is State.CLOSED:
+            return None
+        if self.state is State.AGREED:
+            return self._establish()
+        return self._next_rare_event(None)
+
+    def _next_rare_event(self, frame: Decoded | None) -> Event | None:
+        """`frame` is one that was taken already and is not merely passed on, or None."""
+        while True:
+            if frame is None:
+                try:
+                    frame = self._decoder.next_frame()
+                except RemoteProtocolError as error:
+                    return self._fault(error)
+            if frame is None:
+                return self._end_of_input() if self._eof else None
+            event = self._take(frame)
+            if event is not None:
+                return event
+            frame = None
+
+    def events(self) -> Iterator[Event]:
+        """`next_event()` until None."""
+        next_event = self.next_event
+        while (event := next_event()) is not None:
+            yield event
+
+    def _take(self, frame: Decoded) -> Event | None:
+        try:
+            signal = self._signal_of(frame)
+        except RemoteProtocolError as error:
+            return self._fault(error)
+        step = TRANSITIONS[self.state].get(signal)
+        if step is None:
+            expected = ", ".join(s.name.lower() for s in TRANSITIONS[self.state] if s in FROM_WIRE)
+            return self._fault(
+                UnexpectedFrame(
+                    "unexpected_frame",
+                    f"{type(frame).__name__} where only {expected} may come (T-63)",
+                    frame=type(frame).__name__,
+                    state=self.state.name,
+                )
+            )
+        if signal is Signal.REQUEST and step.to is State.RENEWING and not self._renewals.spend(self._now):
+            return self._fault(self._flood("handshake requests on a live connection (T-66)", frame))
+        if step.effect is Effect.IGNORE:
+            self.unexpected_frames += 1
+            if not self._unexpected.spend(self._now):
+                return self._fault(self._flood("unexpected handshake frames (T-65)", frame))
+        if step.effect in (Effect.IGNORE, Effect.NONE):
+            self._go(step.to)
+            return None
+        if isinstance(frame, HandshakeRequest | HandshakeResponse):
+            self.peer_id, self.peer_version = frame.instance_id, frame.version
+            self._peer_subscriptions = frame.subscriptions
+            if isinstance(frame, HandshakeResponse):
+                self._status = frame.status
+        self._go(step.to, self._rejection() if step.effect is Effect.END else None)
+        return frame
+
+    def _signal_of(self, frame: Decoded) -> Signal:
+        if isinstance(frame, HandshakeRequest):
+            self._check_peer(frame)
+            return Signal.REQUEST
+        if isinstance(frame, HandshakeResponse):
+            if self.state is State.AWAITING_RESPONSE:
+                self._check_peer(frame)
+                self._check_status(frame)
+            return _RESPONSE_SIGNALS[frame.status]
+        if isinstance(frame, HandshakeFinal):
+            return Signal.FINAL_COMPATIBLE if frame.compatible else Signal.FINAL_FAILURE
+        return Signal.TRAFFIC
+
+    def _check_peer(self, frame: HandshakeRequest | HandshakeResponse) -> None:
+        if self._strict and frame.instance_id.version != 7:
+            raise UnexpectedFrame("bad_uuid", f"{frame.instance_id} is not a UUIDv7, and strict_uuid7 is on (T-03)")
+        if self.peer_id is not None and (frame.instance_id, frame.version) != (
+            self.peer_id,
+            self.peer_version,
+        ):
+            raise UnexpectedFrame(
+                "changed_identity",
+                f"a handshake by {frame.instance_id} version {frame.version} on a connection of {self.peer_id} "
+                f"version {self.peer_version} (T-66)",
+                state=self.state.name,
+            )
+
+    def _check_status(self, frame: HandshakeResponse) -> None:
+        """The client's rows of the version table: a status that contradicts the versions is the peer's fault."""
+        contradicts = {
+            HandshakeStatus.SAME_VERSION: frame.version != self.version,
+            HandshakeStatus.NEWER_COMPATIBLE: frame.version <= self.version,
+            HandshakeStatus.NEWER_INCOMPATIBLE: frame.version <= self.version,
+            HandshakeStatus.OLDER: frame.version >= self.version,
+        }[frame.status]
+        if not contradicts:
+            return
+        if frame.status is HandshakeStatus.OLDER:
+            self._write_unit(self._encoder.final(HandshakeFinal(False)))
+        raise UnexpectedFrame(
+            "status_contradicts_versions",
+            f"status {frame.status.name} from a peer of version {frame.version}, ours is {self.version} (A5)",
+            frame="HandshakeResponse",
+            state=self.state.name,
+        )
+
+    def _flood(self, what: str, frame: Decoded) -> RemoteProtocolError:
+        return UnexpectedFrame("flood", f"too many {what}", frame=type(frame).__name__, state=self.state.name)
+
+    def _establish(self) -> Event:
+        self._go(TRANSITIONS[self.state][Signal.TAKEN].to)
+        assert self.peer_id is not None
+        version = min(self.version, self._known_version())
+        return Established(version, self.peer_id, self._peer_subscriptions, self._status)
+
+    def _end_of_input(self) -> Event | None:
+        error: TolliverError | None = None
+        try:
+            self._decoder.finish()
+        except UnexpectedEOF as partial:
+            error = partial
+        if error is None and self.state in HANDSHAKING:
+            error = UnexpectedEOF(
+                "eof_in_handshake",
+                "the peer closed before the handshake was over, without saying why (T-67)",
+                state=self.state.name,
+            )
+        return self._end(Signal.EOF, error)
+
+    def _fault(self, error: RemoteProtocolError) -> Event:
+        return self._end(Signal.FAULT, error)
+
+    def _end(self, signal: Signal, error: TolliverError | None) -> Event:
+        self._go(TRANSITIONS[self.state][signal].to, error)
+        return self._queue.popleft()
+
+    def _rejection(self) -> HandshakeRejected:
+        return HandshakeRejected(self._status, self._known_version())
+
+    def _go(self, state: State, error: TolliverError | None = None) -> None:
+        if state is self.state:
+            return
+        self.state = state
+        self._passing = _PASSING[state]
+        self.live = state in LIVE
+        if state in (State.CLOSING, State.CLOSED) and self.close_deadline is None:
+            self.close_deadline = self._now + self.limits.close_timeout
+        if state is State.CLOSED:
+            # It is data now. With the frames that it was raised through it would hold this connection, in a circle.
+            self._queue.append(Closed(error and error.with_traceback(None)))
+
+    # Decisions.
+
+    def accept(self, subscriptions: Iterable[Subscription] | None = None, now: float | None = None) -> None:
+        """The handshake that was handed out is processed: answer it.
+
+        A server picks the status by itself (with NEWER_INCOMPATIBLE it answers and closes) and sends `subscriptions`,
+        or the constructor's. After a response OLDER a client says by itself whether it speaks that version.
+        """
+        self._tick(now)
+        own = self._subscriptions if subscriptions is None else tuple(subscriptions)
+        if self.state is State.CONFIRMING:
+            self._step(Signal.CONFIRM if self._speaks(self._known_version()) else Signal.DENY)
+            return
+        status = self._status_for(self._known_version()) if self.state in HOLDING else HandshakeStatus.SAME_VERSION
+        signal = _ACCEPT_SIGNALS[status]
+        self._allowed(signal)
+        refused = status is HandshakeStatus.NEWER_INCOMPATIBLE
+        response = HandshakeResponse(self.version, self.instance_id, status, () if refused else own)
+        unit = self._own_handshake(response)
+        self._status = status
+        self._step(signal, unit)
+
+    def reject(self, now: float | None = None) -> None:
+        """Refuse: a server closes without a frame (T-67), a client that saw OLDER sends the failure final."""
+        self._tick(now)
+        self._step(Signal.DENY if self.state is State.CONFIRMING else Signal.REJECT)
+
+    def close(self, now: float | None = None) -> None:
+        """End in order: what is queued goes out, then the write side shuts; reading goes on until the peer's end."""
+        self._tick(now)
+        self._step(Signal.CLOSE)
+
+    def _known_version(self) -> int:
+        assert self.peer_version is not None
+        return self.peer_version
+
+    def _status_for(self, peer_version: int) -> HandshakeStatus:
+        """The responder's rows of the version table (A5)."""
+        if peer_version == self.version:
+            return HandshakeStatus.SAME_VERSION
+        if peer_version > self.version:
+            return HandshakeStatus.OLDER
+        if self.state is State.RENEWING or self._speaks(peer_version):
+            return HandshakeStatus.NEWER_COMPATIBLE
+        return HandshakeStatus.NEWER_INCOMPATIBLE
+
+    def _allowed(self, signal: Signal) -> Transition:
+        step = TRANSITIONS[self.state].get(signal)
+        if step is not None:
+            return step
+        call, remedy = _CALLS[signal]
+        if self.state in (State.CLOSING, State.CLOSED):
+            raise ConnectionClosing(f"{call} came after the close began: nothing was sent")
+        raise LocalProtocolError("not_now", f"{call} is not possible now: {remedy}", state=self.state.name)
+
+    def _step(self, signal: Signal, unit: bytes | None = None) -> None:
+        step = self._allowed(signal)
+        if signal in (Signal.CONFIRM, Signal.DENY):
+            unit = self._encoder.final(HandshakeFinal(signal is Signal.CONFIRM))
+        if unit is not None:
+            self._write_unit(unit)
+        self._go(step.to, self._rejection() if step.effect is Effect.END else None)
+
+    # Output.
+
+    def send(self, frame: Message | Ack | Subscribe | Unsubscribe, now: float | None = None) -> None:
+        """Queue a frame. Raises LocalProtocolError (ReservedChannel, OwnLimitExceeded) or ConnectionClosing."""
+        self._tick(now)
+        self._allowed(Signal.SEND)
+        if type(frame) not in _SENDABLE:
+            raise LocalProtocolError(
+                "not_sendable",
+                f"{type(frame).__name__} is the machine's own: send messages, acks, subscriptions",
+            )
+        if isinstance(frame, Message):
+            self._check_message(frame)
+        elif not isinstance(frame, Ack):
+            self._check_names(frame.channel, frame.key)
+        self.send_encoded(self._encoder.encode(frame))
+
+    def send_acks(self, message_ids: Sequence[int], now: float | None = None) -> None:
+        """Queue the acks of a run, packed in one call. The ids are ones that came over the wire."""
+        self._tick(now)
+        self._allowed(Signal.SEND)
+        if message_ids:
+            self.send_encoded(self._encoder.acks(message_ids))
+
+    def send_encoded(self, data: bytes) -> None:
+        """Queue whole frames that `encode` made for this revision: one message for many peers is encoded once."""
+        if not self.live:
+            self._allowed(Signal.SEND)
+        self._parts.append(data)
+        self._unsent += len(data)
+
+    @property
+    def answer(self) -> HandshakeStatus:
+        """What `accept()` will say while a decision is awaited; else LocalProtocolError or ConnectionClosing.
+
+        For a client that saw OLDER it is OLDER where it speaks that version, NEWER_INCOMPATIBLE where it will refuse.
+        """
+        if self.state not in HOLDING:
+            self._allowed(Signal.AGREE)
+        if self.state is not State.CONFIRMING:
+            return self._status_for(self._known_version())
+        return HandshakeStatus.OLDER if self._speaks(self._known_version()) else HandshakeStatus.NEWER_INCOMPATIBLE
+
+    def can_send(self, kind: type) -> bool:
+        """Whether the revision can express such a frame (DRAFT_1 has no Unsubscribe, T-21)."""
+        return self._encoder.can_express(kind)
+
+    def data_to_send(self) -> list[bytes]:
+        """What to write, in units: one write to the socket or the TLS layer each, never joined (T-69)."""
+        self._seal()
+        units, self._units = self._units, []
+        self._unsent = 0
+        return units
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Queued and not yet taken by `data_to_send`."""
+        return self._unsent
+
+    @property
+    def wants_write_shutdown(self) -> bool:
+        """All is said: when what `data_to_send` returned is written, shut the write side, then read to the end."""
+        return self.state in (State.CLOSING, State.CLOSED) and not self._unsent
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Received and not yet handed out."""
+        return self._decoder.buffered
+
+    def _check_message(self, frame: Message) -> None:
+        self._check_names(frame.channel, frame.key)
+        if isinstance(frame.body, bytes) and len(frame.body) > self.limits.max_body:
+            raise OwnLimitExceeded(
+                "too_long",
+                f"a body of {len(frame.body)} bytes: the limit is {self.limits.max_body} (T-06). Split it, or raise "
+                "Limits.max_body here and at the peers",
+            )
+
+    def _check_names(self, *names: str) -> None:
+        for name in names:
+            if isinstance(name, str) and len(name) * 4 > self.limits.max_name:
+                size = len(name.encode(errors="surrogatepass"))
+                if size > self.limits.max_name:
+                    raise OwnLimitExceeded(
+                        "too_long",
+                        f"a name of {size} bytes: the limit is {self.limits.max_name} (T-07). Shorten it",
+                    )
+
+    def _own_handshake(self, frame: HandshakeRequest | HandshakeResponse) -> bytes:
+        count = len(frame.subscriptions)
+        for subscription in frame.subscriptions:
+            self._check_names(*subscription)
+        data = self._encoder.encode(frame)
+        if count > self.limits.max_subscriptions or len(data) > self.limits.max_handshake:
+            raise OwnLimitExceeded(
+                "too_many",
+                f"{count} subscriptions in {len(data)} bytes: peers take {self.limits.max_subscriptions} in "
+                f"{self.limits.max_handshake} (T-08, T-19). Use wildcards",
+            )
+        return data
+
+    def _write_unit(self, unit: bytes) -> None:
+        self._seal()
+        self._units.append(unit)
+        self._unsent += len(unit)
+
+    def _seal(self) -> None:
+        if self._parts:
+            self._units.append(b"".join(self._parts))
+            self._parts.clear()
+
+    def _tick(self, now: float | None) -> None:
+        if now is not None and now > self._now:
+            self._now = now
+        if self._deadline is None and now is not None and self.state in HANDSHAKING:
+            self._deadline = self._now + self.limits.handshake_timeout

@@ -1,0 +1,540 @@
+"""Frames to bytes and back, driven by a layout.
+
+The idea: the parser is flat. It reads one immutable chunk with an offset, sees every length of a frame in its head,
+tests them against the limits there (T-06 to T-08), and only then waits for the rest. A handshake, whose length no
+head tells, is taken entry by entry, so its memory is what has arrived. This module alone knows how bytes become
+frames: a compiled twin could take its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from struct import Struct
+from typing import Any, NoReturn
+from uuid import UUID
+
+from .._common.buffer import Buffer
+from .._common.errors import (
+    LimitExceeded,
+    LocalProtocolError,
+    MalformedFrame,
+    OwnLimitExceeded,
+    RemoteProtocolError,
+    ReservedChannel,
+    UnexpectedEOF,
+)
+from .events import (
+    RESERVED_CHANNEL,
+    Ack,
+    Decoded,
+    Frame,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    Ignored,
+    IgnoreReason,
+    Message,
+    Revision,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+from .layouts import LAYOUTS, Fields, Layout
+from .limits import Limits
+
+_NAMES_CACHED = 1024
+_NAME_CACHED = 256
+_RUN = 64
+_ACK_RUN = 256
+_NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
+_FORMAT = Limits.format()
+_RESERVED = RESERVED_CHANNEL.encode()
+
+
+def encode(frame: Frame, revision: Revision = Revision.DRAFT_2) -> bytes:
+    """The frame's bytes.
+
+    Raises LocalProtocolError where the revision cannot express it: Unsubscribe in DRAFT_1 (T-21), text that is not
+    UTF-8 (T-11), a number too large for its field, a Message with the id that means "unreliable" (T-42); and
+    ReservedChannel for a Message on the reserved channel (T-27).
+    """
+    return encoder(revision).encode(frame)
+
+
+def decode(
+    data: bytes | bytearray | memoryview,
+    revision: Revision = Revision.DRAFT_2,
+    limits: Limits = _FORMAT,
+) -> list[Decoded]:
+    """All frames of a whole buffer, in order.
+
+    Raises MalformedFrame or LimitExceeded where a Decoder would, and UnexpectedEOF for trailing bytes that are no
+    whole frame.
+    """
+    decoder = Decoder(revision, limits)
+    decoder.feed(data)
+    frames = []
+    while (frame := decoder.next_frame()) is not None:
+        frames.append(frame)
+    decoder.finish()
+    return frames
+
+
+class Encoder:
+    """A layout compiled for writing. Has no state: one for each revision is shared."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._codes = layout.codes
+        self._pack_message = layout.message.struct.pack
+        self.overhead = layout.message.size
+        """Bytes of a message beside its names and its body."""
+        canonical = ("code", "channel", "key", "body", "message_id")
+        self._head_order = itemgetter(*[canonical.index(name) for name in layout.message.names])
+        self._part_order = itemgetter(*[("channel", "key", "body").index(name) for name in layout.parts])
+        self._max_id = layout.message.maximum("message_id")
+        self._max_channel = layout.message.maximum("channel")
+        self._max_key = layout.message.maximum("key")
+        self._max_body = min(layout.max_body, layout.message.maximum("body"))
+        self._ack_code = layout.codes[Ack]
+        self._message_code = layout.codes[Message]
+        self._unreliable_id = layout.unreliable_id
+        self._by_type: dict[type, Callable[..., bytes]] = {
+            HandshakeRequest: self._request,
+            HandshakeResponse: self._response,
+            HandshakeFinal: self.final,
+            Message: self._message,
+            Ack: self._ack,
+            Subscribe: self._control,
+            Unsubscribe: self._control,
+        }
+
+    def encode(self, frame: Frame) -> bytes:
+        write = self._by_type.get(type(frame))
+        if write is None:
+            raise LocalProtocolError(
+                "not_a_frame", f"{type(frame).__name__} cannot be sent: give one of the frame classes"
+            )
+        return write(frame)
+
+    @property
+    def entry_overhead(self) -> int:
+        """Bytes of a handshake's subscription beside its names."""
+        return self._layout.entry.size
+
+    def can_express(self, kind: type) -> bool:
+        """Whether the revision has such a frame or control message (T-21)."""
+        return kind in self._codes or kind in self._layout.controls
+
+    def acks(self, message_ids: Sequence[int]) -> bytes:
+        """The acks of a run, packed in one call. Every id must be one that came over the wire."""
+        if len(message_ids) > _ACK_RUN:
+            runs = range(0, len(message_ids), _ACK_RUN)
+            return b"".join([self.acks(message_ids[start : start + _ACK_RUN]) for start in runs])
+        pairs: list[int] = [self._ack_code] * (2 * len(message_ids))
+        pairs[self._layout.ack.index("message_id") :: 2] = message_ids
+        return _ack_run(self._layout.ack, len(message_ids)).pack(*pairs)
+
+    def final(self, frame: HandshakeFinal) -> bytes:
+        final = _code(self._layout.finals, frame.compatible, "compatible")
+        return self._layout.final.pack({"code": self._codes[HandshakeFinal], "final": final})
+
+    def _message(self, frame: Message) -> bytes:
+        if frame.channel == RESERVED_CHANNEL:
+            raise ReservedChannel(
+                "reserved_channel",
+                f"the channel {RESERVED_CHANNEL!r} is the protocol's own: choose another name",
+            )
+        body = frame.body
+        if not isinstance(body, bytes):
+            raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
+        return self.message(frame.channel, frame.key, body, frame.message_id)
+
+    def _control(self, frame: Subscribe | Unsubscribe) -> bytes:
+        prefix = self._layout.controls.get(type(frame))
+        if prefix is None:
+            raise LocalProtocolError(
+                "not_expressible",
+                f"this revision has no {type(frame).__name__}: the peer learns of it at the next handshake (T-21)",
+            )
+        body = prefix + self._entry(Subscription(frame.channel, frame.key))
+        return self.message(RESERVED_CHANNEL, "", body, frame.message_id)
+
+    def message(self, channel: str, key: str, body: bytes, message_id: int | None) -> bytes:
+        """A regular message's bytes, for whoever has checked the names and the id already."""
+        try:
+            raw_channel, raw_key = channel.encode(), key.encode()
+        except (UnicodeEncodeError, AttributeError):
+            raw_channel, raw_key = _text(channel, "channel"), _text(key, "key")
+        channel_size, key_size, body_size = len(raw_channel), len(raw_key), len(body)
+        if body_size > self._max_body or channel_size > self._max_channel or key_size > self._max_key:
+            raise OwnLimitExceeded(
+                "too_long",
+                f"body of {body_size}, channel of {channel_size}, key of {key_size} bytes: the format "
+                f"carries {self._max_body}, {self._max_channel} and {self._max_key} at most (T-06)",
+            )
+        if message_id is None:
+            message_id = self._unreliable_id
+        elif message_id == self._unreliable_id:
+            raise LocalProtocolError(
+                "reserved_id", f"id {message_id} means unreliable on the wire (T-42): pass message_id=None for that"
+            )
+        elif type(message_id) is not int or not 0 <= message_id <= self._max_id:
+            _number(message_id, self._max_id, "message_id")
+        head = self._head_order((self._message_code, channel_size, key_size, body_size, message_id))
+        return b"".join((self._pack_message(*head), *self._part_order((raw_channel, raw_key, body))))
+
+    def _ack(self, frame: Ack) -> bytes:
+        _number(frame.message_id, self._layout.ack.maximum("message_id"), "message_id")
+        return self._layout.ack.pack({"code": self._ack_code, "message_id": frame.message_id})
+
+    def _request(self, frame: HandshakeRequest) -> bytes:
+        return self._handshake(self._layout.request, frame, {})
+
+    def _response(self, frame: HandshakeResponse) -> bytes:
+        status = _code(self._layout.statuses, frame.status, "status")
+        return self._handshake(self._layout.response, frame, {"status": status})
+
+    def _handshake(self, head: Fields, frame: HandshakeRequest | HandshakeResponse, more: dict[str, Any]) -> bytes:
+        _number(frame.version, head.maximum("version"), "version")
+        _number(len(frame.subscriptions), head.maximum("count"), "number of subscriptions")
+        if not isinstance(frame.instance_id, UUID) or frame.instance_id in _NO_UUIDS:
+            raise LocalProtocolError("bad_uuid", f"{frame.instance_id!r:.100} names nobody: give a real UUID (T-03)")
+        more |= {
+            "code": self._codes[type(frame)],
+            "version": frame.version,
+            "instance_id": frame.instance_id.bytes,
+            "count": len(frame.subscriptions),
+        }
+        return head.pack(more) + b"".join(map(self._entry, frame.subscriptions))
+
+    def _entry(self, subscription: Subscription) -> bytes:
+        channel, key = _text(subscription[0], "channel"), _text(subscription[1], "key")
+        entry = self._layout.entry
+        if len(channel) > entry.maximum("channel") or len(key) > entry.maximum("key"):
+            raise OwnLimitExceeded("too_long", f"channel of {len(channel)}, key of {len(key)} bytes: too long (T-07)")
+        raw = {"channel": channel, "key": key}
+        return entry.pack({"channel": len(channel), "key": len(key)}) + b"".join(raw[name] for name in entry.names)
+
+
+@lru_cache(maxsize=_ACK_RUN)
+def _ack_run(head: Fields, count: int) -> Struct:
+    return Struct(">" + head.struct.format.lstrip(">") * count)
+
+
+@lru_cache(maxsize=16)
+def _compiled(layout: Layout) -> Encoder:
+    return Encoder(layout)
+
+
+def encoder(revision: Revision) -> Encoder:
+    """The encoder of a revision."""
+    return _compiled(LAYOUTS[revision])
+
+
+def _entry_names(entry: Fields, data: bytes, start: int, sizes: tuple[int, int]) -> Subscription | None:
+    middle = start + sizes[0]
+    raw = (data[start:middle], data[middle : middle + sizes[1]])
+    try:
+        return Subscription(raw[entry.index("channel")].decode(), raw[entry.index("key")].decode())
+    except UnicodeDecodeError:
+        return None
+
+
+def _text(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except (UnicodeEncodeError, AttributeError):
+        raise LocalProtocolError("bad_text", f"{what} {text!r:.100} is not text that UTF-8 can carry (T-11)") from None
+
+
+def _code(codes: Mapping[Any, int], value: object, what: str) -> int:
+    if value not in codes:
+        raise LocalProtocolError("no_code", f"{what} {value!r:.100} has no code: give one of {[*codes]} (A5, C1)")
+    return codes[value]
+
+
+def _number(value: int, maximum: int, what: str) -> None:
+    if not isinstance(value, int) or not 0 <= value <= maximum:
+        raise LocalProtocolError("bad_number", f"{what} {value!r:.100} is not a whole number from 0 to {maximum}")
+
+
+class _Handshake:
+    """A handshake whose head is in and whose entries are coming."""
+
+    __slots__ = ("head", "kind", "offset", "size", "subscriptions", "wanted")
+
+    def __init__(self, kind: type, head: dict[str, Any], size: int, offset: int) -> None:
+        self.kind = kind
+        self.head = head
+        self.wanted = head["count"]
+        self.subscriptions: list[Subscription] = []
+        self.size = size
+        self.offset = offset
+
+
+class Decoder:
+    """Bytes in, frames out: no handshake, no state. Recordings and Spark partitions use it too.
+
+    After an error it is finished: `next_frame` raises the same error again.
+    """
+
+    def __init__(
+        self, revision: Revision = Revision.DRAFT_2, limits: Limits = _FORMAT, *, accept_either: bool = False
+    ) -> None:
+        """`accept_either` also reads DRAFT_1's control bodies where the revision has others (T-22)."""
+        layout = LAYOUTS[revision]
+        self._layout = layout
+        self._limits = limits
+        self._buffer = Buffer()
+        self._error: RemoteProtocolError | None = None
+        self._handshake: _Handshake | None = None
+        self._names: dict[bytes, str] = {}
+        self.ready: list[Message | Ack] = []
+        """Frames that were parsed ahead, the next one last: messages and acks only, so no state depends on them."""
+        self._forms = layout.control_forms()
+        if accept_either:
+            self._forms += LAYOUTS[Revision.DRAFT_1].control_forms()
+        self._statuses = {code: status for status, code in layout.statuses.items()}
+        self._finals = {code: compatible for compatible, code in layout.finals.items()}
+        # Not bound to this decoder, or it would hold itself and be freed by the next full garbage collection only.
+        self._kinds: dict[int, tuple[str, Fields, Callable[[Decoder], Decoded | None]]] = {
+            layout.codes[kind]: (name, head, read)
+            for kind, name, head, read in (
+                (HandshakeRequest, "handshake_request", layout.request, Decoder._read_request),
+                (HandshakeResponse, "handshake_response", layout.response, Decoder._read_response),
+                (HandshakeFinal, "handshake_final", layout.final, Decoder._read_final),
+                (Message, "message", layout.message, Decoder._read_message),
+                (Ack, "ack", layout.ack, Decoder._read_whole),
+            )
+        }
+        # What the hot path needs, in the order in which the parts stand on the wire.
+        maxima = {"channel": limits.max_name, "key": limits.max_name, "body": min(limits.max_body, layout.max_body)}
+        self._message_code = layout.codes[Message]
+        self._message_size = layout.message.size
+        self._unpack = layout.message.struct.unpack_from
+        self._heads = (
+            *(layout.message.index(part) for part in layout.parts),
+            layout.message.index("message_id"),
+        )
+        self._maxima = tuple(maxima[part] for part in layout.parts)
+        self._places = tuple(layout.parts.index(part) for part in ("channel", "key", "body"))
+        self._unreliable = layout.unreliable_id
+        ack = layout.ack
+        self._acks = layout.codes[Ack], ack.size, ack.index("message_id"), ack.struct.unpack_from
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Add what came in. Copies nothing if it is bytes."""
+        if self._error is None and data:
+            self._buffer.feed(bytes(data))
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that are held and not yet part of a frame that was handed out."""
+        return len(self._buffer)
+
+    def finish(self) -> None:
+        """The stream is over: raises UnexpectedEOF if it ended inside a frame."""
+        if self._error is None and (len(self._buffer) or self._handshake):
+            self._error = UnexpectedEOF(
+                "eof_in_frame",
+                f"the stream ended inside a frame, {len(self._buffer)} bytes after the last whole part",
+                offset=self._handshake.offset if self._handshake else self._buffer.offset,
+            )
+            raise self._error
+
+    def next_frame(self) -> Decoded | None:
+        """The next whole frame, or None if more bytes are needed.
+
+        Raises MalformedFrame (T-05, T-10) or LimitExceeded (T-06 to T-08), as soon as the head shows it.
+        """
+        run = self.ready
+        if run:
+            return run.pop()
+        if self._handshake is None:
+            self._parse_run(run)
+            if run:
+                return run.pop()
+        return self._next_frame_slowly()
+
+    def _parse_run(self, run: list[Message | Ack]) -> None:
+        """The hot path: the acks and the messages with known names that lie ahead whole, last one first."""
+        buffer = self._buffer
+        data, pos = buffer.data, buffer.pos
+        size, code, unpack, names = self._message_size, self._message_code, self._unpack, self._names
+        first_at, second_at, third_at, id_at = self._heads
+        first_max, second_max, third_max = self._maxima
+        channel_at, key_at, body_at = self._places
+        unreliable, available = self._unreliable, len(data)
+        ack_code, ack_size, ack_id_at, unpack_ack = self._acks
+        while len(run) < _RUN:
+            start = pos + size
+            if start > available or data[pos] != code:
+                if pos + ack_size > available or data[pos] != ack_code:
+                    break
+                run.append(Ack(unpack_ack(data, pos)[ack_id_at]))
+                pos += ack_size
+                continue
+            head = unpack(data, pos)
+            first, second, third = head[first_at], head[second_at], head[third_at]
+            if first > first_max or second > second_max or third > third_max:
+                break
+            first += start
+            second += first
+            third += second
+            if third > available:
+                break
+            parts = (data[start:first], data[first:second], data[second:third])
+            try:
+                channel, key = names[parts[channel_at]], names[parts[key_at]]
+            except KeyError:
+                break
+            message_id = head[id_at]
+            run.append(Message(channel, key, parts[body_at], None if message_id == unreliable else message_id))
+            pos = third
+        buffer.move_to(pos)
+        run.reverse()
+
+    def _next_frame_slowly(self) -> Decoded | None:
+        if self._error is not None:
+            raise self._error
+        buffer = self._buffer
+        if buffer.starved:
+            return None
+        try:
+            if self._handshake is not None:
+                return self._read_entries(self._handshake)
+            if not buffer.gather(1):
+                return None
+            known = self._kinds.get(buffer.data[buffer.pos])
+            if known is None:
+                self._malformed("unknown_type", f"no frame begins with the byte {buffer.data[buffer.pos]} (T-05)")
+            if not buffer.gather(known[1].size):
+                return None
+            return known[2](self)
+        except RemoteProtocolError as error:
+            self._error = error
+            raise
+
+    def _malformed(self, code: str, detail: str, frame: str | None = None) -> NoReturn:
+        raise MalformedFrame(code, detail, frame=frame, offset=self._frame_offset())
+
+    def _limit(self, code: str, detail: str, frame: str) -> NoReturn:
+        raise LimitExceeded(code, detail, frame=frame, offset=self._frame_offset())
+
+    def _frame_offset(self) -> int:
+        return self._handshake.offset if self._handshake else self._buffer.offset
+
+    def _read_message(self) -> Decoded | None:
+        buffer = self._buffer
+        head = self._unpack(buffer.data, buffer.pos)
+        lengths = [head[at] for at in self._heads[:3]]
+        for name, length, maximum in zip(self._layout.parts, lengths, self._maxima, strict=True):
+            if length > maximum:
+                self._limit("too_long", f"a {name} of {length} bytes: the limit is {maximum} (T-06, T-07)", "message")
+        size = self._message_size + sum(lengths)
+        if not buffer.gather(size):
+            return None
+        data, start = buffer.data, buffer.pos + self._message_size
+        parts = []
+        for length in lengths:
+            parts.append(data[start : start + length])
+            start += length
+        buffer.pos = start
+        message_id = None if head[self._heads[3]] == self._unreliable else head[self._heads[3]]
+        raw_channel, raw_key, body = (parts[at] for at in self._places)
+        if raw_channel == _RESERVED:
+            return self._read_control(raw_key, body, message_id)
+        try:
+            channel, key = raw_channel.decode(), raw_key.decode()
+        except UnicodeDecodeError:
+            return Ignored(message_id, IgnoreReason.BAD_TEXT)
+        self._remember(raw_channel, channel)
+        self._remember(raw_key, key)
+        return Message(channel, key, body, message_id)
+
+    def _remember(self, raw: bytes, text: str) -> None:
+        # Names repeat: one string for each saves decoding it, and its hash is computed once for routing too. The
+        # reserved channel never gets here as a channel; as a key it is an ordinary name and stays out of the cache.
+        if len(raw) <= _NAME_CACHED and raw != _RESERVED:
+            if len(self._names) >= _NAMES_CACHED:
+                self._names.clear()
+            self._names[raw] = text
+
+    def _read_control(self, key: bytes, body: bytes, message_id: int | None) -> Decoded:
+        if key:
+            return Ignored(message_id, IgnoreReason.CONTROL_KEY)
+        for form in self._forms:
+            start = len(form.prefix) + form.entry.size
+            if body.startswith(form.prefix) and len(body) >= start:
+                sizes = form.entry.struct.unpack_from(body, len(form.prefix))
+                if len(body) == start + sum(sizes):
+                    names = _entry_names(form.entry, body, start, sizes)
+                    if names is None:
+                        break
+                    return form.kind(names.channel, names.key, message_id)
+        return Ignored(message_id, IgnoreReason.BAD_CONTROL)
+
+    def _read_whole(self) -> Decoded | None:
+        return self.next_frame()  # gathered now: the hot path takes it
+
+    def _read_final(self) -> HandshakeFinal:
+        head = self._layout.final.unpack(self._buffer.data, self._buffer.pos)
+        self._buffer.pos += self._layout.final.size
+        return HandshakeFinal(self._finals.get(head["final"], False))
+
+    def _read_request(self) -> Decoded | None:
+        return self._begin(HandshakeRequest, self._layout.request, "handshake_request")
+
+    def _read_response(self) -> Decoded | None:
+        return self._begin(HandshakeResponse, self._layout.response, "handshake_response")
+
+    def _begin(self, kind: type, fields: Fields, name: str) -> Decoded | None:
+        buffer, limits = self._buffer, self._limits
+        head = fields.unpack(buffer.data, buffer.pos)
+        if kind is HandshakeResponse and head["status"] not in self._statuses:
+            self._malformed("unknown_status", f"status {head['status']} has no meaning (DECISIONS A5)", name)
+        peer = UUID(bytes=head["instance_id"])
+        if peer in _NO_UUIDS:
+            self._malformed("bad_uuid", f"{peer} names nobody (T-03)", name)
+        if head["count"] > limits.max_subscriptions:
+            self._limit(
+                "too_many",
+                f"{head['count']} subscriptions: the limit is {limits.max_subscriptions} (T-08)",
+                name,
+            )
+        if fields.size + head["count"] * self._layout.entry.size > limits.max_handshake:
+            self._limit("too_long", f"a handshake over {limits.max_handshake} bytes (T-08)", name)
+        self._handshake = _Handshake(kind, head, fields.size, buffer.offset)
+        buffer.pos += fields.size
+        return self._read_entries(self._handshake)
+
+    def _read_entries(self, handshake: _Handshake) -> Decoded | None:
+        buffer, limits, entry = self._buffer, self._limits, self._layout.entry
+        name = "handshake_request" if handshake.kind is HandshakeRequest else "handshake_response"
+        while len(handshake.subscriptions) < handshake.wanted:
+            if not buffer.gather(entry.size):
+                return None
+            sizes = entry.struct.unpack_from(buffer.data, buffer.pos)
+            size = entry.size + sum(sizes)
+            if max(sizes) > limits.max_name:
+                self._limit("too_long", f"a name of {max(sizes)} bytes: the limit is {limits.max_name} (T-07)", name)
+            if handshake.size + size > limits.max_handshake:
+                self._limit("too_long", f"a handshake over {limits.max_handshake} bytes (T-08)", name)
+            if not buffer.gather(size):
+                return None
+            names = _entry_names(entry, buffer.data, buffer.pos + entry.size, sizes)
+            if names is None:
+                self._malformed("bad_text", "a subscription that is not UTF-8 (T-10)", name)
+            buffer.pos += size
+            handshake.size += size
+            handshake.subscriptions.append(names)
+        self._handshake = None
+        head = handshake.head
+        version, peer = head["version"], UUID(bytes=head["instance_id"])
+        subscriptions = tuple(handshake.subscriptions)
+        if handshake.kind is HandshakeRequest:
+            return HandshakeRequest(version, peer, subscriptions)
+        return HandshakeResponse(version, peer, self._statuses[head["status"]], subscriptions)

@@ -1,0 +1,135 @@
+"""What both ends of a simulated stream know of it, without asking a hub.
+
+The idea: the name of a publication says all about it: how many elements it has, what each of them is, how it ends. So
+the taking side knows what has to come, element by element, and the giving side keeps its own account of demand. What a
+hub says is held against these.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from ..._testing.checks import check
+from .._events import Elements, OnComplete, OnError
+from .._hub import ELEMENT_COST
+from .._varint import MAX_LONG
+
+Key = tuple[int, int]
+"""A connection's cid, and the subscriber id of a stream on it."""
+
+FAILED, REFUSED = "failed on purpose", "refused on purpose"
+
+
+class Plan(NamedTuple):
+    """What is published under a name."""
+
+    serial: int  # of the subscription, so that no two have the same elements
+    ending: str  # "complete", "fail", "refuse" or "endless"
+    size: int  # bytes of each element, 0 where they differ
+    length: int  # elements before the end
+
+    @property
+    def name(self) -> str:
+        return "/".join(map(str, self))
+
+    @classmethod
+    def of(cls, name: str) -> Plan:
+        serial, ending, size, length = name.split("/")
+        return cls(int(serial), ending, int(size), int(length))
+
+    def element(self, index: int) -> bytes:
+        text = b"%d:%d" % (self.serial, index)
+        if self.size:
+            return text[-self.size :].rjust(self.size, b".")
+        return b"" if index % 11 == 5 else text + b"." * (index * 7 % 40)
+
+    def left(self, index: int) -> int:
+        """How many elements there are from this one on."""
+        return MAX_LONG if self.ending == "endless" else self.length - index
+
+
+def cost(elements: list[bytes]) -> int:
+    """What a hub counts them as."""
+    return sum(map(len, elements)) + ELEMENT_COST * len(elements)
+
+
+class Feed:
+    """A stream that is given."""
+
+    def __init__(self, key: Key, plan: Plan, demand: int) -> None:
+        self.key = key
+        self.plan = plan
+        self.granted = demand
+        self.sent = 0
+        self.accepted = False
+        self.busy = False  # it goes on by itself, later
+
+    def grant(self, count: int) -> None:
+        self.granted = min(self.granted + count, MAX_LONG)
+
+    def next(self, count: int) -> list[bytes]:
+        """The next elements, which go out now."""
+        check(
+            self.granted == MAX_LONG or self.sent + count <= self.granted,
+            f"{self.key} is pulled for {count} more than the {self.sent} of {self.granted} (rule 1.1)",
+        )
+        elements = [self.plan.element(self.sent + at) for at in range(count)]
+        self.sent += count
+        return elements
+
+
+class Intake:
+    """A stream that is taken."""
+
+    def __init__(self, key: Key, plan: Plan, window: int, demand: int) -> None:
+        self.key = key
+        self.plan = plan
+        self.window = window  # what is granted at once; 0: whatever comes to mind
+        self.granted = demand
+        self.received = 0
+        self.done = 0  # of what was received, with what the application is through
+        self.enough: int | None = None  # elements after which it is cancelled
+        self.answered = False
+        self.over = False
+        self.misused = False  # a request below 1 was made (R-16)
+        self.busy = False
+        self.unread: deque[bytes] = deque()
+
+    def grant(self, count: int) -> int:
+        self.granted = min(self.granted + count, MAX_LONG)
+        return count
+
+    def on_subscribed(self, size: int) -> None:
+        check(not self.answered, f"{self.key} is answered twice (rule 1.9)")
+        check(size in (0, self.plan.size), f"{self.key} has elements of {size} bytes, not {self.plan.size}")
+        self.answered = True
+
+    def on_elements(self, event: Elements) -> None:
+        check(self.answered, f"{self.key} has elements before its answer (rule 1.9)")
+        check(event.elements, f"{self.key} has elements, and none")
+        for element in event.elements:
+            check(
+                element == self.plan.element(self.received), f"{self.key}: {element!r} is not element {self.received}"
+            )
+            self.received += 1
+        check(self.granted == MAX_LONG or self.received <= self.granted, f"{self.key} has more than was granted (1.1)")
+        self.unread.extend(event.elements)
+
+    def on_end(self, event: OnComplete | OnError, *, excused: bool = False) -> None:
+        """`excused`: its publisher gives more than was asked for, which ends it (R-18)."""
+        check(not self.over, f"{self.key} ends twice (rule 1.7)")
+        self.over = True
+        if isinstance(event, OnError) and event.cause is not None:
+            return  # the connection is over
+        check(self.answered or self.misused, f"{self.key} ends before its answer (rule 1.9)")
+        if isinstance(event, OnComplete):
+            known = self.plan.ending == "complete" and self.received == self.plan.length
+        elif event.message == FAILED:
+            known = self.plan.ending == "fail" and self.received == self.plan.length
+        elif event.message == REFUSED:
+            known = self.plan.ending == "refuse"
+        else:
+            refused = "the limit" in event.message and not self.received
+            known = refused or ("3.9" in event.message and self.misused) or ("1.1" in event.message and excused)
+        check(known, f"{self.key} ends after {self.received} elements of {self.plan} with {event}")

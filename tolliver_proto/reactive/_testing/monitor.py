@@ -1,0 +1,242 @@
+"""A judge of the wire: what each side emits, held against what it has processed.
+
+The idea: the rules of Reactive Streams are about prefixes. At every moment the elements that were sent are no more than
+those asked for (1.1), each id follows subscribed, elements, one end (1.3, 1.7, 1.9), after a cancel that was processed
+nothing follows (1.8). The monitor is told both streams byte by byte: what a side emitted, and how far the other has
+processed it. It decodes for itself and keeps its own ledger, so it shares no state with what it judges.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ..._common.errors import RemoteProtocolError
+from ..._common.transport import Role
+from .._events import (
+    Cancel,
+    ClientHello,
+    Goodbye,
+    OnComplete,
+    OnError,
+    OnNext,
+    OnNextPacked,
+    Request,
+    ServerHello,
+    Subscribe,
+    Subscribed,
+)
+from .._frames import Decoder
+from .._layout import DRAFT, Layout
+from .._varint import MAX_LONG
+
+_HELLO = {Role.CLIENT: ClientHello, Role.SERVER: ServerHello}
+_OTHER = {Role.CLIENT: Role.SERVER, Role.SERVER: Role.CLIENT}
+
+
+class RuleBroken(AssertionError):
+    """A side broke a rule on the wire. `rule` is a number of Reactive Streams, or a ruling of DECISIONS."""
+
+    def __init__(self, rule: str, side: Role, text: str) -> None:
+        super().__init__(f"{rule}: the {side.value} {text}")
+        self.rule = rule
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """A stream as its publisher has to see it."""
+
+    generation: int
+    demand: int
+    answered: bool = False
+
+
+class _Side:
+    """What one side has emitted and processed."""
+
+    def __init__(self, role: Role, layout: Layout) -> None:
+        self.role = role
+        self.decoder = Decoder(layout=layout)
+        self.emitted: deque[tuple[int, Any, int]] = deque()  # (where it ends, frame, generation): not processed yet
+        self.processed = 0  # bytes of the other side's
+        self.greeted = self.left = self.heard = self.dismissed = False
+        self.active: dict[int, int] = {}  # as a subscriber: id -> generation
+        self.ledgers: dict[int, _Ledger] = {}  # as a publisher, by the other's ids
+        self.owed: defaultdict[int, deque[tuple[type, int]]] = defaultdict(deque)
+
+
+class WireMonitor:
+    """Raises RuleBroken where a side that is in `checked` breaks a rule on the wire."""
+
+    def __init__(self, layout: Layout = DRAFT, checked: Collection[Role] = (Role.CLIENT, Role.SERVER)) -> None:
+        self.frames = 0
+        self.elements = 0
+        self._checked = set(checked)
+        self._sides = {role: _Side(role, layout) for role in Role}
+        self._generation = 0
+        self._emits: dict[type, Callable[[_Side, Any], int]] = {
+            Subscribe: self._emit_subscribe,
+            Request: self._emit_request,
+            Cancel: self._emit_cancel,
+            **dict.fromkeys((Subscribed, OnNext, OnNextPacked, OnComplete, OnError), self._emit_signal),
+        }
+        self._processes: dict[type, Callable[[_Side, Any, int], None]] = {
+            Subscribe: self._process_subscribe,
+            Request: self._process_request,
+            Cancel: self._process_cancel,
+            OnComplete: self._process_end,
+            OnError: self._process_end,
+        }
+
+    def excuse(self, role: Role) -> None:
+        """From now on that side breaks rules on purpose: it is not judged any more."""
+        self._checked.discard(role)
+
+    def emitted(self, by: Role, data: bytes) -> None:
+        """`by` puts these bytes on the wire, after all that it was said to have processed."""
+        side, checked = self._sides[by], by in self._checked
+        side.decoder.feed(data)
+        try:
+            while (frame := side.decoder.next_frame()) is not None:
+                self.frames += 1
+                side.emitted.append((side.decoder.offset, frame, self._generation_of(side, frame, checked)))
+        except RemoteProtocolError as error:
+            if checked:
+                self._broken("R-02", side, f"sends what is no frame: {error}")
+
+    def processed(self, by: Role, upto: int) -> None:
+        """`by` has processed that many bytes of what the other emitted, since the beginning."""
+        side, other = self._sides[by], self._sides[_OTHER[by]]
+        while other.emitted and other.emitted[0][0] <= upto:
+            _, frame, generation = other.emitted.popleft()
+            self._process(side, frame, generation)
+
+    # What a side may emit.
+
+    def _broken(self, rule: str, side: _Side, text: str) -> NoReturn:
+        raise RuleBroken(rule, side.role, text)
+
+    def _generation_of(self, side: _Side, frame: Any, checked: bool) -> int:
+        """The subscription that a frame begins or ends; 0 for others, and where a side that is not judged is wrong."""
+        try:
+            return self._emit(side, frame)
+        except RuleBroken:
+            if checked:
+                raise
+            return 0
+
+    def _emit(self, side: _Side, frame: Any) -> int:
+        kind = type(frame)
+        if side.left:
+            self._broken("R-28", side, f"sends {kind.__name__} after its goodbye")
+        if (kind is _HELLO[side.role]) is side.greeted:
+            self._broken("R-25", side, f"sends {kind.__name__}: its hello comes first, and once")
+        side.greeted = True
+        if kind is Goodbye:
+            side.left = True
+            return 0
+        if side.dismissed and kind is not _HELLO[side.role]:
+            self._broken("R-29", side, f"sends {kind.__name__} after it processed a goodbye")
+        if side.role is Role.SERVER and not side.heard and kind is not ServerHello:
+            self._broken("R-25", side, f"sends {kind.__name__} before it processed the client's hello")
+        emit = self._emits.get(kind)
+        return emit(side, frame) if emit else 0
+
+    def _emit_subscribe(self, side: _Side, frame: Subscribe) -> int:
+        if frame.subscriber_id in side.active:
+            self._broken("1.10", side, f"subscribes with id {frame.subscriber_id}, which is active")
+        self._generation += 1
+        side.active[frame.subscriber_id] = self._generation
+        return self._generation
+
+    def _emit_request(self, side: _Side, frame: Request) -> int:
+        if frame.subscriber_id not in side.active:
+            self._broken("3.6", side, f"requests on id {frame.subscriber_id}, which is over")
+        if frame.count <= 0:
+            self._broken("3.9", side, f"requests {frame.count} elements")
+        return 0
+
+    def _emit_cancel(self, side: _Side, frame: Cancel) -> int:
+        if side.active.pop(frame.subscriber_id, None) is None:
+            self._broken("3.7", side, f"cancels id {frame.subscriber_id}, which is over")
+        return 0
+
+    def _emit_signal(self, side: _Side, frame: Any) -> int:
+        subscriber_id, kind = frame.subscriber_id, type(frame)
+        owed = side.owed.get(subscriber_id)
+        if owed:
+            wanted, generation = owed.popleft()
+            if kind is not wanted:
+                self._broken(
+                    "1.9", side, f"sends {kind.__name__} for id {subscriber_id} where it owes {wanted.__name__}"
+                )
+            if not owed:
+                del side.owed[subscriber_id]
+            return generation
+        ledger = side.ledgers.get(subscriber_id)
+        if ledger is None:
+            self._broken("1.7", side, f"sends {kind.__name__} for id {subscriber_id}, which is over")
+        if (kind is Subscribed) is ledger.answered:
+            self._broken("1.9", side, f"sends {kind.__name__} for id {subscriber_id}: subscribed comes first, and once")
+        ledger.answered = True
+        if kind in (OnComplete, OnError):
+            del side.ledgers[subscriber_id]
+        elif kind in (OnNext, OnNextPacked):
+            self._spend(side, ledger, frame)
+        return ledger.generation
+
+    def _spend(self, side: _Side, ledger: _Ledger, frame: OnNext | OnNextPacked) -> None:
+        count = len(frame.elements) if isinstance(frame, OnNextPacked) else 1
+        self.elements += count
+        if not count:
+            self._broken("R-22", side, "packs no elements")
+        if count > ledger.demand:
+            self._broken(
+                "1.1", side, f"sends {count} elements for id {frame.subscriber_id}, wanted are {ledger.demand}"
+            )
+        if ledger.demand != MAX_LONG:
+            ledger.demand -= count
+
+    # What it must know when it has processed a frame.
+
+    def _process(self, side: _Side, frame: Any, generation: int) -> None:
+        side.heard = True
+        side.dismissed |= type(frame) is Goodbye
+        process = self._processes.get(type(frame))
+        if process:
+            process(side, frame, generation)
+
+    def _process_subscribe(self, side: _Side, frame: Subscribe, generation: int) -> None:
+        side.ledgers[frame.subscriber_id] = _Ledger(generation, frame.initial_demand)
+        if frame.initial_demand < 0:
+            self._refuse(side, frame.subscriber_id)
+
+    def _process_request(self, side: _Side, frame: Request, _generation: int) -> None:
+        ledger = side.ledgers.get(frame.subscriber_id)
+        if ledger is None:
+            return
+        if frame.count > 0:
+            ledger.demand = min(ledger.demand + frame.count, MAX_LONG)
+        else:
+            self._refuse(side, frame.subscriber_id)
+
+    def _refuse(self, side: _Side, subscriber_id: int) -> None:
+        """Rule 3.9: the stream ends with an error, at once."""
+        generation = side.ledgers[subscriber_id].generation
+        self._close(side, subscriber_id)
+        side.owed[subscriber_id].append((OnError, generation))
+
+    def _process_cancel(self, side: _Side, frame: Cancel, _generation: int) -> None:
+        if frame.subscriber_id in side.ledgers:
+            self._close(side, frame.subscriber_id)
+
+    def _close(self, side: _Side, subscriber_id: int) -> None:
+        ledger = side.ledgers.pop(subscriber_id)
+        if not ledger.answered:
+            side.owed[subscriber_id].append((Subscribed, ledger.generation))
+
+    def _process_end(self, side: _Side, frame: OnComplete | OnError, generation: int) -> None:
+        if side.active.get(frame.subscriber_id) == generation:
+            del side.active[frame.subscriber_id]

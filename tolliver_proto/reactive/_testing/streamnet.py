@@ -1,0 +1,494 @@
+"""A network of hubs in one thread: virtual clock, one random generator, every fault there is.
+
+The idea: the simulator is the adapter, the network and the application of every hub at once, and as unkind as each of
+them may be. A step is one event of a heap; after it the hub's actions are carried out and the books compared. At the
+end the faults stop, readers read, sources go on: every stream must come to its end; then everything is closed, and
+nothing may be left. One seed is one trace: the same seed fails the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from ..._common.errors import ConnectionClosing, LocalProtocolError, OwnLimitExceeded
+from ..._common.transport import Abort, Dial, PauseReading, ResumeReading, Role, ShutdownWrite, Transmit
+from ..._testing.checks import check
+from ..._testing.clockwork import Report
+from ..._testing.dice import Dice
+from .._actions import Drained, Happened, PeerDown, PeerUp
+from .._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, Subscribed
+from .._hub import Hub
+from .._limits import Limits
+from .._varint import MAX_LONG
+from .ledgers import FAILED, REFUSED, Feed, Intake, Key, Plan, cost
+from .network import Network
+from .world import CALM, End, Host, Weather
+
+_MOST_AT_ONCE = 12  # elements that a source has ready
+_HEAD = 20  # bytes of a frame beside its elements, at most
+_PATIENCE = 120.0  # seconds in which everything ends once the faults have stopped
+_EAGER = 0.3  # chance that a client subscribes before the peer's hello
+_HELD_UP = 6.0  # seconds, at most
+_ENOUGH = 5  # elements that an endless stream must still bring then
+
+
+class Simulation(Network):
+    """A whole life of a few hubs: `run()`. Raises SimFailure where a promise is broken.
+
+    `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
+    applications do in that time. What `never` names does not happen: an operation ("break", "cut", "close", "goodbye",
+    "cancel", "misuse", "jump" ...) or a chance of the weather. With `trace` every line is kept in `lines`.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        dice: Dice,
+        *,
+        nodes: int | None = None,
+        seconds: float = 20.0,
+        operations: int = 80,
+        limits: Limits | None = None,
+        weather: Weather | None = None,
+        never: Collection[str] = (),
+        trace: bool = False,
+    ) -> None:
+        super().__init__(seed, dice, nodes, limits, weather, never, trace)
+        self._excused: set[int] = set()  # serials of plans whose source gives too much
+        self._seconds = seconds
+        self._operations = operations
+        self._do = {
+            Transmit: self._with_end(self._transmit),
+            Dial: self._dial,
+            ShutdownWrite: self._with_end(self._shutdown_write),
+            Abort: self._with_end(self._abort),
+            PauseReading: self._with_end(self._pause_reading),
+            ResumeReading: self._with_end(self._resume_reading),
+            PeerUp: self._peer_up,
+            PeerDown: self._peer_down,
+            Happened: self._happened,
+            Drained: self._drained,
+        }
+        self._on_event: dict[type, Callable[[Host, Key, Any], None]] = {
+            Subscribe: self._on_subscribe,
+            Request: self._on_request,
+            Cancel: self._on_cancel,
+            Subscribed: self._on_subscribed,
+            Elements: self._on_elements,
+            OnComplete: self._on_end,
+            OnError: self._on_end,
+        }
+        by_weight: list[tuple[int, Callable[[Host], None]]] = [
+            (12, self._op_subscribe),
+            (5, self._op_request),
+            (5, self._op_cancel),
+            (1, self._op_misuse),
+            (5, self._op_connect),
+            (2, self._op_goodbye),
+            (3, self._op_break),
+            (1, self._op_cut),
+            (1, self._op_close),
+            (1, self._op_jump),
+            (1, self._op_stall),
+            (1, self._op_overreach),
+        ]
+        unwanted = {f"_op_{name}" for name in never}
+        self._operate_by = [(weight, do) for weight, do in by_weight if do.__name__ not in unwanted]
+
+    @property
+    def size(self) -> int:
+        """How many hubs there are."""
+        return len(self._hosts)
+
+    # The run.
+
+    def run(self) -> Report:
+        """Faults, then calm, then the end of everything."""
+        try:
+            for host in self._hosts:
+                self._start(host)
+                self._op_connect(host)
+            for _ in range(self._operations):
+                self._at(self._rng.random() * self._seconds, self._operate)
+            self._run_until(self._seconds)
+            self._become_calm()
+            self._run_until(self.now + _PATIENCE, lambda: not self._unfinished())
+            check(not self._unfinished(), f"not over after {_PATIENCE:g} s of calm: {self._unfinished()}")
+            self._close_all()
+        except Exception as error:
+            raise self._failure(error) from error
+        return self._told()
+
+    def _start(self, host: Host) -> None:
+        host.clock = self._rng.random() * 1000 - self.now
+        host.hub = Hub(limits=host.limits, now=host.time(self.now))
+        host.born += 1
+        host.timer = float("inf")
+        host.waiting = host.closing = False
+        host.left.clear()
+        host.cancelled.clear()
+        host.peers.clear()
+        host.holding.clear()
+        self._trace(f"{host.name} starts, life {host.born}")
+
+    def _become_calm(self) -> None:
+        self._trace("the faults stop")
+        self._calm = True
+        self._weather = replace(CALM, late_drain=self._weather.late_drain, source_slow=self._weather.source_slow)
+        for host in self._hosts:
+            for intake in host.intakes.values():
+                self._read_to_the_end(host, intake)
+
+    def _read_to_the_end(self, host: Host, intake: Intake) -> None:
+        if intake.plan.ending == "endless":
+            intake.enough = intake.received + _ENOUGH
+        if not intake.window:
+            host.hub.request(*intake.key, intake.grant(MAX_LONG))
+            self._turn(host)
+
+    def _unfinished(self) -> list[str]:
+        return [
+            f"{host.name} takes {key} ({intake.plan})" for host in self._hosts for key, intake in host.intakes.items()
+        ]
+
+    def _close_all(self) -> None:
+        for host in self._hosts:
+            self._close(host)
+        self._run_until(self.now + _PATIENCE, self._is_idle)
+        self._run_until(self.now + _PATIENCE, lambda: not self._events)
+        for host in self._hosts:
+            check(host.hub.idle, f"{host.name} is not idle {_PATIENCE:g} s after close()")
+            host.check_empty()
+
+    def _is_idle(self) -> bool:
+        return all(host.hub.idle for host in self._hosts)
+
+    # What hubs tell.
+
+    def _peer_up(self, host: Host, action: PeerUp) -> None:
+        check(action.cid not in host.up, f"{action.cid} is up twice")
+        host.up[action.cid] = host.owed[action.cid] = action.remote
+
+    def _peer_down(self, host: Host, action: PeerDown) -> None:
+        check(action.cid in host.owed, f"{action.cid} is down, and never was up or dialled, or twice")
+        check(host.owed.pop(action.cid) == action.remote, f"{action.cid} had another remote than {action.remote}")
+        host.up.pop(action.cid, None)
+        peer = host.peers.pop(action.cid, None)
+        check(action.error or (peer and peer.left), f"{action.cid} ends in order, and its peer said no goodbye (R-28)")
+        left = [key for key in (*host.feeds, *host.intakes) if key[0] == action.cid]
+        check(not left, f"{action.cid} is down, and of these streams no end was told: {left}")
+        self.counts["losses" if action.error else "orderly_ends"] += 1
+
+    def _happened(self, host: Host, action: Happened) -> None:
+        event = action.event
+        early = isinstance(event, OnError) and action.cid in host.owed  # of one that never came up
+        check(action.cid in host.up or early, f"{action.cid} has {event} and is not up")
+        self._on_event[type(event)](host, (action.cid, event.subscriber_id), event)
+
+    def _drained(self, host: Host, action: Drained) -> None:
+        self.counts["drained"] += 1
+        for key, feed in list(host.feeds.items()):
+            if key[0] == action.cid:
+                self._pump(host, feed)
+
+    # A stream that is given.
+
+    def _on_subscribe(self, host: Host, key: Key, event: Subscribe) -> None:
+        check(key not in host.feeds, f"{key} is given already")
+        plan = Plan.of(event.name)
+        if plan.ending == "refuse":
+            host.hub.error(*key, REFUSED)
+            return
+        feed = host.feeds[key] = Feed(key, plan, event.initial_demand)
+        if self._chance(self._weather.source_slow):
+            self._at(self._delay(), self._accept, host, feed)
+        else:
+            self._accept(host, feed)
+
+    def _accept(self, host: Host, feed: Feed) -> None:
+        if host.feeds.get(feed.key) is feed:
+            feed.accepted = host.hub.subscribed(*feed.key, feed.plan.size)
+            self._pump(host, feed)
+
+    def _on_request(self, host: Host, key: Key, event: Request) -> None:
+        feed = host.feeds[key]
+        feed.grant(event.count)
+        self._pump(host, feed)
+
+    def _on_cancel(self, host: Host, key: Key, event: Cancel) -> None:
+        del host.feeds[key]
+
+    def _wake(self, host: Host, feed: Feed) -> None:
+        feed.busy = False
+        self._pump(host, feed)
+
+    def _pump(self, host: Host, feed: Feed) -> None:
+        """The source is pulled as far as it is wanted and has something."""
+        if host.feeds.get(feed.key) is not feed or feed.busy or not feed.accepted:
+            return
+        more = True
+        while more and feed.plan.left(feed.sent) and (wanted := host.hub.wanted(*feed.key)):
+            self._give(host, feed, min(wanted, feed.plan.left(feed.sent), self._rng.randint(1, _MOST_AT_ONCE)))
+            more = not self._chance(self._weather.source_slow) and feed.plan.ending != "endless"
+        if not feed.plan.left(feed.sent):
+            self._end(host, feed)
+        elif not more:
+            feed.busy = True
+            self._at(self._delay(), self._wake, host, feed)
+        self._turn(host)
+
+    def _overreach(self, host: Host, feed: Feed) -> None:
+        """One element more than is wanted is refused, and changes nothing (rule 1.1)."""
+        connection = host.hub._links[feed.key[0]].connection
+        assert connection is not None
+        demand = connection.demand(feed.key[1])
+        check(demand <= MAX_LONG, f"{feed.key}: a demand of {demand} (R-17)")
+        if demand <= _MOST_AT_ONCE:
+            refused = False
+            try:
+                host.hub.next_many(*feed.key, [feed.plan.element(feed.sent)] * (demand + 1))
+            except LocalProtocolError:
+                refused = True
+            check(refused, f"{feed.key} takes {demand + 1} elements where {demand} are wanted (rule 1.1)")
+
+    def _give(self, host: Host, feed: Feed, count: int) -> None:
+        self._overreach(host, feed)
+        before, high = self._unsent(host, feed.key[0]), host.limits.high_water
+        elements = feed.next(count)
+        check(before < high, f"{feed.key} is pulled while {before} bytes are unsent, and {high} is high water (R-32)")
+        check(host.hub.next_many(*feed.key, elements) == count, f"{feed.key} is wanted, and then it is over")
+        more = self._unsent(host, feed.key[0]) - before
+        check(more <= sum(map(len, elements)) + _HEAD * count, f"{feed.key}: {more} bytes for {elements}")
+        self.counts["elements_sent"] += count
+
+    def _unsent(self, host: Host, cid: int) -> int:
+        link = host.hub._links[cid]
+        assert link.connection is not None
+        return link.in_transit + link.connection.unsent_bytes
+
+    def _end(self, host: Host, feed: Feed) -> None:
+        ends = host.hub.error(*feed.key, FAILED) if feed.plan.ending == "fail" else host.hub.complete(*feed.key)
+        check(ends, f"{feed.key} took its last element, and then it is over")
+        del host.feeds[feed.key]
+        self.counts["ended"] += 1
+
+    # A stream that is taken.
+
+    def _on_subscribed(self, host: Host, key: Key, event: Subscribed) -> None:
+        host.intakes[key].on_subscribed(event.element_size)
+
+    def _on_elements(self, host: Host, key: Key, event: Elements) -> None:
+        intake = host.intakes[key]
+        intake.on_elements(event)
+        host.holding[key[0]] += cost(event.elements)
+        self.counts["elements"] += len(event.elements)
+        if not intake.busy:
+            self._consume_later(host, intake)
+
+    def _consume_later(self, host: Host, intake: Intake) -> None:
+        intake.busy = True
+        wait = self._patience(self._weather.reader_slow, self._weather.reader_patience)
+        self._at(wait, self._consume, host, host.born, intake)
+
+    def _consume(self, host: Host, born: int, intake: Intake) -> None:
+        intake.busy = False
+        if host.born != born or not intake.unread:
+            return
+        count = self._rng.randint(1, len(intake.unread))
+        self._take(host, intake, count)
+        if intake.unread:
+            self._consume_later(host, intake)
+        if host.intakes.get(intake.key) is not intake:
+            return
+        if intake.enough is not None and intake.received >= intake.enough:
+            self._cancel(host, intake)
+        elif intake.window:
+            outstanding = intake.granted - intake.done
+            if outstanding <= intake.window // 2:
+                host.hub.request(*intake.key, intake.grant(intake.window - outstanding))
+        self._turn(host)
+
+    def _take(self, host: Host, intake: Intake, count: int) -> None:
+        elements = [intake.unread.popleft() for _ in range(count)]
+        intake.done += count
+        if intake.key[0] in host.hub._links:
+            host.holding[intake.key[0]] -= cost(elements)
+        host.hub.took(intake.key[0], sum(map(len, elements)), count)
+        self._turn(host)
+
+    def _cancel(self, host: Host, intake: Intake) -> None:
+        host.hub.cancel(*intake.key)
+        host.cancelled.add(intake.key)
+        del host.intakes[intake.key]
+        self._take(host, intake, len(intake.unread))
+        self._turn(host)
+
+    def _on_end(self, host: Host, key: Key, event: OnComplete | OnError) -> None:
+        intake = host.intakes.pop(key, None)
+        if intake is None:  # its connection had ended already, which was still to be told
+            late = isinstance(event, OnError) and event.cause is not None and key in host.cancelled
+            check(late, f"{key} has {event}, and is over")
+            return
+        intake.on_end(event, excused=intake.plan.serial in self._excused)
+        self.counts[type(event).__name__] += 1
+
+    # The applications.
+
+    def _operate(self) -> None:
+        host = self._rng.choice(self._hosts)
+        if not host.closing:
+            weights, operations = zip(*self._operate_by, strict=True)
+            self._rng.choices(operations, weights)[0](host)
+
+    def _op_connect(self, host: Host) -> None:
+        remote = self._rng.randrange(len(self._hosts))
+        cid = host.hub.connect(remote, host.time(self.now))
+        host.owed[cid] = remote
+        self._turn(host)
+
+    def _op_subscribe(self, host: Host) -> None:
+        """Under a new name, with a window, without bound, or with demand from time to time."""
+        cids = [cid for cid in host.up if cid not in host.left and cid in host.ends]
+        if cids:
+            self._subscribe(host, self._rng.choice(cids))
+
+    def _opened(self, end: End) -> None:
+        """A client need not wait for the peer's hello, and may change its mind as soon (R-25)."""
+        if end.role is Role.CLIENT and not self._calm and self._chance(_EAGER):
+            for _ in range(self._rng.randint(1, 3)):
+                self._subscribe(end.host, end.cid)
+                self._rng.choice((self._op_request, self._op_cancel))(end.host)
+
+    def _subscribe(self, host: Host, cid: int) -> None:
+        self._serial += 1
+        rng = self._rng
+        ending = rng.choice(("complete", "complete", "fail", "refuse", "endless"))
+        plan = Plan(self._serial, ending, rng.choice((0, 0, 1, 6, 12)), rng.choice((0, 1, 3, 20, 60)))
+        window = rng.choice((0, 0, 1, 2, 8, 50))
+        demand = window or rng.choice((0, 3, MAX_LONG if ending != "endless" else 9))
+        try:
+            key = (cid, host.hub.subscribe(cid, plan.name, demand))
+        except (OwnLimitExceeded, ConnectionClosing) as error:
+            over = host.hub._links[cid] in host.hub._resting or host.waiting  # and its last events wait for their turn
+            check(isinstance(error, OwnLimitExceeded) or over, f"{cid} takes no subscription, and is not over")
+            self.counts["not_taken"] += 1
+            return
+        self._trace(f"{host.name} subscribes to {plan.name} as {key}, demand {demand}, window {window}")
+        check(key not in host.intakes, f"{key} is taken already")
+        host.intakes[key] = Intake(key, plan, window, demand)
+        self._turn(host)
+
+    def _an_intake(self, host: Host) -> Intake | None:
+        mine = [one for one in host.intakes.values() if one.key[0] not in host.left and not one.misused]
+        return self._rng.choice(mine) if mine else None
+
+    def _op_request(self, host: Host) -> None:
+        intake = self._an_intake(host)
+        if intake is not None:
+            count = self._rng.choice((1, 2, 30, MAX_LONG if intake.plan.ending != "endless" else 40))
+            self._trace(f"{host.name} requests {count} on {intake.key}")
+            host.hub.request(*intake.key, intake.grant(count))
+            self._turn(host)
+
+    def _op_cancel(self, host: Host) -> None:
+        intake = self._an_intake(host)
+        if intake is not None:
+            self._trace(f"{host.name} cancels {intake.key}")
+            self.counts["cancels"] += 1
+            self._cancel(host, intake)
+
+    def _op_misuse(self, host: Host) -> None:
+        """A request below 1 ends the stream, and raises nothing (R-16)."""
+        intake = self._an_intake(host)
+        if intake is not None:
+            self._trace(f"{host.name} requests nothing on {intake.key}")
+            intake.misused = True
+            self.counts["misuses"] += 1
+            host.hub.request(*intake.key, self._rng.choice((0, -1)))
+            self._turn(host)
+
+    def _op_goodbye(self, host: Host) -> None:
+        if host.up:
+            cid = self._rng.choice(list(host.up))
+            self._trace(f"{host.name} says goodbye to {cid}")
+            host.left.add(cid)
+            self._call(host, "goodbye", cid, "bye")
+
+    def _op_break(self, host: Host) -> None:
+        """A connection drops, at any byte."""
+        if host.ends:
+            self.counts["breaks"] += 1
+            end = self._rng.choice(list(host.ends.values()))
+            self._trace(f"{host.name} {end.cid} breaks")
+            for side in (end, end.other):
+                del side.arriving[self._rng.randint(0, len(side.arriving)) :]
+                self._lose_later(side)
+
+    def _op_cut(self, host: Host) -> None:
+        """Its input ends, at any byte, without a goodbye (R-30); what it writes goes on."""
+        if host.ends:
+            self.counts["cuts"] += 1
+            end = self._rng.choice(list(host.ends.values()))
+            self._trace(f"{host.name} {end.cid} hears no more")
+            del end.arriving[self._rng.randint(0, len(end.arriving)) :]
+            end.ending = end.other.broken = True
+            self._move(end)
+
+    def _op_jump(self, host: Host) -> None:
+        """Its clock is set forward."""
+        seconds = self._rng.choice((1.0, 7.0, 3600.0))
+        self._trace(f"{host.name}'s clock is set {seconds:g} s forward")
+        host.clock += seconds
+        host.timer = float("inf")
+        self._call(host, "handle_timeout")
+
+    def _op_stall(self, host: Host) -> None:
+        """It is held up: what comes in is there, and nothing becomes of it for some seconds."""
+        if not host.waiting:
+            self._trace(f"{host.name} is held up")
+            self.counts["stalls"] += 1
+            self._drain_later(host, self._rng.random() * _HELD_UP)
+
+    def _op_overreach(self, host: Host) -> None:
+        """A source of it gives more than was asked for (R-18): no hub of ours lets it, so its hub is told otherwise."""
+        given = [
+            (feed, end, stream)
+            for feed in host.feeds.values()
+            if feed.accepted and feed.granted < MAX_LONG
+            if (end := host.ends.get(feed.key[0])) and end.connection
+            if (stream := end.connection._publisher._streams.get(feed.key[1]))
+        ]
+        if given:
+            feed, end, stream = self._rng.choice(given)
+            count = self._rng.randint(1, 3)
+            self._trace(f"{host.name} gives {count} more than it may on {feed.key}")
+            self.counts["overreaches"] += 1
+            end.monitor.excuse(end.role)
+            self._excused.add(feed.plan.serial)
+            stream.demand += count
+            feed.grant(count)
+            self._pump(host, feed)
+
+    def _op_close(self, host: Host) -> None:
+        """It ends, and begins anew."""
+        self.counts["closes"] += 1
+        self._close(host)
+        self._at(1.0, self._closed, host, host.born, 60)
+
+    def _close(self, host: Host) -> None:
+        self._trace(f"{host.name} closes")
+        host.closing = True
+        host.left |= host.hub._links.keys()
+        self._call(host, "close")
+
+    def _closed(self, host: Host, born: int, patience: int) -> None:
+        check(patience, f"{host.name} is not idle a minute after close()")
+        if self._calm:
+            return  # all are closed soon
+        if host.hub.idle and not host.waiting:
+            host.check_empty()
+            self._start(host)
+        else:
+            self._at(1.0, self._closed, host, born, patience - 1)

@@ -1,0 +1,306 @@
+"""The simulated world of hubs without its events: programs, connections, and the loop that drives a hub.
+
+The idea: an input to a hub goes through `_call`, which then carries out what the hub asks for, as an adapter does: at
+once, or late, with more input in between. A `WireMonitor` for each connection reads along: it is told of every frame
+when it is written, not when it leaves, and of what each side has processed by then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..._common.transport import Remote, Role, Transmit
+from ..._testing.checks import check
+from ..._testing.clockwork import Clockwork
+from ..._testing.dice import Dice
+from .._actions import Action, Happened
+from .._connection import Connection
+from .._events import Elements
+from .._hub import Hub
+from .._limits import Limits
+from .._state import ENDING, State
+from .ledgers import Feed, Intake, Key
+from .monitor import WireMonitor, _Side
+
+_MOST_BUFFERED = 400  # bytes: what is left of a chunk is part of a frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weather:
+    """How bad it is: chances from 0 to 1, times in seconds of the virtual clock."""
+
+    delay: float = 0.02  # of bytes and writes, at most and usually
+    slow: float = 0.05  # chance that a delay is a hundred times that
+    dial_fails: float = 0.15
+    tls_hangs: float = 0.05  # chance that one side never hears that it is open
+    writer_slow: float = 0.1  # chance that a write takes long
+    writer_patience: float = 3.0  # the longest
+    reader_slow: float = 0.1  # chance that the application takes its time with elements
+    reader_patience: float = 3.0  # the longest
+    source_slow: float = 0.3  # chance that a publisher has no more just now
+    half_open: float = 0.3  # chance that a lost connection is noticed late
+    half_open_for: float = 12.0
+    late_drain: float = 0.2  # chance that actions wait for more input
+
+
+CALM = Weather(
+    slow=0.0,
+    dial_fails=0.0,
+    tls_hangs=0.0,
+    writer_slow=0.0,
+    reader_slow=0.0,
+    half_open=0.0,
+)
+
+TIGHT = Limits(
+    max_packed=64,
+    max_streams=5,
+    max_answers=2000,
+    handshake_timeout=3.0,
+    close_timeout=2.0,
+    high_water=300,
+    low_water=80,
+    max_turn=3,
+    max_handshakes=3,
+    max_handshakes_per_address=2,
+    max_unread=1000,
+)
+"""Bounds that even a short simulation meets."""
+
+ROOMY = Limits(max_packed=500)
+
+
+class End:
+    """One side of a connection: what is on its way to it, and what has happened to it."""
+
+    def __init__(self, host: Host, cid: int, role: Role, monitor: WireMonitor) -> None:
+        self.host = host
+        self.born = host.born
+        self.cid = cid
+        self.role = role
+        self.monitor = monitor
+        self.connection: Connection | None = None
+        self.other: End = self
+        self.arriving = bytearray()
+        self.ending = False  # nothing comes behind that
+        self.received = 0
+        self.moving = False
+        self.open = False
+        self.broken = False  # nothing that is written arrives any more
+        self.paused = False
+        self.in_transit = False
+        self.shut = False
+        self.eof = False
+        self.over = False
+        self._processed = 0
+        self._written = 0  # of the hub's output, how many pieces the monitor knows
+        self._told = 0  # and how many bytes
+
+    @property
+    def alive(self) -> bool:
+        return not self.over and self.host.born == self.born
+
+    def watch(self) -> None:
+        """The monitor is told what was processed, and then what was written."""
+        connection = self.connection
+        if connection is None:
+            return
+        upto = self.received - connection.buffered_bytes
+        if upto > self._processed:
+            self._processed = upto
+            self.monitor.processed(self.role, upto)
+        parts = connection._output._parts
+        if len(parts) != self._written:
+            for part in parts[self._written :]:
+                self._tell(part)
+            self._written = len(parts)
+
+    def transmit(self, data: bytes) -> None:
+        """What is written leaves: the monitor is told what it has not seen of it."""
+        unseen = data[self._told :]
+        self._tell(unseen)
+        self._told = 0
+
+    def _tell(self, data: bytes) -> None:
+        self._told += len(data)
+        self.monitor.emitted(self.role, data)
+
+
+class Host:
+    """One program: its hub, its streams, and what it was told."""
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        self.name = name
+        self.limits = limits
+        self.hub = Hub(limits=limits)
+        self.born = 0
+        self.clock = 0.0  # what its monotonic clock is ahead of the world's
+        self.ends: dict[int, End] = {}
+        self.peers: dict[int, _Side] = {}  # as the monitor sees them, until their PeerDown
+        self.up: dict[int, Remote | None] = {}
+        self.owed: dict[int, Remote | None] = {}  # whose PeerDown is still to come
+        self.left: set[int] = set()  # to whom we said goodbye
+        self.feeds: dict[Key, Feed] = {}
+        self.intakes: dict[Key, Intake] = {}
+        self.cancelled: set[Key] = set()
+        self.holding: Counter[int] = Counter()  # what elements cost that were handed out and not taken, by cid
+        self.timer = float("inf")
+        self.turning = False
+        self.waiting = False  # actions are, for more input
+        self.closing = False
+
+    def time(self, now: float) -> float:
+        """Its monotonic clock, when the world's says `now`."""
+        return now + self.clock
+
+    def check(self) -> None:
+        """What holds of a hub whenever nothing is left to do."""
+        hub = self.hub
+        links = hub._links
+        check(hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten")
+        strangers = links.keys() - self.up.keys()
+        check(hub._arrivals._shares.keys() <= strangers, "one that is known or forgotten counts as a stranger (D-7)")
+        check(not hub._readable and not hub._writable, "all is done, and something is left to do")
+        for cid, link in links.items():
+            end = self.ends.get(cid)
+            check(link.unread == self.holding[cid], "it counts as unread what is not, or the other way round")
+            check(end is None or end.paused is link.paused, "a transport was not told to pause or to read on")
+            if link.connection is not None:
+                ending = link.connection.state in ENDING  # what comes is dropped
+                check(
+                    link.paused or ending or link.unread <= self.limits.max_unread, "it reads on with too much unread"
+                )
+                kept = link.connection.buffered_bytes
+                if link in hub._resting:
+                    check(link.paused or not kept, "it reads on, and what was read waits for its turn")
+                else:
+                    check(ending or kept < _MOST_BUFFERED, "what was read is kept")
+                check(not link.choked or link.in_transit or link.gone, "nobody will say that it is drained (R-32)")
+                busy = link.in_transit or link.gone or link.connection.state is not State.OPEN
+                check(busy or cid not in hub._timers._due, "a deadline, and nothing is waited for")
+        for (cid, stream), feed in self.feeds.items():
+            link = links[cid]
+            if feed.accepted and not feed.busy and link.connection is not None:
+                stuck = link.connection.demand(stream) and not link.choked
+                check(not stuck, "a source waits with demand, and nobody will wake it (R-32)")
+
+    def check_empty(self) -> None:
+        """What is left when all is closed: nothing."""
+        self.check()
+        hub = self.hub
+        check(not hub._resting, "idle, and somebody waits for its turn")
+        check(not hub._links and not hub._timers._due and not hub._actions, "idle, and something is left")
+        check(not hub._arrivals._shares and not hub._arrivals._in_progress, "idle, and strangers are counted (D-7)")
+        check(not self.ends, f"transports that nobody ended: {list(self.ends)}")
+        check(not self.owed, f"connections whose end was never told: {list(self.owed)}")
+        check(not self.feeds and not self.intakes, f"streams that never ended: {[*self.feeds, *self.intakes]}")
+
+
+class World(Clockwork):
+    """Programs, and what drives them. `_do` says what becomes of each kind of action."""
+
+    _do: dict[type, Callable[[Host, Any], None]]
+
+    def __init__(
+        self,
+        seed: int,
+        dice: Dice,
+        nodes: int | None,
+        limits: Limits | None,
+        weather: Weather | None,
+        never: Collection[str],
+        trace: bool,
+    ) -> None:
+        super().__init__(seed, dice, trace)
+        drawn = Weather(
+            **{name: getattr(Weather(), name) * dice.choice((0.0, 0.3, 1.0, 2.0)) for name in Weather.__slots__}
+        )
+        self._weather = replace(weather or drawn, **{name: 0.0 for name in Weather.__slots__ if name in never})
+        self._calm = False
+        self._serial = 0
+        bounds = limits or dice.choice((TIGHT, TIGHT, ROOMY))
+        self._hosts = [Host(f"h{index}", bounds) for index in range(nodes or dice.choice((2, 2, 2, 3, 3, 4, 5)))]
+
+    def _delay(self) -> float:
+        stretch = 100.0 if self._chance(self._weather.slow) else 1.0
+        return self._rng.random() * (self._weather.delay + 0.001) * stretch
+
+    def _patience(self, chance: float, patience: float) -> float:
+        return self._rng.random() * patience if self._chance(chance) else self._delay()
+
+    # The loop of an adapter.
+
+    def _call(self, host: Host, name: str, *arguments: Any) -> None:
+        """One input to the hub, then what it asks for."""
+        self._watch(host)
+        getattr(host.hub, name)(*arguments, now=host.time(self.now))
+        self._turn(host)
+
+    def _turn(self, host: Host) -> None:
+        """Carry out what the hub asks for now, or a little later."""
+        if host.turning or host.waiting:
+            return
+        if self._chance(self._weather.late_drain):
+            self._drain_later(host, self._delay())
+        else:
+            self._drain(host)
+
+    def _drain_later(self, host: Host, wait: float) -> None:
+        host.waiting = True
+        self._at(wait, self._drain_late, host)
+
+    def _drain_late(self, host: Host) -> None:
+        """A program that was held up may look at its clock before it looks at what has come meanwhile."""
+        host.waiting = False
+        self._watch(host)
+        if self._chance(0.5):
+            host.hub.handle_timeout(host.time(self.now))
+        self._drain(host)
+
+    def _drain(self, host: Host) -> None:
+        hub, born = host.hub, host.born
+        host.turning = True
+        self._watch(host)
+        while (action := self._next_action(host)) is not None:
+            self._trace(f"{host.name} {_line(action)}")
+            self._do[type(action)](host, action)
+            end = host.ends.get(action.cid)
+            if end is not None:
+                end.watch()
+        host.turning = False
+        host.check()
+        due = hub.next_timeout()
+        if due is not None and due < host.timer:
+            host.timer = due
+            self._at(max(0.0, due - host.clock - self.now), self._timeout, host, born, due)
+
+    def _next_action(self, host: Host) -> Action | None:
+        """The monitors of all that may be read for it are told before anything is made of it."""
+        reading = [host.ends[link.cid] for link in host.hub._readable if link.cid in host.ends]
+        action = host.hub.next_action()
+        for end in reading:
+            end.watch()
+        return action
+
+    def _watch(self, host: Host) -> None:
+        for end in host.ends.values():
+            end.watch()
+
+    def _timeout(self, host: Host, born: int, due: float) -> None:
+        if host.born == born and host.timer == due:
+            host.timer = float("inf")
+            self._watch(host)
+            host.hub.handle_timeout(max(due, host.time(self.now)))  # two clocks never agree to the last bit
+            self._call(host, "handle_timeout")
+
+
+def _line(action: Action) -> str:
+    """An action in a line of the trace."""
+    if isinstance(action, Transmit):
+        return f"Transmit {action.cid}: {sum(map(len, action.units))} bytes"
+    if isinstance(action, Happened) and isinstance(action.event, Elements):
+        return f"Elements {action.cid}/{action.event.subscriber_id}: {len(action.event.elements)}"
+    return str(action)

@@ -1,0 +1,104 @@
+"""What every adapter does alike, whichever protocol it speaks: feed a machine, and carry out what it asks for.
+
+The idea: the driver never waits. An adapter brings a `World`, a handful of functions that start something, and calls
+`turn()` after each input; the driver takes actions until there are none. What a caller waits for is a promise, made by
+the world in the form that its users know (an awaitable, a Deferred, a future) and kept here until an action settles it.
+What a protocol asks for beyond wires is its own driver's: `_node_driver`, `_streams_driver`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from tolliver_proto import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
+
+from .adapter import Wire, World
+from .pending import Promises
+
+Apply = Callable[[Any], None]
+
+
+class Machine(Protocol):
+    """What has many connections and does no I/O: a Node, or a Hub of the Reactive Streams protocol."""
+
+    def next_action(self) -> Any: ...
+
+    def next_timeout(self) -> float | None: ...
+
+    def handle_timeout(self, now: float | None = None) -> None: ...
+
+    def new_cid(self, now: float | None = None, address: str = "") -> int | None: ...
+
+    def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None: ...
+
+    def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None: ...
+
+    def receive_eof(self, cid: int, now: float | None = None) -> None: ...
+
+    def sent(self, cid: int, now: float | None = None) -> None: ...
+
+    def lost(self, cid: int, error: Any, now: float | None = None) -> None: ...
+
+    def close(self, now: float | None = None) -> None: ...
+
+    @property
+    def idle(self) -> bool: ...
+
+
+class Driver:
+    """A machine at work. A subclass adds what its protocol asks for, by `learn`."""
+
+    def __init__(self, machine: Machine, world: World) -> None:
+        self.machine = machine
+        self.promises = Promises(world.promise)
+        self._world = world
+        self._turning = False
+        self._armed: float | None = None
+        self._apply: dict[type, Apply] = {
+            Transmit: self._on_wire(self._transmit),
+            Dial: lambda action: world.dial(action.cid, action.remote),
+            PauseReading: self._on_wire(lambda wire, _: wire.pause()),
+            ResumeReading: self._on_wire(lambda wire, _: wire.resume()),
+            ShutdownWrite: self._on_wire(lambda wire, _: wire.shutdown_write()),
+            Abort: self._on_wire(lambda wire, _: wire.abort()),
+        }
+
+    def learn(self, apply: Mapping[type, Apply]) -> None:
+        self._apply.update(apply)
+
+    def turn(self) -> None:
+        """Carry out all that the machine asks for now. Safe to call from within itself: the outer turn goes on."""
+        if self._turning:
+            return
+        self._turning = True
+        try:
+            next_action, apply = self.machine.next_action, self._apply
+            while (action := next_action()) is not None:
+                apply[type(action)](action)
+        finally:
+            self._turning = False
+        due = self.machine.next_timeout()
+        if due is not None and (self._armed is None or due < self._armed):
+            self._armed = due
+            self._world.wake()
+
+    def arm(self) -> float | None:
+        """Seconds until `handle_timeout` is due, for the adapter's one timer; None where nothing is."""
+        self._armed = self.machine.next_timeout()
+        return None if self._armed is None else max(0.0, self._armed - time.monotonic())
+
+    def received(self, cid: int, plaintext: bytes) -> None:
+        self.machine.receive_data(cid, plaintext, time.monotonic())
+
+    def _on_wire(self, act: Callable[[Wire, Any], None]) -> Apply:
+        def apply(action: Any) -> None:
+            wire = self._world.wires.get(action.cid)
+            if wire is not None:
+                act(wire, action)
+
+        return apply
+
+    def _transmit(self, wire: Wire, action: Transmit) -> None:
+        wire.transmit(action.units)

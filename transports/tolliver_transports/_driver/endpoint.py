@@ -1,0 +1,195 @@
+"""What listens, dials and has connections, whichever protocol it speaks and whatever loop it runs on.
+
+The idea: an instance of Tolliver and the streams of the other protocol differ in what their machine knows. That they
+open, make connections, turn, keep time and close is the same, and stands here and, for each loop, in the adapter's own
+`Endpoint`, which brings the `World` that the driver needs.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, NoReturn, Protocol
+
+from tolliver_proto import ConnectionClosing, TolliverError
+
+from .._options.instance import TLS, Remote
+from .._tls.policy import Pumps
+from .driver import Driver, Machine
+
+
+class Closable(Protocol):
+    """What the application may drop without a word."""
+
+    def close(self) -> None: ...
+
+
+class Deadlines(Protocol):
+    """Of an endpoint's limits, what its adapter has to know. In seconds."""
+
+    @property
+    def handshake_timeout(self) -> float: ...
+
+    @property
+    def close_timeout(self) -> float: ...
+
+
+class EndpointOptions(Protocol):
+    """What every endpoint is told."""
+
+    @property
+    def listen(self) -> tuple[str, int] | None: ...
+
+    @property
+    def tls(self) -> TLS | None: ...
+
+    @property
+    def limits(self) -> Deadlines: ...
+
+
+class BaseEndpoint(ABC):
+    """The connections of one program, without the waiting."""
+
+    make_pumps: Callable[..., Any] = Pumps
+    """Reads certificates, off the loop; what it makes is `_pumps`."""
+
+    made_by: str
+    """The call that users make one with."""
+
+    options: EndpointOptions
+    _machine: Machine
+    _driver: Driver
+    _pumps: Any
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+        self.addresses: list[tuple[str, int]] = []
+        self.wires: dict[int, Any] = {}
+        self.turn_follows = False  # what is asked for now is seen by a turn that comes without waiting
+        self._abandoned: deque[Closable] = deque()
+        self._open = False
+        self._process = 0
+        self._thread = 0
+
+    # What the adapter brings, beside `wires` (see World).
+
+    @abstractmethod
+    def promise(self) -> Any: ...
+
+    @abstractmethod
+    def bell(self) -> Any: ...
+
+    @abstractmethod
+    def wake(self) -> None: ...
+
+    @abstractmethod
+    def dial(self, cid: int, remote: Remote) -> None: ...
+
+    @abstractmethod
+    def idle(self) -> None:
+        """While closing: look whether the machine is `idle`."""
+
+    # What the protocol brings.
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Reads files and makes the machine and its driver: off the loop. Raises CertificateError and others."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """The last step, off the loop."""
+
+    @abstractmethod
+    def _start_work(self) -> None:
+        """On the loop, when it listens and is open."""
+
+    @abstractmethod
+    def _end_work(self) -> None:
+        """On the loop, when nothing is asked for any more: end what the application still has."""
+
+    # The life of an endpoint.
+
+    @property
+    def port(self) -> int | None:
+        """The port that it listens on, or None."""
+        return self.addresses[0][1] if self.addresses else None
+
+    def _begin(self) -> None:
+        """On the loop, when it listens."""
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+        self._open = True
+        self._start_work()
+        self.turn()
+
+    def _begin_close(self) -> None:
+        """What is left is to wait until the machine is idle, and `_finish`."""
+        self._open = False
+        self._machine.close(monotonic())
+        self._end_work()
+        self.turn()
+
+    def check_open(self) -> None:
+        """Raises ConnectionClosing before it is open, once it is being closed, and in a forked child."""
+        if self._open and self._process != os.getpid():
+            raise ConnectionClosing(
+                f"{self} belongs to process {self._process}, and this is a fork of it: open another one here, in an "
+                "event loop of its own, and an instance on a database of its own (T-79)"
+            )
+        if not self._open:
+            raise ConnectionClosing(
+                f"{self} is not open: make one with {self.made_by}(options), as the page of your adapter shows, and "
+                "use it until it is closed"
+            )
+
+    def turn(self) -> None:
+        if self._abandoned:
+            self._close_abandoned()
+        self._driver.turn()
+        if not self._open:
+            self.idle()
+
+    def _close_abandoned(self) -> None:
+        """Each makes a turn of its own: it finds none that is still to be closed, however many they are."""
+        dropped = [self._abandoned.popleft() for _ in range(len(self._abandoned))]
+        for one in dropped:
+            one.close()
+
+    def turn_soon(self) -> None:
+        if not self.turn_follows:
+            self.wake()
+
+    def keep_time(self) -> None:
+        """The adapter's timer has run down (see Driver.arm), or it was woken."""
+        self._machine.handle_timeout(monotonic())
+        self.turn()
+
+    def abandon(self, dropped: Closable) -> None:
+        """Close it at the next turn. The garbage collector calls this, wherever and on whatever thread it runs."""
+        self._abandoned.append(dropped)
+        if threading.get_ident() == self._thread:
+            self.wake()
+
+    def __reduce__(self) -> NoReturn:
+        """A copy would be a second one of the same UUID on the same database (D-16, T-79)."""
+        raise TypeError(
+            f"{self} cannot be pickled or copied: it has threads and connections. Open one in each process, each with "
+            "a certificate and a database of its own (D-16)"
+        )
+
+    # Connections.
+
+    def _accepted(self, host: str) -> int | None:
+        """The cid of a connection that came in from there, or None where there are too many (D-7): close it."""
+        cid = self._machine.new_cid(monotonic(), host)
+        self.wake()  # its time for TLS runs
+        return cid
+
+    def _lost(self, cid: int, error: TolliverError | None) -> None:
+        del self.wires[cid]
+        self._machine.lost(cid, error, monotonic())
+        self.turn()

@@ -1,0 +1,190 @@
+"""One connection between a socket and the node, without I/O: TLS, the order of writes, and how it ends.
+
+The idea: an adapter moves ciphertext. What arrives it gives to `receive`, and what `next_output` holds it writes; all
+that lies between, the handshakes, the units that must be records of their own, the close in steps, is the same for
+every loop and stands here. An adapter's wire inherits from `Session` and adds how its loop waits.
+
+An end has two halves. Reading is over at the peer's close_notify, at an error or when the line breaks; writing is over
+when our own half is shut or cannot be written any more. A write that fails says nothing yet about the reason: the
+peer's alert may be waiting to be read (T-74), so only the reading side explains.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+
+from tolliver_proto import ConnectionLost, Role, TolliverError
+
+from .._tls.pump import AnyPump
+from .driver import Driver
+from .sockets import SELF_CONNECTED, address_of, is_self_connected, tune
+
+
+class Session(ABC):
+    """A connection, from its cid to its end. A subclass brings `write_soon`, `pause`, `resume` and `abort`."""
+
+    def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump) -> None:
+        self.cid = cid
+        self.error: TolliverError | None = None
+        """Why it ended; None where that was in order."""
+        self._driver = driver
+        self._role = role
+        self._pump = pump
+        self._address = ""
+        self._opened = False  # the node knows it
+        self._units: deque[bytes] = deque()
+        self._owes_sent = False  # the node waits for `sent`
+        self._closing = False
+        self._shut = False
+        self._reading_over = False
+        self._writing_over = False
+
+    @abstractmethod
+    def write_soon(self) -> None:
+        """`next_output` may have something, or the connection may be `over`. Never waits."""
+
+    # What the driver asks for.
+
+    def transmit(self, units: Sequence[bytes]) -> None:
+        self._units.extend(units)
+        self._owes_sent = True
+        self.write_soon()
+
+    def shutdown_write(self) -> None:
+        self._closing = True
+        self.write_soon()
+
+    # What the adapter brings.
+
+    def start(self, sock: socket.socket) -> None:
+        """It is connected. Raises OSError where it is gone already."""
+        tune(sock)
+        self._address = address_of(sock.getpeername())
+        if is_self_connected(sock):
+            self._end(ConnectionLost(SELF_CONNECTED))
+        self._go_on()
+
+    def receive(self, ciphertext: bytes) -> None:
+        """What arrived, cut anywhere; b"" when the peer has ended its half."""
+        if ciphertext:
+            self._pump.receive(ciphertext)
+        else:
+            self._pump.receive_eof()
+        self._go_on()
+        if not ciphertext and not self._reading_over:
+            self._end(None)
+
+    def broken(self, cause: BaseException) -> None:
+        """Reading failed."""
+        self._go_on()
+        if not self._reading_over:
+            self._end(broken(cause))
+        self._writing_over = True
+        self.write_soon()
+
+    def written(self) -> None:
+        """Our half is shut, or a write failed."""
+        self._writing_over = True
+
+    def next_output(self) -> bytes | None:
+        """What to write now that all before it is written; b"": nothing yet. None: shut our half, then `written`."""
+        while not self._writing_over:
+            ciphertext = self._pump.outgoing()
+            if ciphertext:
+                return ciphertext
+            try:
+                if not self._next_unit():
+                    return None if self._shut else b""
+            except TolliverError:
+                break  # the reading side will say why
+        return None
+
+    @property
+    def reading_over(self) -> bool:
+        """Nothing more is wanted from the peer."""
+        return self._reading_over
+
+    @property
+    def writing_over(self) -> bool:
+        """Nothing more can be said to the peer."""
+        return self._writing_over
+
+    @property
+    def over(self) -> bool:
+        """The socket can be closed."""
+        return self._reading_over and self._writing_over
+
+    # Between them.
+
+    def _next_unit(self) -> bool:
+        """Put the next bytes into the pump; whether there was anything to do."""
+        if self._units:
+            self._pump.write(self._units.popleft())
+        elif self._owes_sent:
+            self._owes_sent = False
+            self._driver.machine.sent(self.cid, time.monotonic())
+            self._driver.turn()
+        elif self._closing and not self._shut:
+            self._shut = True
+            self._pump.close_notify()
+        else:
+            return False
+        return True
+
+    def _go_on(self) -> None:
+        if not self._reading_over and self.error is None:
+            try:
+                if self._opened or self._shake():
+                    self._hand_over()
+            except TolliverError as failure:
+                self._fail(failure)
+        self._driver.turn()
+
+    def _shake(self) -> bool:
+        done = self._pump.handshake()
+        if done:
+            self._opened = True
+            identity = self._pump.identity(self._address)
+            self._driver.machine.opened(self.cid, self._role, identity, time.monotonic())
+        self.write_soon()
+        return done
+
+    def _hand_over(self) -> None:
+        """The last bytes of the TLS handshake may have brought the peer's first frame along, and others may follow."""
+        pump = self._pump
+        while (plaintext := pump.read()) is not None:
+            self._driver.received(self.cid, plaintext)
+        if pump.peer_closed:
+            self._driver.machine.receive_eof(self.cid, time.monotonic())
+            self._reading_over = True
+        elif pump.truncated:
+            self._end(ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off"))
+
+    def _fail(self, failure: TolliverError) -> None:
+        """TLS failed. In its handshake the peer is told why, by an alert.
+
+        A client may have sent more already: closing now would reset the connection, and the reset could overtake the
+        alert. So a server reads to the end, or until the node's time for the handshake has passed.
+        """
+        failure.with_traceback(None)  # its frames hold this connection, which keeps it: nothing would be freed at once
+        if self._opened:
+            self._end(failure)
+            return
+        self.error = failure
+        self._closing = True
+        self._reading_over = self._role is Role.CLIENT
+        self.write_soon()
+
+    def _end(self, error: TolliverError | None) -> None:
+        self.error = self.error or error
+        self._reading_over = True
+        self._writing_over = True
+        self.write_soon()
+
+
+def broken(cause: BaseException) -> ConnectionLost:
+    return ConnectionLost(f"the connection broke: {cause.__cause__ or repr(cause)}")

@@ -1,0 +1,88 @@
+"""A session and its non-blocking socket, without the waiting.
+
+The idea: `read` and `write` do what the system allows now and return; when they may be called again is the loop's
+business. `busy` says that the writing side is at work already: who has something to say then need not wake it.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import AbstractContextManager, nullcontext, suppress
+from time import thread_time
+
+from tolliver_proto import Role
+
+from .._tls.pump import AnyPump
+from .driver import Driver
+from .session import Session
+from .sockets import NOT_YET
+
+CHUNK, LEAST = 65536, 4096  # bytes that are read at once: less where they take long
+TURNS = 16  # reads, or writes, that one connection does before the others have theirs
+SLICE = 0.01  # CPU seconds for what it has read: tiny frames take a hundred times as long as large ones
+
+
+class SocketSession(Session):
+    """`lock` is held while bytes go into the machine or come out of it, and never while the system takes them."""
+
+    def __init__(
+        self, driver: Driver, cid: int, role: Role, pump: AnyPump, lock: AbstractContextManager[object] | None = None
+    ) -> None:
+        super().__init__(driver, cid, role, pump)
+        self.busy = False
+        self.paused = False
+        """Nothing is to be read for now."""
+        self.rest = memoryview(b"")
+        """What the system has not taken yet: call `write` when it can."""
+        self._chunk = CHUNK
+        self._lock = lock or nullcontext()
+
+    def read(self, sock: socket.socket) -> None:
+        """What has come, and as much as is fair: a full chunk is seldom the last one."""
+        end = thread_time() + SLICE
+        for _ in range(TURNS):
+            goes_on = self._read(sock)
+            late = thread_time() > end
+            self._chunk = max(LEAST, self._chunk // 2) if late else min(CHUNK, self._chunk * 2)
+            if late or not goes_on or self.paused or self.reading_over:
+                return
+
+    def _read(self, sock: socket.socket) -> bool:
+        """One chunk; whether it was a full one."""
+        size = self._chunk
+        try:
+            ciphertext = sock.recv(size)
+        except NOT_YET:
+            return False  # nothing after all
+        except OSError as failure:
+            with self._lock:
+                self.broken(failure)
+            return False
+        with self._lock:
+            self.receive(ciphertext)
+        return len(ciphertext) == size
+
+    def write(self, sock: socket.socket) -> None:
+        """As much as the system takes, and as is fair. There is no more to say if it is not `busy` afterwards."""
+        for _ in range(TURNS):
+            if not self.rest and not self._take(sock):
+                return
+            try:
+                self.rest = self.rest[sock.send(self.rest) :]
+            except NOT_YET:
+                return
+            except OSError:
+                self.rest = memoryview(b"")
+                self.written()  # only the reading side knows why (T-74)
+
+    def _take(self, sock: socket.socket) -> bool:
+        """Whether there is something to write. Where all is said, our half is shut."""
+        with self._lock:
+            output = self.next_output()
+            self.busy = bool(output)  # from here on whoever has something says so
+        if output is None and not self.writing_over:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_WR)
+            self.written()
+        self.rest = memoryview(output or b"")
+        return bool(output)

@@ -1,0 +1,82 @@
+"""An instance's parts, opened and put together.
+
+The idea: who we are is said in up to three places, the certificate, the database and the options. They must agree: an
+instance under a wrong UUID would be refused by some peers and would take over another's queue at the rest (T-72).
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from tolliver_proto import IdentityConflict, Node, PeerIdentity, is_derived
+
+from .._options.instance import TLS, InstanceOptions
+from .._options.uuid7 import uuid7
+from .._store.sqlite import SQLiteStore
+
+LAST_ID = 2**31 - 2  # T-40
+
+
+class Certified(Protocol):
+    """What makes the connections of one instance: Pumps, or what an adapter has in their place."""
+
+    identity: PeerIdentity
+
+
+AnyPumps = TypeVar("AnyPumps", bound=Certified)
+
+
+def open_instance(
+    options: InstanceOptions, make_pumps: Callable[[TLS | None], AnyPumps]
+) -> tuple[Node, SQLiteStore, AnyPumps]:
+    """Reads certificates and database: call it off the loop.
+
+    A derived identity is only taken from the options; its message ids begin at 1, so that the same job tried again
+    from an empty database sends the same ids (T-72a).
+    Raises CertificateError, StoreError, and IdentityConflict where certificate, database and options disagree.
+    """
+    pumps = make_pumps(options.tls)
+    mine = pumps.identity
+    wanted = options.identity
+    if wanted is not None and not mine.may_be(wanted):
+        raise IdentityConflict(
+            f"the option identity is {wanted}, the certificate says {mine.names}: "
+            + ("make it with derived_identity(prefix, label)" if is_derived(wanted) else "drop one")
+        )
+    if wanted is None and mine.prefixes and not mine.uuids:
+        raise IdentityConflict(
+            f"the certificate says {mine.names} and no UUID: give identity=derived_identity(prefix, label) (T-72a)"
+        )
+    if wanted is None and len(mine.uuids) == 1:
+        (wanted,) = mine.uuids
+    first_id = 1 if wanted is not None and is_derived(wanted) else 1 + secrets.randbelow(LAST_ID)
+    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=first_id)
+    try:
+        known = store.instance_id
+        if (wanted is not None and known != wanted) or not mine.may_be(known):
+            raise IdentityConflict(
+                f"the database {options.database} belongs to instance {known}, but "
+                f"{f'the option identity is {wanted}' if options.identity else f'the certificate says {mine.names}'}: "
+                "use the database or the certificate that belongs to this instance"
+            )
+        node = Node(
+            instance_id=known,
+            rng=random.SystemRandom(),
+            limits=options.limits,
+            loaded=store.load(),
+            version=options.version,
+            revision=options.revision,
+            speaks=options.speaks,
+            retry_interval=options.retry_interval,
+            policy=options.policy,
+            acl=options.acl,
+            now=time.monotonic(),
+        )
+    except BaseException:
+        store.close()
+        raise
+    return node, store, pumps

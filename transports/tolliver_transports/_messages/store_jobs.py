@@ -1,0 +1,49 @@
+"""What a node asks of its store, as jobs that run off the loop.
+
+The idea: a job does nothing but call the store, and what came of it is told to the node on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from tolliver_proto import Commit, Fetch, Find, Node, Store, TolliverError
+
+from .._driver.adapter import Done, Job
+
+
+class StoreJobs:
+    """Commits, fetches and finds. `run` is the world's `store`."""
+
+    def __init__(self, node: Node, store: Store, run: Callable[[Job, Done], None]) -> None:
+        self._node = node
+        self._store = store
+        self._run = run
+
+    def commit(self, action: Commit) -> None:
+        def done(_result: None, error: TolliverError | None) -> None:
+            if error is None:
+                self._node.committed(action.batch_id, monotonic())
+            else:
+                self._node.store_failed(action.batch_id, error, monotonic())
+
+        self._run(lambda: self._store.commit(action.operations), done)
+
+    def fetch(self, action: Fetch) -> None:
+        def done(rows: Any, error: TolliverError | None) -> None:
+            if error is None:
+                self._node.fetched(action.peer, rows, monotonic())
+            else:
+                self._node.fetch_failed(action.peer, error, monotonic())
+
+        bounds = (action.peer, action.after_seq, action.max_count, action.max_bytes)
+        self._run(lambda: self._store.fetch(*bounds), done)
+
+    def find(self, action: Find) -> None:
+        def done(rows: Any, error: TolliverError | None) -> None:
+            self._node.found(action.search_id, rows or [], error, monotonic())
+
+        bounds = (action.peer, action.after_seq, action.max_count, action.min_age)
+        self._run(lambda: self._store.find(*bounds), done)

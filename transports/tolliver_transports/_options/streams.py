@@ -1,0 +1,41 @@
+"""What the streams of a program are made of: as `_options`, checked before anything is opened."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs import define, field, validators
+
+from tolliver_proto import Acl
+from tolliver_proto.reactive import DEFAULT_PORT, Limits
+
+from .instance import EndpointOptions, is_listen, split_address
+
+
+def _listen(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
+    return value if value is None or isinstance(value, tuple) else split_address(value, DEFAULT_PORT)
+
+
+@define(frozen=True, kw_only=True)
+class StreamsOptions(EndpointOptions):
+    """Everything that `create_streams` needs. Give `tls`, or for a trial on one machine `plaintext=True`.
+
+    - `listen`: "host:port", "host" (port 7012, R-35), "[::1]:port" or None not to listen; port 0 lets the system
+      choose. Never a port where an instance of Tolliver listens. Kept as (host, port).
+    - `tls`: certificates; `plaintext=True` instead needs loopback addresses everywhere (D-15).
+    - `limits`: bounds, of `tolliver_proto.reactive`.
+    - `acl`: which peer may connect, and subscribe to which names; everything, if it is not given (D-4). A name stands
+      where a channel does: `Rights(subscribe=(("sensors/*", "*"),))`. What a peer publishes is asked for by us, so
+      `publish` has no meaning here.
+
+    Raises TypeError or ValueError.
+    """
+
+    default_port: ClassVar[int] = DEFAULT_PORT
+
+    listen: tuple[str, int] | None = field(default=None, converter=_listen, validator=is_listen)
+    limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
+    acl: Acl = field(factory=Acl, validator=validators.instance_of(Acl))
+
+    def __attrs_post_init__(self) -> None:
+        self.check_security(self.listen)

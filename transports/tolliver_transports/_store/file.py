@@ -1,0 +1,407 @@
+"""The file under the store: its lock, its layout, its transactions, and errors that say what to do.
+
+The idea: nothing is touched before it is known to be ours. A lock is taken on a file beside the database, the header
+is read without letting SQLite change anything, and only then is the file opened for writing. From there on every
+failure, SQLite's or the system's, becomes a StoreError with the file, the cause and the next step. What is found to be
+damaged on the way and can be done without is told by `check`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from uuid import UUID
+from weakref import WeakSet
+
+from tolliver_proto import StoreError
+
+from .checks import SEALED, STAMP, Log, check_of, damage, make_known, row_check, seal
+
+try:
+    import fcntl
+
+    _FLOCK = True
+except ImportError:  # not POSIX: SQLite's own exclusive mode stands in
+    _FLOCK = False
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
+_APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
+_LAYOUT = 2
+_STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
+_BY_ROWID = ", ".join(_STRICT)
+_BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
+# `crc` is a check of all other columns, except in `message`: see _sqlite_checks. A stamp there is its own.
+_TABLES = {
+    "instance": f"""CREATE TABLE instance(
+        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, seal BLOB,
+        crc INTEGER NOT NULL
+    ) {_BY_ROWID}""",
+    "peer": f"""CREATE TABLE peer(
+        id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL
+    ) {_BY_ROWID}""",
+    "message": f"""CREATE TABLE message(
+        seq INTEGER PRIMARY KEY, wire_id INTEGER NOT NULL, crc INTEGER NOT NULL, stamp INTEGER NOT NULL,
+        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
+    ) {_BY_ROWID}""",
+    "delivery": f"""CREATE TABLE delivery(
+        peer INTEGER NOT NULL, seq INTEGER NOT NULL, wire_id INTEGER NOT NULL, size INTEGER NOT NULL,
+        parked INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(peer, seq)
+    ) {_BY_KEY}""",
+    "held": f"CREATE TABLE held(seq INTEGER PRIMARY KEY) {_BY_ROWID}",
+    "peer_subscription": f"""CREATE TABLE peer_subscription(
+        peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL,
+        PRIMARY KEY(peer, channel, key)
+    ) {_BY_KEY}""",
+    "dead_letter": f"""CREATE TABLE dead_letter(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
+        attempts INTEGER NOT NULL, failed_at INTEGER NOT NULL, crc INTEGER NOT NULL,
+        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
+    ) {_BY_ROWID}""",
+    "handled": f"""CREATE TABLE handled(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
+        crc INTEGER NOT NULL
+    ) {_BY_ROWID}""",
+    "own_subscription": f"""CREATE TABLE own_subscription(
+        channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)
+    ) {_BY_KEY}""",
+}
+_FROM_LAYOUT_1 = {
+    "instance": "id, uuid, next_id, NULL, row_check(uuid, next_id, NULL)",
+    "peer": "id, uuid, spki_sha256, row_check(id, uuid, spki_sha256)",
+    "message": f"seq, wire_id, crc, stored_at * {STAMP}, channel, key, body",
+    "delivery": f"peer, seq, wire_id, size, parked, {check_of('delivery')}",
+    "peer_subscription": f"peer, channel, key, {check_of('peer_subscription')}",
+    "own_subscription": f"channel, key, {check_of('own_subscription')}",
+    "handled": f"number, peer, wire_id, {check_of('handled')}",
+    "dead_letter": """number, peer, wire_id, attempts, failed_at,
+        letter_check(crc, number, peer, attempts, failed_at), channel, key, body""",
+}
+_DROP_HELD = """
+    DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
+        SELECT 1 FROM peer CROSS JOIN delivery ON delivery.peer = peer.id WHERE delivery.seq = held.seq))"""  # T-62
+_PRAGMAS = (
+    "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
+    "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
+    "PRAGMA cell_size_check = ON",  # V9: damage is noticed when its page is read
+    f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
+)
+# One pass over the deliveries, however many peers there are, and none where nothing is held.
+_OLDEST = (3, 32)  # from here on a statement takes more than 999 values
+_BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
+
+_LOCKED = ("another program holds a lock on it", "end that program and try again")
+_UNWRITABLE = ("it cannot be written", "make the file and its directory writable and try again")
+_UNREACHABLE = ("it cannot be opened", "check that its directory exists and may be written to")
+_DAMAGED = ("the file is damaged", "stop the instance and put back a copy, or save what `sqlite3 FILE .recover` reads")
+_CAUSES = {
+    sqlite3.SQLITE_FULL: ("no space is left", "free some, or raise the quota, and try again"),
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: _UNWRITABLE,
+    sqlite3.SQLITE_PERM: _UNWRITABLE,
+    sqlite3.SQLITE_CANTOPEN: _UNREACHABLE,
+    sqlite3.SQLITE_IOERR: (
+        "the system reports an input/output error",
+        "look at the disk, the system log and this process's limits (ulimit -f), and try again",
+    ),
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_ERROR: _DAMAGED,  # our statements are fixed: only tables that are not ours make them wrong
+    sqlite3.SQLITE_NOTADB: ("it is not a database", "choose another path, or move that file away"),
+    sqlite3.SQLITE_TOOBIG: ("a value is larger than SQLite takes (1,000,000,000 bytes, T-06)", "send it in parts"),
+    sqlite3.SQLITE_CONSTRAINT: ("such a row is there already", "the caller broke the contract: report this"),
+}
+_KINDS: tuple[tuple[type[Exception], tuple[str, str]], ...] = (
+    (OSError, _UNREACHABLE),
+    (MemoryError, ("memory is short", "store less at once, and try again")),
+    (Exception, ("a value cannot be stored", "the caller broke the contract: report this")),
+)
+_FAILURES = (sqlite3.Error, OSError, MemoryError, OverflowError, UnicodeError, struct.error)
+MALFORMED = (ValueError, TypeError, AttributeError)
+"""What values of the wrong type, read from a damaged file, lead to."""
+
+
+def primary_code(error: BaseException) -> int:
+    """SQLite's error code without its extension; 255 for errors that are not SQLite's."""
+    return int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False, cached_statements=128
+    )
+
+
+def _plain(sql: bytes | str) -> tuple[str, ...]:
+    """Without what depends on the version of SQLite that made the table."""
+    text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
+    return tuple(text.replace("STRICT", " ").replace(",", " ").split())
+
+
+def set_instance(connection: sqlite3.Connection, column: str, value: object) -> None:
+    """Within a transaction."""
+    connection.execute(f"UPDATE instance SET {column} = ?", (value,))
+    connection.execute("UPDATE instance SET crc = row_check(uuid, next_id, seal)")
+
+
+class DatabaseFile:
+    """The database `path`, locked for this process until `close` or its end.
+
+    A file that is missing or empty is made, mode 0600, for `instance_id`. Raises StoreError.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None, first_id: int) -> None:
+        self.path = os.path.realpath(path)  # two names of one file are one lock
+        self._connection: sqlite3.Connection | None = None
+        self._ended = "is closed: open it again"
+        with self.failing("open", *MALFORMED):
+            self._lock = self._take_lock()
+            try:
+                self._open(instance_id, first_id)
+            except BaseException:
+                self._release()
+                raise
+        _open_files.add(self)
+
+    def _take_lock(self) -> FileIO | None:
+        """On a file of its own: closing a descriptor of the database would drop SQLite's locks on it."""
+        if not _FLOCK:
+            return None
+        lock = FileIO(f"{self.path}.lock", "a", opener=lambda path, flags: os.open(path, flags, 0o600))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.close()
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise StoreError(
+                f"the database {self.path} is in use by another instance: "
+                "stop that one, or give each instance a database of its own (T-79)"
+            ) from error
+        return lock
+
+    def _open(self, instance_id: UUID | None, first_id: int) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise StoreError(f"Python's sqlite3 has SQLite {sqlite3.sqlite_version}: use a build with 3.32 or later")
+        if os.path.isdir(self.path):
+            raise StoreError(f"{self.path} is a directory: give the path of a file in it")
+        if not os.path.exists(self.path) or not os.path.getsize(self.path):
+            self._create(instance_id, first_id)
+        log = Log(Path(f"{self.path}-wal"))
+        self._probe(log)
+        connection = self._connection = _connect(self.path)
+        make_known(connection)
+        connection.text_factory = bytes  # damaged text is for the checksum to find, not for a decoder
+        if not _FLOCK:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+        [(journal,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        if journal != b"wal":
+            raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
+        self.damage: list[str] = self._log_damage(connection, log)
+        self._bring_up(connection)
+        self._look_at_schema(connection)
+        with self.transaction():
+            connection.execute(_DROP_HELD)
+            connection.execute("DELETE FROM held")
+            instance = self._instance_row(connection)
+            self.damage += self._look_at_rows(connection, instance[2])
+            set_instance(connection, "seal", None)
+        self.instance_id = UUID(bytes=instance[0])
+        self.unclean = instance[2] is None or bool(self.damage)
+
+    def _create(self, instance_id: UUID | None, first_id: int) -> None:
+        """Under another name, and without WAL, so that the file itself is whole and names the application at once."""
+        if instance_id is None:
+            raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
+        draft = f"{self.path}.new"
+        for leftover in (draft, f"{draft}-journal"):
+            with suppress(FileNotFoundError):
+                os.remove(leftover)
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # SQLite's other files get its mode (D-13)
+        with closing(_connect(draft)) as connection:
+            connection.execute("BEGIN")
+            for statement in _TABLES.values():
+                connection.execute(statement)
+            row = (instance_id.bytes, first_id, seal(connection))
+            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, ?)", (*row, row_check(*row)))
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {_LAYOUT}")
+            connection.execute("COMMIT")
+        os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
+
+    def _probe(self, log: Log) -> None:
+        """Look at the header before SQLite may change anything, and without it: it would not look into the log.
+
+        Where power failed while the log was copied into the file, the file alone need not be a whole database.
+        """
+        with open(self.path, "rb") as file:
+            header = file.read(_HEADER.size)
+        if not header.startswith(_MAGIC):
+            header = log.page_one()[: _HEADER.size]
+        if not header.startswith(_MAGIC):
+            raise StoreError(f"cannot open the database {self.path}: {'; '.join(_CAUSES[sqlite3.SQLITE_NOTADB])}")
+        layout, application = _HEADER.unpack(header)
+        if application != _APPLICATION_ID:
+            raise StoreError(f"{self.path} is the database of another application: choose another path")
+        if not 1 <= layout <= _LAYOUT:
+            raise StoreError(
+                f"the database {self.path} has layout {layout}, and this version of tolliver knows 1 to {_LAYOUT}: "
+                "use the version that wrote it, or a newer one"
+            )
+
+    # Damage.
+
+    def _log_damage(self, connection: sqlite3.Connection, log: Log) -> list[str]:
+        """Before anything is written: the log is then as the last use left it."""
+        if not log.there:
+            return []
+        [(_, frames, _)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        found = list(log.complaints(max(frames, 0)))
+        if found:  # else what lies behind the end would be found again next time
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return found
+
+    def _look_at_schema(self, connection: sqlite3.Connection) -> None:
+        """A bit of the text that made a table decides how its rows are read, and what a new one gets."""
+        rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+        found = {(kind, name, table, _plain(sql)) for kind, name, table, sql in rows}
+        expected = {(b"table", name.encode(), name.encode(), _plain(sql)) for name, sql in _TABLES.items()}
+        if found != expected:
+            raise StoreError(self._damaged("the description of its tables is not the one it was made with"))
+
+    def _instance_row(self, connection: sqlite3.Connection) -> tuple[bytes, int, bytes | None]:
+        [(*row, crc)] = connection.execute("SELECT uuid, next_id, seal, crc FROM instance").fetchall()
+        if crc != row_check(*row):
+            raise StoreError(self._damaged("the row with the instance's UUID has a wrong checksum"))
+        uuid, next_id, sealed = row
+        return uuid, next_id, sealed
+
+    def _look_at_rows(self, connection: sqlite3.Connection, sealed: bytes | None) -> list[str]:
+        """What is wrong with the rows. Damaged ones are taken out, where the others can do without."""
+        self.peers = {}
+        for number, uuid, pin, crc in connection.execute("SELECT id, uuid, spki_sha256, crc FROM peer"):
+            if crc != row_check(number, uuid, pin):
+                raise StoreError(self._damaged(f"the row of peer {number}, its UUID and its pin, has a wrong checksum"))
+            self.peers[UUID(bytes=uuid)] = int(number)
+        complaints: list[str] = []
+        for table in SEALED:
+            try:
+                complaints += damage(connection, table, json.loads(sealed or b"{}"))
+            except sqlite3.DatabaseError as error:
+                if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+                    raise
+                complaints.append(f"table {table} cannot be read to its end: {error}")
+        return complaints
+
+    def _damaged(self, what: str) -> str:
+        return f"cannot open the database {self.path}: {what}; {_DAMAGED[1]}"
+
+    def _bring_up(self, connection: sqlite3.Connection) -> None:
+        """A database of layout 1 gets the checks that it lacks. Its rows are taken as they are."""
+        if connection.execute("PRAGMA user_version").fetchone() == (_LAYOUT,):
+            return
+        with self.transaction():
+            for table, rows in _FROM_LAYOUT_1.items():
+                connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+                connection.execute(_TABLES[table])
+                connection.execute(f"INSERT INTO {table} SELECT {rows} FROM old_{table}")
+                connection.execute(f"DROP TABLE old_{table}")
+            connection.execute(f"PRAGMA user_version = {_LAYOUT}")
+
+    def close(self) -> None:
+        """End the use in order and let the lock go. A second call does nothing. Never raises."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error), self.transaction() as connection:
+                set_instance(connection, "seal", None)
+                set_instance(connection, "seal", seal(connection))  # if it cannot, the next opening is unclean
+            self._release()
+
+    def _release(self) -> None:
+        connection, self._connection = self._connection, None
+        lock, self._lock = self._lock, None
+        if connection is not None:
+            connection.close()
+        if lock is not None:
+            lock.close()
+
+    def disown(self) -> None:
+        """In a forked child: SQLite must not cross a fork, and our copy of the lock must not outlive the parent."""
+        _inherited.append(self._connection)  # never used and never closed here
+        self._connection = None
+        self._release()
+        self._ended = "belongs to the parent process: open another one in each process, after the fork (T-79)"
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError(f"the database {self.path} {self._ended}")
+        return self._connection
+
+    def _uri(self, options: str) -> str:
+        return f"{Path(self.path).as_uri()}?{options}"
+
+    @contextmanager
+    def failing(self, doing: str, *malformed: type[Exception]) -> Iterator[None]:
+        """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
+        try:
+            yield
+        except _FAILURES + malformed as error:
+            kinds = (*((kind, _DAMAGED) for kind in malformed), *_KINDS)
+            cause, advice = _CAUSES.get(primary_code(error)) or next(c for kind, c in kinds if isinstance(error, kind))
+            name = getattr(error, "sqlite_errorname", type(error).__name__)
+            raise StoreError(f"cannot {doing} the database {self.path}: {cause}; {advice} [{name}: {error}]") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing. The write lock is taken by the first statement, which must be one that writes."""
+        connection = self.connection
+        try:
+            if connection.in_transaction:  # the last error was followed by one in its ROLLBACK
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN")
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            raise
+
+    def check(self) -> list[str]:
+        """What opening found, and what is wrong with the structure of the file: reads all of it. Any thread, while
+        another one commits."""
+        connection = self.connection
+        with self.failing("check"):
+            try:
+                if not _FLOCK:  # its lock keeps a second connection out: take turns on this one
+                    lines = connection.execute("PRAGMA quick_check").fetchall()
+                else:
+                    with closing(sqlite3.connect(self._uri("mode=ro"), uri=True, timeout=_BUSY_TIMEOUT)) as reader:
+                        reader.text_factory = bytes
+                        lines = reader.execute("PRAGMA quick_check").fetchall()
+            except sqlite3.DatabaseError as error:
+                if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                    raise
+                return [*self.damage, str(error)]
+        return [*self.damage, *(line.decode(errors="replace") for (line,) in lines if line != b"ok")]
+
+
+_open_files: WeakSet[DatabaseFile] = WeakSet()
+_inherited: list[sqlite3.Connection | None] = []
+
+
+def _disown_all() -> None:
+    for file in list(_open_files):
+        file.disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

@@ -1,0 +1,161 @@
+"""What an instance of Tolliver is subscribed to, as the source of a stream.
+
+The idea: a stream's subscriber says by its demand how much it is through with (`Feed.requested`), and that is all an
+acknowledgement needs. So a message is taken from the instance when the subscriber wants one more, held while it is
+under way, and acknowledged when the subscriber is through with it; what is still held at the end of the stream is
+failed, and comes again. Nothing here waits but for the instance's own iterator: so one source serves the loops that
+await and another one threads, and what they hold is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Self
+from urllib.parse import unquote_to_bytes
+
+from tolliver_proto import ConnectionClosing, Delivery, Subscription
+
+from .._messages.inbox import Run
+from .._messages.instance import BaseInstance
+from .publishing import Feed
+
+SCHEME = "tolliver://"
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_FORM = f'write "{SCHEME}channel/key", percent-encoded as in a URL; without a key it is every key of the channel'
+
+
+def bridge(instance: BaseInstance, *, subscribe: bool = False) -> Callable[[str], Source]:
+    """The messages of an instance as a source: `streams.publish("tolliver://*", bridge(instance))`.
+
+    A subscriber asks for "tolliver://channel/key", percent-encoded as in a URL, and gets the bodies of the messages.
+    "tolliver://channel" is every key of the channel, "tolliver:///" every channel. Reliable messages are acknowledged
+    when the subscriber is through with them: at least once, in the order in which they came (docs/bridge.md).
+
+    - `instance`: one of the same adapter, and on the same loop, as the streams.
+    - `subscribe`: a stream subscribes the instance to what it asks for, for good (T-24). Without it, what a peer asks
+      for changes nothing that lasts: it gets what the instance is subscribed to already, and is refused all else.
+
+    A peer that asks for another name sees the text of a ValueError, or of a LookupError where the instance is not
+    subscribed; of a ConnectionClosing, when the instance is closed while the stream runs.
+    """
+
+    def source(name: str) -> Source:
+        wanted = wanted_by(name)
+        if not subscribe and not any(_overlap(wanted, own) for own in instance.node.subscriptions()):
+            raise LookupError(
+                f"the instance behind {name!r:.200} is not subscribed to any of that: ask for what it is subscribed to"
+            )
+        runs = instance.message_runs(*wanted, subscribe=subscribe)
+        return AwaitedSource(runs) if hasattr(runs, "__aiter__") else ThreadSource(runs)
+
+    return source
+
+
+def wanted_by(name: str) -> Subscription:
+    """The channel and key of a stream's name. Raises ValueError."""
+    channel, _, key = name.removeprefix(SCHEME).partition("/")
+    if not name.startswith(SCHEME) or name == SCHEME:
+        raise ValueError(f'{name!r:.200} names no channel: {_FORM}, and "{SCHEME}/" is everything')
+    return Subscription(_decoded(channel, name), _decoded(key, name))
+
+
+def _decoded(part: str, name: str) -> str:
+    if _BAD_ESCAPE.search(part):
+        raise ValueError(f'{name!r:.200} has a "%" without two hexadecimal digits behind it: {_FORM}')
+    try:
+        return unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{name!r:.200} is no UTF-8 behind its percent signs: {_FORM}") from None
+
+
+def _overlap(one: Subscription, other: Subscription) -> bool:
+    """Whether there are messages that both want; "" is a wildcard (T-24)."""
+    return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
+
+
+class _Held:
+    """Messages of one stream: those that came together and wait for their turn, and those that are under way."""
+
+    def __init__(self, runs: Any) -> None:
+        self._runs = runs
+        self._came: Iterator[tuple[Delivery, Run]] = iter(())
+        self._held: deque[tuple[Delivery, Run]] = deque()
+
+    def _attend_feed(self, feed: Feed) -> None:
+        feed.on_taken = self.taken
+
+    def taken(self, count: int) -> None:
+        """The subscriber is through with so many more, in their order."""
+        through = [self._held.popleft() for _ in range(min(count, len(self._held)))]
+        for run, of_run in groupby(through, itemgetter(1)):
+            run.settle([delivery for delivery, _ in of_run], True)
+
+    def _take_in(self, run: Run) -> None:
+        self._came = iter([(delivery, run) for delivery in run])
+
+    def _next(self) -> bytes | None:
+        """The body of the next message that came; None where more has to come first."""
+        for pair in self._came:
+            self._held.append(pair)
+            return pair[0].body
+        return None
+
+    def _close(self) -> None:
+        """What the subscriber is not through with, and what it did not get, is failed."""
+        self._came = iter(())
+        self._runs.close()
+
+
+class AwaitedSource(_Held):
+    """The bodies, where one awaits."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while (body := self._next()) is None:
+            try:
+                self._take_in(await anext(self._runs))
+            except StopAsyncIteration:
+                raise _closed() from None
+        return body
+
+    async def aclose(self) -> None:
+        self._close()
+
+
+class ThreadSource(_Held):
+    """The bodies, on a thread that waits; `taken` and `close` may come from another one."""
+
+    _ended = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        while (body := self._next()) is None:
+            run = next(self._runs, None)
+            if run is None:
+                raise StopIteration if self._ended else _closed()
+            self._take_in(run)
+        return body
+
+    def _attend_feed(self, feed: Feed) -> None:
+        super()._attend_feed(feed)
+        feed.on_over = self.close  # whoever waits for the next message need not
+
+    def close(self) -> None:
+        self._ended = True
+        self._close()
+
+
+Source = AwaitedSource | ThreadSource
+
+
+def _closed() -> ConnectionClosing:
+    """A bridge has no last message: a stream that completes would say that it has."""
+    return ConnectionClosing("the instance behind this stream was closed: subscribe again when it is back")

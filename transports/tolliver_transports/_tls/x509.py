@@ -1,0 +1,189 @@
+"""What a certificate says, and what OpenSSL says about one.
+
+The idea: the [anyio] extra has no library for X.509, and needs none: `ssl` gives the names, and the public key stands
+at a fixed place in the DER bytes. OpenSSL's reasons are data here: to each belongs a sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from tolliver_proto import CertificateError, ConnectionLost, IdentityConflict, PeerIdentity, TolliverError
+
+from .._options.instance import Remote
+from ..derived import URN, check_prefix
+
+_URN = re.compile(r"urn:uuid:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
+
+_SAME_CA = "both sides need certificates of the same private CA"
+NEW_CERTIFICATE = "make a new certificate with `tolliver certs`"
+_REMEDIES = {  # what to do about a certificate that we refuse, by OpenSSL's X509_V_ERR_ number
+    7: _SAME_CA,  # CERT_SIGNATURE_FAILURE
+    9: "check the clocks of both machines",  # CERT_NOT_YET_VALID
+    10: f"{NEW_CERTIFICATE}, or check our clock",  # CERT_HAS_EXPIRED
+    18: _SAME_CA,  # DEPTH_ZERO_SELF_SIGNED_CERT
+    19: _SAME_CA,  # SELF_SIGNED_CERT_IN_CHAIN
+    20: _SAME_CA,  # UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+    21: _SAME_CA,  # UNABLE_TO_VERIFY_LEAF_SIGNATURE
+    26: "it needs the extended key usages serverAuth and clientAuth",  # INVALID_PURPOSE
+    62: "dial a name that is in it, or pin the peer: Remote(host, port, identity=...)",  # HOSTNAME_MISMATCH
+    64: "dial an address that is in it, or pin the peer: Remote(host, port, identity=...)",  # IP_ADDRESS_MISMATCH
+}
+_REFUSALS = {  # what a peer's alert says about our certificate, by the alert's name (RFC 8446, 6.2)
+    "ACCESS_DENIED": "access denied: ask the peer's operator to let this instance in",
+    "BAD_CERTIFICATE": "bad certificate: it may not hold the name that the peer dialled, or be damaged",
+    "CERTIFICATE_EXPIRED": f"certificate expired: {NEW_CERTIFICATE}, or check the peer's clock",
+    "CERTIFICATE_REQUIRED": "certificate required: give one, see TLS(cert, key, ca)",
+    "CERTIFICATE_REVOKED": f"certificate revoked: {NEW_CERTIFICATE}",
+    "CERTIFICATE_UNKNOWN": f"certificate unknown: {NEW_CERTIFICATE}",
+    # TLS 1.2 says so to a client without a certificate, and to a key that it cannot use.
+    "HANDSHAKE_FAILURE": "handshake failure: give a certificate with an EC or RSA key, see TLS(cert, key, ca)",
+    "UNKNOWN_CA": f"unknown CA: {_SAME_CA}",
+    "UNSUPPORTED_CERTIFICATE": "unsupported certificate: it needs the key usages serverAuth and clientAuth",
+}
+_NOT_TLS = "it does not speak TLS: is it a tolliver instance, and one without plaintext=True?"
+_OTHER_VERSION = "it speaks no TLS version that we do: upgrade it, or admit TLS 1.2 on both sides with tls12=True"
+_MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's reason
+    "HTTP_REQUEST": _NOT_TLS,
+    "HTTPS_PROXY_REQUEST": _NOT_TLS,
+    "RECORD_LAYER_FAILURE": _NOT_TLS,  # OpenSSL 3.2 and later
+    "WRONG_VERSION_NUMBER": _NOT_TLS,
+    "TLSV1_ALERT_PROTOCOL_VERSION": _OTHER_VERSION,
+    "UNSUPPORTED_PROTOCOL": _OTHER_VERSION,
+}
+
+
+def read_identity(tls: ssl.SSLObject, peer: str) -> PeerIdentity:
+    try:
+        names = (tls.getpeercert() or {}).get("subjectAltName", ())
+    except ValueError as error:  # UnicodeDecodeError is a ValueError
+        raise not_understood(peer, error) from error
+    uris = [str(entry[1]) for entry in names if entry[0] == "URI"]
+    return identity_of(tls.getpeercert(binary_form=True) or b"", uris, peer)
+
+
+def identity_of(der: bytes, uris: Iterable[str], peer: str) -> PeerIdentity:
+    """What a certificate in DER with these URIs among its names proves. Raises CertificateError."""
+    try:
+        uuids = frozenset(_uuid(uri) for uri in uris if uri.lower().startswith("urn:uuid:"))
+        prefixes = frozenset(check_prefix(uri[len(URN) :]) for uri in uris if uri.lower().startswith(URN))
+        spki_sha256 = hashlib.sha256(subject_public_key_info(der)).digest()
+        return PeerIdentity(uuids, spki_sha256, prefixes=prefixes)
+    except (ValueError, IndexError) as error:
+        raise not_understood(peer, error) from error
+
+
+def not_understood(peer: str, error: Exception) -> CertificateError:
+    return CertificateError(f"the certificate of {peer} cannot be understood ({error}): {NEW_CERTIFICATE}")
+
+
+def _uuid(urn: str) -> UUID:
+    match = _URN.fullmatch(urn)
+    if match is None:
+        raise ValueError(f"{urn!r} is no UUID")
+    return UUID(match[1])
+
+
+def check_pin(remote: Remote, identity: PeerIdentity) -> None:
+    if remote.identity is not None and remote.identity not in identity.uuids:
+        shown = ", ".join(map(str, identity.uuids)) or "no UUID"
+        raise IdentityConflict(
+            f"the peer at {remote} shows {shown} instead of {remote.identity}: correct the address or the identity "
+            "pinned to it (D-2)"
+        )
+    if remote.spki_sha256 is not None and remote.spki_sha256 != identity.spki_sha256:
+        raise IdentityConflict(
+            f"the peer at {remote} has another key than the one pinned to it: correct the address, or the pin if its "
+            "certificate was renewed (D-2)"
+        )
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """A failure of TLS, as far as it is known."""
+
+    peer: str
+    """Who is at the other end, to stand in a sentence."""
+    reason: str
+    """OpenSSL's reason, by its name in `ssl`."""
+    words: str
+    """The same to read."""
+    verdict: str | None
+    """Why we refuse the peer's certificate, if we do."""
+    heard: bool
+    """Something that it sealed for us has come: so our certificate has been accepted."""
+    shaken: bool
+    """The handshake is over on our side."""
+    ended: bool
+    """The peer ended the connection, in whatever way."""
+
+    def explain(self) -> TolliverError:
+        """What it means, and what to do: CertificateError where trying again is no use, else ConnectionLost."""
+        refusal = _REFUSALS.get(self.reason.partition("_ALERT_")[2])
+        if self.verdict is not None:
+            return CertificateError(f"we refuse the certificate of {self.peer}: {self.verdict}")
+        if refusal is not None and not self.heard:
+            return CertificateError(f"{self.peer} refuses our certificate: {refusal}")
+        if self.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+            return CertificateError(f"we refuse {self.peer}, as it shows no certificate: {_SAME_CA} (D-1)")
+        if self.shaken:
+            return ConnectionLost(f"TLS with {self.peer} broke down: {self.words}")
+        if self.ended:
+            return ConnectionLost(f"{self.peer} closed during the TLS handshake: its own log may say why")
+        return ConnectionLost(f"TLS with {self.peer} failed: {_MISUNDERSTANDINGS.get(self.reason, self.words)}")
+
+
+def words(error: ssl.SSLError) -> str:
+    """OpenSSL's reason as it would write it. Some have no name in `ssl`, only a text."""
+    return error.reason.replace("_", " ").lower() if error.reason else str(error)
+
+
+def is_abrupt_end(error: ssl.SSLError) -> bool:
+    """The transport ended without close_notify; CPython before 3.11.3 has no exception of its own for it."""
+    return isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"
+
+
+def verdict(error: ssl.SSLError) -> str:
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return words(error)
+    return verdict_of(error.verify_code, error.verify_message)
+
+
+def verdict_of(code: int, message: str) -> str:
+    """What is wrong with a certificate, by OpenSSL's X509_V_ERR_ number and its words, and what to do."""
+    return f"{message.rstrip('.')}: {_REMEDIES.get(code, NEW_CERTIFICATE)}"
+
+
+def subject_public_key_info(certificate: bytes) -> bytes:
+    """The SubjectPublicKeyInfo of a DER certificate, whole: its SHA-256 is the pin of D-3.
+
+    Certificate and TBSCertificate are sequences (RFC 5280, 4.1): we step into both, over the optional version [0], and
+    over serial number, signature algorithm, issuer, validity and subject; then it stands there.
+    Raises ValueError or IndexError where the bytes are no DER certificate.
+    """
+    at, _ = _element(certificate, 0)
+    at, _ = _element(certificate, at)
+    if certificate[at] == 0xA0:
+        _, at = _element(certificate, at)
+    for _ in range(5):
+        _, at = _element(certificate, at)
+    return certificate[at : _element(certificate, at)[1]]
+
+
+def _element(der: bytes, at: int) -> tuple[int, int]:
+    """Where the content of the element at `at` begins and ends: tag, length, content."""
+    length, start = der[at + 1], at + 2
+    if length >= 0x80:  # the low bits say how many bytes hold the length
+        length_bytes = der[start : start + (length & 0x7F)]
+        start += len(length_bytes)
+        length = int.from_bytes(length_bytes)
+        if not length_bytes:
+            raise ValueError("an indefinite length, which DER forbids")
+    if start + length > len(der):
+        raise ValueError("an element longer than the whole")
+    return start, start + length

@@ -1,0 +1,42 @@
+"""tolliver on asyncio and trio, through anyio: messages, and streams with demand.
+
+`create_instance` and `create_streams` open what a program uses. Each connection is two tasks, one that reads and one
+that writes what the system did not take at once; the node and the hub decide, the tasks move bytes.
+docs/anyio.md shows it at work.
+"""
+
+from __future__ import annotations
+
+from .._messages.inbox import Received, Run
+from .._messages.iterators import Messages, Registration, Runs
+from .._options.acl_file import load_acl
+from .._options.instance import TLS, InstanceOptions, Remote
+from .._options.streams import StreamsOptions
+from .._streams.async_streams import Subscription
+from .._streams.bridge import bridge
+from .._streams.publishing import Publication
+from .._streams.streams import Peer
+from .instance import Instance, create_instance, run
+from .streams import Streams, create_streams
+
+__all__ = [
+    "TLS",
+    "Instance",
+    "InstanceOptions",
+    "Messages",
+    "Peer",
+    "Publication",
+    "Received",
+    "Registration",
+    "Remote",
+    "Run",
+    "Runs",
+    "Streams",
+    "StreamsOptions",
+    "Subscription",
+    "bridge",
+    "create_instance",
+    "create_streams",
+    "load_acl",
+    "run",
+]

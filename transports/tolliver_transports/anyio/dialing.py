@@ -1,0 +1,86 @@
+"""Dialling and accepting on asyncio and trio.
+
+The idea: as in `_anyio_wires`, only readiness is waited for. Of a name's addresses the next is tried when one fails or
+takes its time, and the first one there wins (RFC 8305).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+import anyio
+import anyio.to_thread
+
+from .._driver.sockets import (
+    ACCEPT_PAUSE,
+    NEXT_ADDRESS,
+    NOT_YET,
+    Address,
+    begin_connecting,
+    check_connected,
+    close_all,
+    find_addresses,
+)
+
+log = logging.getLogger("tolliver")
+
+
+async def dial(host: str, port: int) -> socket.socket:
+    """A connected socket that does not block. Raises OSError."""
+    addresses = await anyio.to_thread.run_sync(find_addresses, host, port, abandon_on_cancel=True)
+    connected: list[socket.socket] = []
+    errors = [OSError(errno.EHOSTUNREACH, "its name has no address")]
+
+    async def attempt(address: Address, failed: anyio.Event) -> None:
+        try:
+            connected.append(await _connect(address))
+            trying.cancel_scope.cancel()
+        except OSError as error:
+            errors.append(error.with_traceback(None))  # its frames hold this list
+            failed.set()
+
+    try:
+        async with anyio.create_task_group() as trying:
+            for address in addresses:
+                failed = anyio.Event()
+                trying.start_soon(attempt, address, failed)
+                with anyio.move_on_after(NEXT_ADDRESS):
+                    await failed.wait()
+    except BaseException:
+        close_all(connected)
+        raise
+    if not connected:
+        raise errors.pop()
+    close_all(connected[1:])
+    return connected[0]
+
+
+async def _connect(address: Address) -> socket.socket:
+    sock = begin_connecting(address)
+    try:
+        await anyio.wait_writable(sock)
+    except BaseException:
+        sock.close()
+        raise
+    check_connected(sock)
+    return sock
+
+
+async def accept(listener: socket.socket, take: Callable[[socket.socket], None]) -> None:
+    """`take` each connection that comes in, for ever."""
+    with listener:
+        while True:
+            await anyio.wait_readable(listener)
+            try:
+                sock, _ = listener.accept()
+            except (*NOT_YET, ConnectionAbortedError):
+                continue
+            except OSError as error:
+                log.warning("cannot accept a connection, trying again: %s", error)
+                await anyio.sleep(ACCEPT_PAUSE)
+            else:
+                sock.setblocking(False)
+                take(sock)

@@ -1,0 +1,148 @@
+"""What listens, dials and has connections on asyncio and trio.
+
+The idea: each connection has its two tasks (`_anyio_wires`), and the endpoint has one that keeps time. None of them
+knows a protocol: they move bytes into the machine, and the driver carries out what the machine answers.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from tolliver_proto import ConnectionClosing, ConnectionLost, Role, TolliverError
+
+from .._driver.endpoint import BaseEndpoint
+from .._driver.sockets import close_all, host_of, open_listeners
+from .._options.instance import Remote
+from .._tls.pump import AnyPump
+from .dialing import accept, dial
+from .wire import Bell, Promise, Wire
+
+
+class Endpoint(BaseEndpoint):
+    """Use it with `async with`."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._time_bell, self._idle_bell = Bell(), Bell()
+        self._listening = anyio.CancelScope()
+        self._listeners: list[socket.socket] = []
+
+    async def __aenter__(self) -> Self:
+        await anyio.to_thread.run_sync(self._prepare)
+        self._tasks = await anyio.create_task_group().__aenter__()
+        try:
+            if self.options.listen is not None:
+                await self._listen(*self.options.listen)
+        except BaseException:
+            await self._release()
+            raise
+        self._tasks.start_soon(self._keep_timer)
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listening.cancel()
+        self._begin_close()
+        try:
+            with anyio.move_on_after(self.options.limits.close_timeout + 1, shield=True):
+                while not self._machine.idle:
+                    await self._idle_bell.heard()
+        finally:
+            self._driver.promises.give_up()
+            await self._release()
+
+    async def _release(self) -> None:
+        """The body's exception is not given to the task group, which would wrap it in a group."""
+        self._tasks.cancel_scope.cancel()
+        try:
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            close_all(self._listeners)
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._finish)
+
+    async def _keep_timer(self) -> None:
+        while True:
+            with anyio.move_on_after(self._driver.arm()):
+                await self._time_bell.heard()
+            self.keep_time()
+
+    # What the driver and the mailboxes ask for (see World and AsyncOwner).
+
+    def promise(self) -> Promise[Any]:
+        return Promise()
+
+    def bell(self) -> Bell:
+        return Bell()
+
+    def wake(self) -> None:
+        self._time_bell.ring()
+
+    def idle(self) -> None:
+        self._idle_bell.ring()
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
+        scope = anyio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await work()
+
+        self._tasks.start_soon(run)
+        return scope.cancel
+
+    def breathe(self) -> Awaitable[object]:
+        return anyio.lowlevel.checkpoint()
+
+    def dial(self, cid: int, remote: Remote) -> None:
+        async def connect() -> socket.socket:
+            try:
+                return await dial(remote.host, remote.port)
+            except OSError as failure:
+                raise ConnectionLost(f"cannot reach {remote}: {failure}") from failure
+
+        self._start(cid, Role.CLIENT, self._pumps.client(remote), connect)
+
+    # Connections.
+
+    async def _listen(self, host: str, port: int) -> None:
+        self._listeners = await anyio.to_thread.run_sync(open_listeners, host, port)
+        self.addresses = [one.getsockname()[:2] for one in self._listeners]
+        self._tasks.start_soon(self._serve)
+
+    async def _serve(self) -> None:
+        async with anyio.create_task_group() as accepting:
+            self._listening = accepting.cancel_scope
+            for listener in self._listeners:
+                accepting.start_soon(accept, listener, self._take_in)
+
+    def _take_in(self, sock: socket.socket) -> None:
+        async def connect() -> socket.socket:
+            return sock
+
+        cid = self._accepted(host_of(sock))
+        if cid is None:
+            sock.close()
+        else:
+            self._start(cid, Role.SERVER, self._pumps.server(), connect)
+
+    def _start(self, cid: int, role: Role, pump: AnyPump, connect: Callable[[], Awaitable[socket.socket]]) -> None:
+        wire = self.wires[cid] = Wire(self._driver, cid, role, pump)
+
+        async def run() -> None:
+            error: TolliverError | None = ConnectionClosing("the instance was closed")
+            try:
+                error = await wire.run(connect)
+            finally:
+                self._lost(cid, error)
+
+        self._tasks.start_soon(run)

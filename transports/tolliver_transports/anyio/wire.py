@@ -1,0 +1,142 @@
+"""One connection on asyncio or trio, and what tasks wait for.
+
+The idea: sockets are read and written where that is possible at once, and tasks wait for readiness alone: one for the
+reading, one for what the system did not take. So nothing is lost when a task is cancelled, a frame cannot be cut, and
+the reader never waits for a write (two peers that both did would wait for ever).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from tolliver_proto import Role, TolliverError
+
+from .._driver.driver import Driver
+from .._driver.session import broken
+from .._driver.socket_session import SocketSession
+from .._tls.pump import AnyPump
+
+T = TypeVar("T")
+
+
+class Promise(Generic[T]):
+    """An answer that is still to come, for any number of tasks."""
+
+    __slots__ = ("_error", "_event", "_value")
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+        self._error: TolliverError | None = None
+
+    def resolve(self, value: T) -> None:
+        self._value = value
+        self._event.set()
+
+    def fail(self, error: TolliverError) -> None:
+        self._error = error
+        self._event.set()
+
+    async def wait(self, timeout: float | None = None) -> T:
+        """Raises TimeoutError after `timeout` seconds; the promise stays."""
+        with anyio.fail_after(timeout):
+            await self._event.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Bell:
+    """An event that can be rung again and again. One task listens."""
+
+    __slots__ = ("_event", "_rung")
+
+    def __init__(self) -> None:
+        self._rung = False
+        self._event: anyio.Event | None = None  # while the task waits
+
+    def ring(self) -> None:
+        self._rung = True
+        if self._event is not None:
+            self._event.set()
+
+    async def heard(self) -> None:
+        if not self._rung:
+            self._event = anyio.Event()
+            try:
+                await self._event.wait()
+            finally:
+                self._event = None
+        self._rung = False
+
+
+class Wire(SocketSession):
+    """A connection of the instance."""
+
+    def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump) -> None:
+        super().__init__(driver, cid, role, pump)
+        self._scope = anyio.CancelScope()
+        self._sock: socket.socket | None = None
+        self._bell = Bell()  # there is something to write, or nothing any more
+        self._resumed: anyio.Event | None = None
+
+    def write_soon(self) -> None:
+        """At once, as far as the system takes it; the task does what is left."""
+        if not self.busy and self._sock is not None:
+            self.busy = True
+            self.write(self._sock)
+        if self.busy or self.writing_over:
+            self._bell.ring()
+
+    def pause(self) -> None:
+        self.paused = True
+        self._resumed = anyio.Event()
+
+    def resume(self) -> None:
+        self.paused = False
+        if self._resumed is not None:
+            self._resumed.set()
+            self._resumed = None
+
+    def abort(self) -> None:
+        self._scope.cancel()
+
+    async def run(self, connect: Callable[[], Awaitable[socket.socket]]) -> TolliverError | None:
+        """From the socket to the end; returns why, or None if it ended in order or was aborted."""
+        try:
+            with self._scope, await connect() as self._sock:
+                self.start(self._sock)
+                await self._talk(self._sock)
+        except TolliverError as failure:
+            return failure
+        except OSError as failure:
+            return broken(failure)
+        finally:
+            self._sock = None
+        return self.error
+
+    async def _talk(self, sock: socket.socket) -> None:
+        async with anyio.create_task_group() as both:
+            both.start_soon(self._keep_writing, sock)
+            while not self.reading_over:
+                if self._resumed is not None:
+                    await self._resumed.wait()
+                await anyio.wait_readable(sock)
+                self.read(sock)
+            if self.over:
+                both.cancel_scope.cancel()
+
+    async def _keep_writing(self, sock: socket.socket) -> None:
+        while not self.writing_over:
+            if self.rest:
+                await anyio.wait_writable(sock)
+            elif self.busy:
+                await anyio.lowlevel.checkpoint()
+            else:
+                await self._bell.heard()
+            if self.busy:
+                self.write(sock)

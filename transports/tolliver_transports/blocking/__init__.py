@@ -1,0 +1,45 @@
+"""tolliver on threads and blocking calls: messages, streams with demand, and one connection on a socket.
+
+`create_instance` and `create_streams` open what a program uses, from any thread; `BlockingConnection` is one connection
+without a thread. One thread has the sockets, one the database; handlers have threads of their own.
+docs/blocking.md shows it at work.
+"""
+
+from __future__ import annotations
+
+from .._messages.inbox import Received, Run
+from .._options.acl_file import load_acl
+from .._options.instance import TLS, InstanceOptions, Remote
+from .._options.streams import StreamsOptions
+from .._streams.bridge import bridge
+from .._streams.publishing import Publication
+from .._streams.streams import Peer
+from .._tls.policy import Pumps
+from .connection import BlockingConnection
+from .instance import Instance, create_instance
+from .iterators import Messages, Registration, Runs
+from .streams import Streams, create_streams
+from .subscription import Subscription
+
+__all__ = [
+    "TLS",
+    "BlockingConnection",
+    "Instance",
+    "InstanceOptions",
+    "Messages",
+    "Peer",
+    "Publication",
+    "Pumps",
+    "Received",
+    "Registration",
+    "Remote",
+    "Run",
+    "Runs",
+    "Streams",
+    "StreamsOptions",
+    "Subscription",
+    "bridge",
+    "create_instance",
+    "create_streams",
+    "load_acl",
+]

@@ -1,0 +1,190 @@
+"""What listens, dials and has connections on threads.
+
+The idea: one thread has all sockets (`_blocking_loop`), and one lock has the machine. Whoever asks the machine or tells
+it something holds the lock for that moment, and lets it go before waiting. A protocol that has other work to do, such
+as a database, says which: each such worker has a thread that begins and ends with the endpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from abc import abstractmethod
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from tolliver_proto import ConnectionClosing, Role, TolliverError
+
+from .._driver.endpoint import BaseEndpoint, Closable
+from .._driver.sockets import host_of
+from .._options.instance import Remote
+from .._tls.pump import AnyPump
+from .iterators import Bell
+from .loop import Listeners, Loop
+from .process import running, thread_of
+from .wire import Promise, Wire
+
+
+class Worker(Protocol):
+    """What has a thread of its own for as long as the endpoint is open. When `run` raises, the endpoint has failed."""
+
+    def run(self) -> None: ...
+
+    def stop(self) -> None:
+        """From any thread: `run` returns soon, or at once where it has not begun. Closing waits for that."""
+
+
+class Endpoint(BaseEndpoint):
+    """Use it with `with`. Every call may come from any thread."""
+
+    wires: dict[int, Wire]
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._lock = threading.RLock()
+        self._closing = threading.Lock()
+
+    # What the protocol brings, beside a BaseEndpoint's.
+
+    @abstractmethod
+    def _more_workers(self) -> dict[str, Worker]:
+        """What it needs threads for beside the one of the sockets, by their names. Asked after `_prepare`."""
+
+    # The life of an endpoint.
+
+    @property
+    def lock(self) -> threading.RLock:
+        """The machine's: held while it is asked or told something, never while anybody waits."""
+        if self._process not in (0, os.getpid()):
+            self.check_open()
+        return self._lock
+
+    def __enter__(self) -> Self:
+        self._prepare()
+        try:
+            self._listeners = Listeners(self.options.listen)
+        except BaseException:
+            self._finish()
+            raise
+        self.addresses = self._listeners.addresses
+        self._loop = Loop(self._tick)
+        self._idle = threading.Event()
+        self._workers: dict[str, Worker] = {"sockets": self._loop, **self._more_workers()}
+        self._threads = [thread_of(name, worker.run, self._fail) for name, worker in self._workers.items()]
+        running.add(self)
+        try:
+            self._start()
+        except BaseException:  # no threads left, or Ctrl-C
+            self.close()
+            raise
+        return self
+
+    def _start(self) -> None:
+        self._listeners.serve(self._loop, self._take_in)
+        with self._lock:
+            self._begin()
+        for thread in self._threads:
+            thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every connection in order, and then everything else: what leaving the `with` block does.
+
+        Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
+        Callbacks that are running are not waited for.
+        """
+        if self not in running:
+            return
+        with self._closing:
+            if self not in running:  # another thread has closed it meanwhile
+                return
+            try:
+                with self._lock:
+                    if self._open:
+                        self._begin_close()
+                self._loop.soon(lambda: self._listeners.close(self._loop))
+                self._idle.wait(self.options.limits.close_timeout + 1)
+            finally:
+                self._stop()
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._driver.promises.give_up()
+        for worker in self._workers.values():
+            worker.stop()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+        self._listeners.close(self._loop)
+        for wire in list(self.wires.values()):
+            wire.end(ConnectionClosing("the instance was closed"))
+        self._loop.close()
+        self._finish()
+        running.discard(self)
+
+    def disown(self) -> None:
+        for wire in self.wires.values():
+            wire.disown()
+        self._loop.close()
+
+    def _fail(self) -> None:
+        """A thread has failed, and the endpoint with it: nobody is left waiting."""
+        with self._lock:
+            self._open = False
+            self._driver.promises.give_up()
+            self._idle.set()
+            self._end_work()
+
+    def _tick(self) -> float | None:
+        with self._lock:
+            self.keep_time()
+            return self._driver.arm()
+
+    # What the driver and the mailboxes ask for, under the lock (see World and ThreadOwner).
+
+    def promise(self) -> Promise:
+        return Promise()
+
+    def bell(self) -> Bell:
+        return Bell(self._lock)
+
+    def wake(self) -> None:
+        self._loop.wake()
+
+    def idle(self) -> None:
+        if self._machine.idle:
+            self._idle.set()
+
+    def abandon(self, dropped: Closable) -> None:
+        """Any thread may be interrupted by the garbage collector, whatever locks it holds: so this takes none."""
+        self._abandoned.append(dropped)
+        self._loop.wake()
+
+    def dial(self, cid: int, remote: Remote) -> None:
+        wire = self._wire(cid, Role.CLIENT, self._pumps.client(remote))
+        self._loop.soon(lambda: wire.dial(remote))
+
+    # Connections.
+
+    def _wire(self, cid: int, role: Role, pump: AnyPump) -> Wire:
+        made = self.wires[cid] = Wire(self._driver, cid, role, pump, self._loop, self._lock, self._ended)
+        return made
+
+    def _ended(self, cid: int, error: TolliverError | None) -> None:
+        with self._lock:
+            self._lost(cid, error)
+
+    def _take_in(self, sock: socket.socket) -> None:
+        pump = self._pumps.server()
+        with self._lock:
+            cid = self._accepted(host_of(sock))
+            wire = None if cid is None else self._wire(cid, Role.SERVER, pump)
+        if wire is None:
+            sock.close()
+        else:
+            wire.begin(sock)

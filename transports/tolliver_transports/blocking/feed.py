@@ -1,0 +1,111 @@
+"""Streams that threads give: each source is read on a thread of its own.
+
+The idea: the source may block for as long as it likes, and what it has yielded must not wait for it. So its thread only
+gathers while it has credit, at the cost of a list's append, and has the loop's thread pass on what has gathered; the
+machine's lock it takes when its credit is used up. A list that two threads share is never replaced: one appends at its
+end, the other takes from its front, under the lock.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Protocol
+
+from .._streams.publishing import Feed, FeedOwner, Publication
+
+
+class ThreadFeedOwner(FeedOwner, Protocol):
+    """What a feed asks for beside."""
+
+    @property
+    def lock(self) -> threading.RLock: ...
+
+
+class ThreadFeed(Feed):
+    """A feed whose `run` is the work of a thread: it returns soon after the stream is over, if the source does."""
+
+    def __init__(
+        self, owner: ThreadFeedOwner, key: tuple[int, int], name: str, publication: Publication, grant: int
+    ) -> None:
+        super().__init__(owner, key, name, publication, grant)
+        self._streams = owner
+        self._gathered: list[Any] = []
+        self._flushing = False
+
+    def run(self) -> None:
+        try:
+            self._give()
+        except BaseException as error:  # whatever the application's code raises ends its stream, and no more
+            with self._streams.lock:
+                self.fail(error)
+        else:
+            with self._streams.lock:
+                self.complete()
+
+    def flush(self) -> None:
+        if self._flushing:  # an element that cannot be sent is ending the stream: nothing goes out behind it
+            return
+        self._flushing = True
+        self.listen()
+        while gathered := self._gathered[:]:  # again: who appends to a list that is not empty does not ask for a flush
+            del self._gathered[: len(gathered)]
+            self.pending = gathered
+            super().flush()
+        self._flushing = False
+
+    def _give(self) -> None:
+        source = self._open()
+        elements = iter(source)
+        try:
+            with self._streams.lock:
+                self.begin(source)
+            self._pull(elements)
+        finally:
+            close = getattr(elements, "close", None)
+            if close is not None:
+                close()
+
+    def _open(self) -> Any:
+        source = self._publication.open(self.name)
+        if is_async(source):
+            if inspect.iscoroutine(source):
+                source.close()
+            raise TypeError(f"the source of {self.name!r:.100} is async, which nobody awaits here")
+        return source
+
+    def _pull(self, elements: Iterator[Any]) -> None:
+        encode, gathered = self._publication.encode, self._gathered
+        while credit := self._wanted():
+            for element in islice(elements, credit):
+                gathered.append(element if encode is None else encode(element))
+                if len(gathered) == 1:
+                    self._streams.flush_soon(self)
+                if self.over:
+                    return
+                credit -= 1
+            if credit:  # the source has no more
+                return
+
+    def _wanted(self) -> int:
+        """Waits until something may be pulled, and says how much. 0: the stream is over."""
+        with self._streams.lock:
+            self.look()
+            self._streams.turn()
+            while not self.over:
+                if wanted := self.look():
+                    return wanted
+                self.bell.wait()
+            return 0
+
+
+def is_async(source: Any) -> bool:
+    """Whether it can only be used where one awaits: an async iterable, an awaitable, or a function of one."""
+    if hasattr(source, "__iter__"):
+        return False
+    if hasattr(source, "__aiter__") or hasattr(source, "__await__"):
+        return True
+    functions = (source, type(source).__call__) if callable(source) else ()
+    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in functions)

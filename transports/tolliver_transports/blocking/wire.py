@@ -1,0 +1,194 @@
+"""One connection on the loop's thread, and what callers in other threads wait for.
+
+The idea: `transmit` and its like come from any thread that holds the machine's lock, and only leave word; sockets and
+pumps belong to the loop's thread alone. It holds the lock while bytes go into the machine or come out of it, and never
+while the system takes or gives them.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tolliver_proto import ConnectionLost, Role, TolliverError
+
+from .._driver.adapter import Done, Job
+from .._driver.driver import Driver
+from .._driver.session import broken
+from .._driver.socket_session import SocketSession
+from .._driver.sockets import Address
+from .._options.instance import Remote
+from .._tls.pump import AnyPump
+from .loop import READ, WRITE, Dialling, Loop, resolve
+
+
+class Promise:
+    """An answer that is still to come, for any number of threads."""
+
+    __slots__ = ("_error", "_event", "_value")
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._error: TolliverError | None = None
+
+    def resolve(self, value: Any) -> None:
+        self._value = value
+        self._event.set()
+
+    def fail(self, error: TolliverError) -> None:
+        self._error = error
+        self._event.set()
+
+    def wait(self, timeout: float | None, late: str) -> Any:
+        """Raises TimeoutError(late) after `timeout` seconds; the promise stays."""
+        if not self._event.wait(limited(timeout)):
+            raise TimeoutError(f"after {timeout:g} s {late}")
+        if self._error is not None:
+            raise self._error.with_traceback(None)  # it may be raised in several threads
+        return self._value
+
+
+class Jobs:
+    """The store's thread: one job after the other, and `after(result, error, done)` for each."""
+
+    def __init__(self, after: Callable[[Any, TolliverError | None, Done], None]) -> None:
+        self._after = after
+        self._jobs: queue.SimpleQueue[tuple[Job, Done] | None] = queue.SimpleQueue()
+
+    def put(self, job: Job, done: Done) -> None:
+        self._jobs.put((job, done))
+
+    def stop(self) -> None:
+        """`run` returns when all that was put before is done."""
+        self._jobs.put(None)
+
+    def run(self) -> None:
+        while (entry := self._jobs.get()) is not None:
+            job, done = entry
+            result, error = None, None
+            try:
+                result = job()
+            except TolliverError as failure:
+                error = failure
+            self._after(result, error, done)
+
+
+def limited(timeout: float | None) -> float | None:
+    """Seconds that the system's clocks can count."""
+    return timeout if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
+
+
+class Wire(SocketSession):
+    """A connection of the instance. `ended(cid, error)` is called once, on the loop, when its socket is closed."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        cid: int,
+        role: Role,
+        pump: AnyPump,
+        loop: Loop,
+        lock: threading.RLock,
+        ended: Callable[[int, TolliverError | None], None],
+    ) -> None:
+        super().__init__(driver, cid, role, pump, lock)
+        self._loop = loop
+        self._ended = ended
+        self._sock: socket.socket | None = None
+        self._dialling: Dialling | None = None
+        self._closed = False
+
+    # From any thread that holds the lock.
+
+    def write_soon(self) -> None:
+        if not self.busy:
+            self.busy = True
+            self._loop.soon(self._look)
+
+    def pause(self) -> None:
+        self.paused = True
+        self._loop.soon(self._see)
+
+    def resume(self) -> None:
+        self.paused = False
+        self._loop.soon(self._see)
+
+    def abort(self) -> None:
+        self._loop.soon(lambda: self.end(self.error))
+
+    # On the loop's thread.
+
+    def dial(self, remote: Remote) -> None:
+        def resolved(addresses: list[Address], error: OSError | None) -> None:
+            if error is not None:
+                connected(None, error)
+            elif not self._closed:
+                dialling = Dialling(self._loop, addresses, connected)
+                self._dialling = None if self._closed else dialling  # it may have failed at once
+
+        def connected(sock: socket.socket | None, error: OSError | None) -> None:
+            if sock is None:
+                self.end(ConnectionLost(f"cannot reach {remote}: {error}"))
+            else:
+                self.begin(sock)
+
+        resolve(self._loop, remote.host, remote.port, resolved)
+
+    def begin(self, sock: socket.socket) -> None:
+        """It is connected, and does not block."""
+        self._sock, self._dialling = sock, None
+        try:
+            with self._lock:
+                self.start(sock)
+        except OSError as failure:
+            self.end(broken(failure))
+        else:
+            self._look()
+
+    def end(self, error: TolliverError | None) -> None:
+        """At once, whatever is still to be said. The second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._dialling is not None:
+            self._dialling.close()
+            self._dialling = None  # it knows whom to tell: this wire
+        if self._sock is not None:
+            self._loop.close_socket(self._sock)
+            self._sock = None
+        self._ended(self.cid, error)
+
+    def disown(self) -> None:
+        """In a forked child: the parent's connection goes on."""
+        if self._sock is not None:
+            self._sock.close()
+
+    def _ready(self, events: int) -> None:
+        assert self._sock is not None, "whoever closes it takes it out of the selector"
+        if events & READ:
+            self.read(self._sock)
+        if events & WRITE or self.busy:
+            self.write(self._sock)
+        self._see()
+
+    def _look(self) -> None:
+        if self._sock is None:
+            self.busy = False  # `begin` looks again
+            return
+        self.write(self._sock)
+        self._see()
+
+    def _see(self) -> None:
+        """Close it when it is over; else wait for what can go on."""
+        if self._sock is None:
+            return
+        if self.over:
+            self.end(self.error)
+            return
+        reading = READ if not (self.paused or self.reading_over) else 0
+        self._loop.watch(self._sock, reading | (WRITE if self.rest else 0), self._ready)
+        if self.busy and not self.rest:
+            self._loop.soon(self._look)

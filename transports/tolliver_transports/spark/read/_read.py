@@ -1,0 +1,285 @@
+"""Blocks of recordings to record batches, as Spark wants them.
+
+The idea: whether a block is wanted its header says, so the others are not parsed. The blocks that are gather until a
+batch is full, however small they are; what a header says becomes a column by repetition. A batch has the very schema
+that Spark expects, columns that nobody asked for are never made, and rows that a filter drops are never copied.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tolliver_proto import Revision
+from tolliver_proto.recording import Block, BlockHeader, Damage, Direction
+
+from ._columns import Booleans, Columns, Integers, as_text, find_frames
+from ._options import Mode, ReadOptions, TruncatedTail
+from ._ranges import DamagedRecording, Range, blocks_in
+
+_RUN_BYTES = 8 * 2**20  # payloads that gather for one batch at most, but for a single one
+_TOLD = 10  # places that a task names in its log
+_log = logging.getLogger("tolliver_transports.spark")
+
+_ARROW = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+
+def arrow_schema(columns: Mapping[str, str]) -> Any:
+    """The columns, given with Spark's types, as an Arrow schema."""
+    return pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()])
+
+
+class Match(NamedTuple):
+    """One of these names, or one that begins so."""
+
+    names: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+
+    def among(self, column: Any) -> Booleans:
+        """Which values of a column of binary it takes."""
+        taken = pc.is_in(column, pa.array([name.encode() for name in sorted(self.names)], column.type))
+        for prefix in self.prefixes:
+            taken = pc.or_(taken, pc.starts_with(column, prefix.encode()))
+        return np.asarray(taken.to_numpy(zero_copy_only=False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which blocks, and which of their messages. All that is named must hold; times in nanoseconds since 1970."""
+
+    direction: Direction | None = None
+    peers: frozenset[UUID] = frozenset()
+    senders: tuple[frozenset[str], ...] = ()
+    since: int = 0
+    until: int = 2**64
+    channels: tuple[Match, ...] = ()
+    keys: tuple[Match, ...] = ()
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> Wanted:
+        """What the options ask for."""
+        exact = frozenset(key for key in options.keys if not key.endswith("*"))
+        prefixes = tuple(key[:-1] for key in options.keys if key.endswith("*"))
+        return cls(
+            direction=options.direction,
+            peers=frozenset(options.peers),
+            since=0 if options.time_from is None else options.time_from,
+            until=2**64 if options.time_to is None else options.time_to,
+            channels=(Match(frozenset(options.channels)),) if options.channels else (),
+            keys=(Match(exact, prefixes),) if options.keys else (),
+        )
+
+    def takes_block(self, header: BlockHeader) -> bool:
+        return (
+            self.direction in (None, header.direction)
+            and (not self.peers or header.peer in self.peers)
+            and self.since <= header.time_ns < self.until
+            and all(sender(header) in senders for senders in self.senders)
+        )
+
+    def rows(self, columns: Columns) -> Integers:
+        """The numbers of the messages that are wanted."""
+        taken = columns.regular
+        for matches, column in ((self.channels, columns.channel), (self.keys, columns.key)):
+            for match in matches:
+                taken = taken & match.among(column)
+        return np.flatnonzero(taken)
+
+
+def sender(header: BlockHeader) -> str | None:
+    """Who sent the frames of a block: None where the peer was not known yet."""
+    who = header.local if header.direction is Direction.OUT else header.peer
+    return None if who is None else str(who)
+
+
+class Piece(NamedTuple):
+    """Whole frames of one direction: a block's payload, which begins at byte `offset` of the file."""
+
+    file: str | None
+    offset: int
+    header: BlockHeader
+    payload: bytes
+
+
+@dataclass(slots=True)
+class _Run:
+    """Pieces that become batches together."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list)  # of each piece: where it stands in the bytes of all
+    counts: list[int] = field(default_factory=list)  # of each piece: how many messages
+    starts: list[Integers] = field(default_factory=list)  # of each piece: where its messages begin in all the bytes
+    size: int = 0
+    messages: int = 0
+
+    def add(self, piece: Piece, starts: Sequence[int]) -> None:
+        self.pieces.append(piece)
+        self.bases.append(self.size)
+        self.counts.append(len(starts))
+        self.starts.append(np.array(starts, np.int64) + self.size)
+        self.size += len(piece.payload)
+        self.messages += len(starts)
+
+    def data(self) -> bytes:
+        payloads = [piece.payload for piece in self.pieces]
+        return payloads[0] if len(payloads) == 1 else b"".join(payloads)
+
+
+class _Batch(NamedTuple):
+    """The wanted rows of a run: numbers of messages, and of the piece of each."""
+
+    columns: Columns
+    rows: Integers
+    piece_of: Integers
+    run: _Run
+
+    def text(self, column: Any) -> Any:
+        """The wanted ones among all channels or keys."""
+        return as_text(column if len(self.rows) == len(self.columns) else column.take(pa.array(self.rows)))
+
+    def spread(self, value: Callable[[Piece], Any], kind: Any) -> Any:
+        """What is the same for all of a piece, for each row."""
+        return pa.array([value(piece) for piece in self.run.pieces], kind).take(pa.array(self.piece_of))
+
+
+def _frame_offset(batch: _Batch) -> Any:
+    shifts = [piece.offset - base for piece, base in zip(batch.run.pieces, batch.run.bases, strict=True)]
+    return pa.array(batch.columns.offsets[batch.rows] + np.array(shifts, np.int64)[batch.piece_of])
+
+
+_COLUMNS: dict[str, Callable[[_Batch], Any]] = {
+    "channel": lambda batch: batch.text(batch.columns.channel),
+    "key": lambda batch: batch.text(batch.columns.key),
+    "body": lambda batch: batch.columns.part("body", batch.rows),
+    "message_id": lambda batch: batch.columns.message_ids(batch.rows),
+    "reliable": lambda batch: pa.array(batch.columns.reliable[batch.rows]),
+    "sender": lambda batch: batch.spread(lambda piece: sender(piece.header), pa.string()),
+    "received_at": lambda batch: batch.spread(lambda piece: piece.header.time_ns // 1000, _ARROW["timestamp"]),
+    "file": lambda batch: batch.spread(lambda piece: piece.file, pa.string()),
+    "frame_offset": _frame_offset,
+    "direction": lambda batch: batch.spread(lambda piece: piece.header.direction.name.lower(), pa.string()),
+}
+"""How each column is made."""
+
+
+class BatchMaker:
+    """Pieces in, record batches of one schema out."""
+
+    def __init__(self, schema: Any, wanted: Wanted, rows_per_batch: int) -> None:
+        """`schema` is an Arrow schema with some of `_COLUMNS`, in any order."""
+        self._schema = schema
+        self._wanted = wanted
+        self._rows = rows_per_batch
+        self._run = _Run()
+        self._revision = Revision.DRAFT_2
+
+    def add(self, piece: Piece, starts: Sequence[int]) -> Iterator[Any]:
+        """A piece, and where its messages start in it. Yields the batches that are full."""
+        if not starts:
+            return
+        run, revision = self._run, piece.header.revision
+        full = run.messages + len(starts) > self._rows or run.size + len(piece.payload) > _RUN_BYTES
+        if full or revision is not self._revision:
+            yield from self.finish()
+        self._revision = revision
+        self._run.add(piece, starts)
+
+    def finish(self) -> Iterator[Any]:
+        """The batches of what has gathered."""
+        run, self._run = self._run, _Run()
+        if not run.messages:
+            return
+        data, revision = run.data(), self._revision
+        starts = np.concatenate(run.starts)
+        piece_of = np.repeat(np.arange(len(run.pieces)), run.counts)
+        for start in range(0, run.messages, self._rows):
+            columns = Columns(data, starts[start : start + self._rows], revision)
+            rows = self._wanted.rows(columns)
+            if len(rows):
+                batch = _Batch(columns, rows, piece_of[start + rows], run)
+                arrays = [_COLUMNS[name](batch) for name in self._schema.names]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class Policy:
+    """What to do about what is no good: raise, or leave it out, count it and say so in the log."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._mode = options.mode
+        self._tail = options.truncated_tail
+        self.dropped = 0
+
+    def damaged(self, file: str, offset: int, detail: str) -> None:
+        """Raises DamagedRecording in mode failfast."""
+        if self._mode is Mode.FAILFAST:
+            raise DamagedRecording(file, offset, f"{detail}; mode=dropmalformed reads what is good")
+        self.dropped += 1
+        if self.dropped <= _TOLD:
+            _log.warning("%s: byte %d: %s; dropped", file, offset, detail)
+
+    def torn(self, file: str, damage: Damage) -> None:
+        """The file ends inside a block. Raises DamagedRecording unless truncatedTail=ignore."""
+        if self._tail is TruncatedTail.ERROR:
+            raise DamagedRecording(file, damage.offset, f"{damage.detail}; truncatedTail=ignore reads what precedes it")
+
+    def finish(self) -> None:
+        """The task is through: say how much was dropped."""
+        if self.dropped > _TOLD:
+            _log.warning("%d places in all were damaged or malformed; what stood there was dropped", self.dropped)
+
+
+def good_blocks(file: str, blocks: Iterable[Block | Damage], policy: Policy) -> Iterator[Block]:
+    """The blocks of a file; what else is there goes to the policy."""
+    for block in blocks:
+        if isinstance(block, Block):
+            yield block
+        elif block.torn:
+            policy.torn(file, block)
+        else:
+            rest = (
+                "nothing behind it was read" if block.resumes is None else f"byte {block.resumes} is the next good one"
+            )
+            policy.damaged(file, block.offset, f"{block.detail}; {rest}")
+
+
+def _blocks_of(part: Range, policy: Policy) -> Iterator[Block]:
+    yield from good_blocks(part.file, blocks_in(part), policy)
+    if part.length is not None:
+        policy.damaged(part.file, part.end, f"the file was cut: it had {part.length} bytes when it was closed")
+
+
+def batches_of(pieces: Iterable[Piece], maker: BatchMaker, policy: Policy) -> Iterator[Any]:
+    """The record batches of pieces. Of one in which a frame is malformed, what precedes that frame."""
+    for piece in pieces:
+        found = find_frames(piece.payload, piece.header.revision)
+        if found.error is not None:
+            offset = piece.offset + (found.error.offset or 0)
+            policy.damaged(piece.file or "a value", offset, f"{found.error.detail} [{found.error.code}]")
+        yield from maker.add(piece, found.messages)
+    yield from maker.finish()
+    policy.finish()
+
+
+def read_ranges(ranges: Sequence[Range], schema: Any, options: ReadOptions, wanted: Wanted) -> Iterator[Any]:
+    """The messages of these ranges as record batches of an Arrow schema. Raises DamagedRecording and StoreError."""
+    policy = Policy(options)
+    pieces = (
+        Piece(part.file, block.payload_offset, block.header, block.payload)
+        for part in ranges
+        for block in _blocks_of(part, policy)
+        if wanted.takes_block(block.header)
+    )
+    return batches_of(pieces, BatchMaker(schema, wanted, options.rows_per_batch), policy)

@@ -1,0 +1,222 @@
+"""Recordings as a stream: a directory into which instances record, or to which somebody brings what was recorded.
+
+The idea: how far one is in each file is all there is to know, so that is the offset. A file is read up to where its
+last whole block ends, which its headers say; what stands behind is waited for. Files are begun in the order of their
+names, which are times.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from glob import has_magic
+from pathlib import Path
+from typing import Any
+
+from tolliver_proto import StoreError
+from tolliver_proto.recording import Index
+
+from ..read._options import Mode
+from ..read._ranges import DamagedRecording, Span, block_ends, local_path, opened, own_index, recordings_at
+from ._log import Bounds, log
+from ._offsets import Offset, StreamLost, files_offset, read_files
+from ._options import StreamOptions
+
+MOST_FILES = 4_096
+"""Each offset names every file, and Spark writes one for each batch."""
+
+_REST = 9  # times as long as a look took, until the next one: Spark asks some 80 times a second
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A file when it was last looked at: its size, and where its last whole block ended."""
+
+    size: int = 0
+    whole: int = 0
+    cut: bool = False  # that it is shorter than its index says was told
+
+
+class Recordings:
+    """The recordings at a path, as a log. Names in offsets are relative to its directory, or the one before a glob."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        [path] = options.read.paths
+        self._pattern = os.path.abspath(local_path(path))
+        self._base = _base(self._pattern)
+        self._strict = options.read.mode is Mode.FAILFAST
+        self._fails = options.fail_on_data_loss
+        self._seen: dict[str, _Seen] = {}
+        self._next_look = 0.0
+        self._read: dict[str, int] = {}  # how far the query is, as it last said
+
+    def first(self) -> Offset:
+        return files_offset({})
+
+    def head(self) -> Offset:
+        self._look()
+        return files_offset({name: seen.whole for name, seen in self._seen.items() if seen.whole})
+
+    def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
+        """Files that are gone leave the offset together with the next step."""
+        before, there = read_files(start), read_files(end)
+        after = {name: at for name, at in before.items() if name in there}
+        rows, size = bounds
+        moved = False
+        for name, to in there.items():
+            at = after.get(name, 0)
+            if at > to:
+                self._lost(f"{self._path(name)} has {to} bytes of whole blocks, and {at} were read: it is another file")
+                at = 0
+            for stop, frames in self._steps(name, at, to, bounds):
+                if moved and ((rows is not None and frames > rows) or (size is not None and stop - at > size)):
+                    return files_offset(after)
+                rows = None if rows is None else rows - frames
+                size = None if size is None else size - (stop - at)
+                after[name] = at = stop
+                moved = True
+        return files_offset(after if moved else before)
+
+    def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
+        before, found = read_files(start), []
+        for name, to in read_files(end).items():
+            at, path = before.get(name, 0), self._path(name)
+            at = 0 if at > to else at
+            if at == to:
+                continue
+            try:
+                there = os.path.getsize(path)
+            except OSError:
+                there = -1
+            if there < to:
+                state = "is gone" if there < 0 else f"has only {there} bytes"
+                self._lost(f"{path} {state}, and bytes {at} to {to} of it are to be read")
+            else:
+                found.append(Span(path, at, to))
+        return found
+
+    def consumed(self, offset: Mapping[str, Any]) -> None:
+        """Recordings are nobody's to delete here. Files that we see for the first time are looked at from there on."""
+        self._read = read_files(offset)
+
+    def _steps(self, name: str, at: int, to: int, bounds: Bounds) -> Iterator[tuple[int, int]]:
+        """Where one may stop, and the frames up to there since the last such place."""
+        if at == to:
+            return
+        if bounds == Bounds():
+            yield to, 0
+            return
+        path = self._path(name)
+        while at < to:
+            try:
+                for stop, frames in block_ends(path, at, to):
+                    yield stop, frames
+                    at = stop
+                break
+            except DamagedRecording as damage:  # `to` is behind it, so an index says where to go on
+                at = self._behind(path, damage.offset, to)
+                yield at, 0
+        if at < to:
+            yield to, 0
+
+    def _behind(self, path: str, offset: int, otherwise: int) -> int:
+        with opened(path) as recording:
+            index = own_index(recording, path, os.fstat(recording.fileno()).st_size)
+        entry = index.after(offset) if index is not None else None
+        return otherwise if entry is None else min(entry.offset, otherwise)
+
+    # What is there.
+
+    def _look(self) -> None:
+        begun = time.monotonic()
+        if begun < self._next_look:
+            return
+        names = self._names()
+        for name in self._seen.keys() - names.keys():
+            unread = self._seen.pop(name).whole - self._read.get(name, 0)
+            if unread > 0:
+                self._lost(f"{self._path(name)} is gone, and {unread} bytes of it were not read")
+        for name, path in names.items():
+            self._look_at(name, path)
+        done = time.monotonic()
+        self._next_look = done + _REST * (done - begun)
+
+    def _names(self) -> dict[str, str]:
+        """The paths of all files by their names in offsets, in the order in which they are read."""
+        if not self._base.is_dir():
+            raise StoreError(f"{self._base} is no directory: check the path. Is it mounted here?")
+        begin = len(str(self._base / "_")) - 1
+        found = {file[begin:]: file for file in recordings_at(self._pattern)}
+        if len(found) > MOST_FILES:
+            raise StoreError(
+                f"{self._pattern} has {len(found)} recordings, and an offset names each: {MOST_FILES} is the most. "
+                "Move away those that are read, or read them at rest"
+            )
+        return dict(sorted(found.items()))
+
+    def _path(self, name: str) -> str:
+        return str(self._base / name)
+
+    def _look_at(self, name: str, path: str) -> None:
+        seen = self._seen.get(name) or _Seen(whole=self._read.get(name, 0))
+        try:
+            size = os.path.getsize(path)
+        except FileNotFoundError:  # it went this moment
+            return
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}. May we read it?") from error
+        self._seen[name] = seen
+        if size != seen.size or seen.whole != size:
+            seen.whole = self._whole(path, seen, size)
+            seen.size = size
+
+    def _whole(self, path: str, seen: _Seen, size: int) -> int:
+        """Where the last whole block ends."""
+        with opened(path) as recording:
+            index = own_index(recording, path, size)
+        if index is not None and index.length == size:
+            return size
+        if index is not None and index.length > size:
+            self._cut(path, seen, size, index)
+        at = seen.whole if seen.whole <= size else 0
+        if size == seen.size:
+            return at  # the rest of a block has not come yet
+        try:
+            for stop, _ in block_ends(path, at, size):
+                at = stop
+        except DamagedRecording as damage:
+            self._damaged(damage)
+        return at
+
+    # What is wrong.
+
+    def _cut(self, path: str, seen: _Seen, size: int, index: Index) -> None:
+        if not seen.cut:
+            self._damaged(
+                DamagedRecording(path, size, f"the file was cut: it had {index.length} bytes when it was closed")
+            )
+            seen.cut = True
+
+    def _damaged(self, damage: DamagedRecording) -> None:
+        if self._strict:
+            raise DamagedRecording(
+                damage.file, damage.offset, f"{damage.detail}; mode=dropmalformed reads what is good"
+            ) from damage
+        log.warning("%s: nothing behind it is read until there is an index", damage)
+
+    def _lost(self, what: str) -> None:
+        if self._fails:
+            raise StreamLost(f"{what}; put it back, or go on without it: failOnDataLoss=false")
+        log.warning("%s; failOnDataLoss=false goes on without it", what)
+
+
+def _base(path: str) -> Path:
+    """The directory that names begin behind."""
+    here = Path(path)
+    if here.is_file():
+        return here.parent
+    while not here.exists() and has_magic(str(here)):
+        here = here.parent
+    return here

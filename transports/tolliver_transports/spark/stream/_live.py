@@ -1,0 +1,131 @@
+"""What peers send as a stream: the stage on disk in which it stands before any of it is acknowledged.
+
+The idea: Spark wants to read the same bytes again after a failure, and a connection has no yesterday. So a stager
+receives, and this reads what it wrote: a batch is two positions in files that never change. The stager runs here, in
+the process that lives as long as the query, or elsewhere as a service; what is read is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import fields
+
+from ...staging import Position, StageFolder, StageLost
+from ..read._ranges import Span
+from ._log import Bounds, log
+from ._offsets import Offset, Place, place_offset, read_place
+from ._options import LiveOptions, Staging, StreamOptions
+
+if TYPE_CHECKING:
+    from ...staging import StageOptions
+
+LOCK_TIMEOUT = 20.0
+"""Seconds that the process of an earlier run may take to end, after its JVM was killed."""
+
+
+class Filler(Protocol):
+    """Whoever puts into a stage what comes."""
+
+    def check(self) -> None:
+        """Raises what ended it."""
+
+
+class Stage:
+    """A stage as a log. With a stager it fills it, too."""
+
+    def __init__(self, folder: StageFolder, stager: Filler | None, options: StreamOptions, live: LiveOptions) -> None:
+        self._folder = folder
+        self._stager = stager
+        self._fails = options.fail_on_data_loss
+        self._deletes = live.delete_consumed
+        self._consumed: Place | None = None
+
+    def first(self) -> Offset:
+        return self._offset(self._folder.first())
+
+    def head(self) -> Offset:
+        if self._stager is not None:
+            self._stager.check()
+        return self._offset(self._folder.head() or self._folder.first())
+
+    def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
+        """Where `end` is not behind `start`, `start`: a head may say less than it did, after a crash."""
+        begin, stop = read_place(start), read_place(end)
+        if begin == stop:
+            return dict(start)
+        at = self._from(begin)
+        if stop.stage != self._folder.stage:  # it was fixed before the stage was lost
+            return self._offset(at)
+        to = Position(*stop[1:])
+        try:
+            return self._offset(self._folder.advance(at, to, *bounds) if at < to else at)
+        except StageLost as damaged:  # where a header is, nobody can count: the workers leave out what is no good
+            self._on_lost(damaged)
+            return self._offset(to)
+
+    def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
+        begin, stop = read_place(start), read_place(end)
+        if begin == stop:
+            return []
+        try:
+            if stop.stage != self._folder.stage:
+                self._folder.check(Position(*stop[1:]), stop.stage)
+            at, to = self._from(begin), Position(*stop[1:])
+            return [Span(*part) for part in self._folder.ranges(at, to)] if at < to else []
+        except StageLost as lost:
+            self._on_lost(lost)
+            return []
+
+    def consumed(self, offset: Mapping[str, Any]) -> None:
+        """Deletes the segments before it, unless somebody else does that."""
+        place = read_place(offset)
+        if self._deletes and place != self._consumed and place.stage == self._folder.stage:
+            self._consumed = place
+            self._folder.delete_before(Position(*place[1:]))
+
+    def _offset(self, position: Position) -> Offset:
+        return place_offset(Place(self._folder.stage, *position))
+
+    def _from(self, place: Place) -> Position:
+        """Where to read on: there, or where the stage begins if it is lost."""
+        position = Position(*place[1:])
+        try:
+            self._folder.check(position, place.stage)
+        except StageLost as lost:
+            self._on_lost(lost)
+            self._folder = StageFolder(self._folder.directory)
+            return self._folder.first()
+        return position
+
+    def _on_lost(self, lost: StageLost) -> None:
+        if self._fails:
+            raise StageLost(f"{lost}. To go on with what is there: failOnDataLoss=false") from lost
+        log.warning("%s. failOnDataLoss=false: the query goes on with what is there", lost)
+
+
+def open_stage(options: StreamOptions) -> Stage:
+    """Starts the stager, unless it is elsewhere. Raises StoreError, CertificateError, ConnectionLost and the like."""
+    live = options.live
+    assert live is not None
+    if live.staging is Staging.EXTERNAL:
+        return Stage(StageFolder(live.directory), None, options, live)
+    from ...staging import Stager
+
+    stager = Stager(_stage_options(options, live))
+    stager.start()
+    return Stage(StageFolder(live.directory), stager, options, live)
+
+
+def _stage_options(options: StreamOptions, live: LiveOptions) -> StageOptions:
+    """What is not said is left to the stage's own defaults."""
+    from ...staging import StageOptions
+
+    known = {field.name for field in fields(StageOptions)}
+    given = {name: getattr(live, name) for name in live.__slots__ if name in known}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    read = options.read
+    subscriptions = tuple(product(read.channels or ("",), read.keys or ("",)))
+    return StageOptions(**chosen, subscriptions=subscriptions, lock_timeout=LOCK_TIMEOUT)

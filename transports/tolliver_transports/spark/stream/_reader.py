@@ -1,0 +1,156 @@
+"""What Spark calls to read a stream: on the driver it plans, on the workers it reads.
+
+The idea: a stream is a log that only grows, and a query is at a place in it. What sort of log it is, the reader does
+not know; it keeps the limits, the frozen end of Trigger.AvailableNow, and the plan of the tasks. Spark makes it in
+several processes, one of which lives as long as the query: so the log is opened when a place in it is first asked for,
+and nothing is closed in the end, as nobody says when that is: the process just ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ..read._ranges import opened, plan_spans
+from ..read._schema import check_schema, message_columns
+from ._log import Bounds, Log
+from ._offsets import Offset
+from ._options import INLINE_BYTES, Staging, StreamOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from ..read._read import Piece, Policy
+
+_INLINE_TASK = 4 * 2**20  # bytes of a stage that one task is given along
+
+
+class Inline(NamedTuple):
+    """Blocks of a file, carried along: from byte `start` on."""
+
+    file: str
+    start: int
+    data: bytes
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a log, in micro-batches, as record batches."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        """Raises ValueError for a schema with other columns than there are. Opens nothing."""
+        check_schema(schema, message_columns(options.read.include_metadata))
+        self._options = options
+        self._schema = schema
+        self._opened: Log | None = None
+        self._end: Offset | None = None
+
+    @property
+    def _log(self) -> Log:
+        if self._opened is None:
+            self._opened = _open(self._options)
+        return self._opened
+
+    # In the process that lives as long as the query.
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query reads what there is in this moment, and no more."""
+        self._end = self._log.head()
+
+    def initialOffset(self) -> Offset:
+        """Where a query without a checkpoint begins: see startingOffsets."""
+        return self._log.first() if self._options.earliest else self._log.head()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options say; where both say something, `latestOffset` obeys the other one, too."""
+        if self._options.max_rows is not None:
+            return ReadMaxRows(self._options.max_rows)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Offset:
+        """Where the next batch ends. That Spark asks from `start` on says that it is through with what precedes it."""
+        self._log.consumed(start)
+        end = self._log.head() if self._end is None else self._end
+        return self._log.advance(start, end, self._bounds(limit))
+
+    def reportLatestOffset(self) -> Offset:
+        """How far a query could be: for `lag`."""
+        return self._log.head()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """Tasks of some 32 MiB each, or smaller ones where minPartitions asks for it."""
+        spans = self._log.spans(start, end)
+        least = self._options.read.min_partitions
+        if not self._inline:
+            return [InputPartition(ranges) for ranges in plan_spans(spans, least)]
+        tasks = plan_spans(spans, least, _INLINE_TASK)
+        return [InputPartition([_carried(part.file, part.start, part.end) for part in task]) for task in tasks]
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Spark is through with what precedes `end`."""
+        self._log.consumed(end)
+
+    @property
+    def _inline(self) -> bool:
+        live = self._options.live
+        return live is not None and live.staging is Staging.INLINE
+
+    def _bounds(self, limit: ReadLimit) -> Bounds:
+        options = self._options
+        if isinstance(limit, ReadAllAvailable):  # it goes before the options; but a driver's memory is what it is
+            return Bounds(None, (options.max_bytes or INLINE_BYTES) if self._inline else None)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_rows
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.max_bytes
+        return Bounds(rows, size)
+
+    # On the workers.
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The messages of a partition: the same ones in the same order whenever it is asked."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from ..read._read import BatchMaker, Policy, Wanted, batches_of, read_ranges
+
+        options, wanted = self._options.read, Wanted.of(self._options.read)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        if not self._inline:
+            return read_ranges(partition.value, schema, options, wanted)
+        policy = Policy(options)
+        pieces = (piece for part in partition.value for piece in _pieces(part, policy))
+        wanted_ones = (piece for piece in pieces if wanted.takes_block(piece.header))
+        return batches_of(wanted_ones, BatchMaker(schema, wanted, options.rows_per_batch), policy)
+
+
+def _open(options: StreamOptions) -> Log:
+    if options.live is None:
+        from ._files import Recordings
+
+        return Recordings(options)
+    from ._live import open_stage
+
+    return open_stage(options)
+
+
+def _carried(file: str, start: int, end: int) -> Inline:
+    with opened(file) as recording:
+        recording.seek(start)
+        return Inline(file, start, recording.read(end - start))
+
+
+def _pieces(part: Inline, policy: Policy) -> Iterator[Piece]:
+    from tolliver_proto.recording import read_blocks
+
+    from ..read._read import Piece, good_blocks
+
+    for block in good_blocks(part.file, read_blocks([part.data], part.start), policy):
+        yield Piece(part.file, block.payload_offset, block.header, block.payload)

@@ -1,0 +1,205 @@
+"""The sink: a partition's rows to a receiver, each counted once however often Spark tries.
+
+The idea: a task is a derived identity, named after what it writes and not after which try it is (T-72a), and its rows
+have the ids 1..n in their order, or those of a column. So all tries of a task, twins that run beside it and batches
+that are replayed after a restart send the same messages, and a receiver with `dedupe` takes each once (T-48).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+from attrs import evolve
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
+
+from tolliver_proto import CertificateError
+
+from ..._tls.policy import Pumps
+from ...derived import derived_identity
+from ._encode import Ids, ids_from, ids_of, take_rows
+from ._link import open_link
+from ._options import WriteOptions, write_options
+from ._sending import Sender
+
+log = logging.getLogger("tolliver")
+
+PLAINTEXT_PREFIX = "f00000000000"  # where no certificate says which (D-15)
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
+_TYPES: dict[str, tuple[type[DataType], ...]] = {
+    "channel": (StringType,),
+    "key": (StringType,),
+    "body": (BinaryType, StringType),
+}
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task did: rows sent, rows left out because nobody subscribes to them, rows sent again, and seconds."""
+
+    rows: int
+    dropped: int
+    resent: int
+    seconds: float
+
+
+def check_schema(schema: StructType, options: WriteOptions) -> None:
+    """Raises ValueError, naming the columns, unless they are those that are sent."""
+    expected = dict(_TYPES)
+    if options.id_column is not None:
+        expected[options.id_column] = _WHOLE
+    given = {field.name: field.dataType for field in schema.fields}
+    if given.keys() != expected.keys() or len(schema.fields) != len(expected):
+        raise ValueError(
+            f"the sink takes the columns {', '.join(expected)}, and these are {', '.join(schema.fieldNames())}: "
+            "select and rename them before writing"
+        )
+    for name, kinds in expected.items():
+        if not isinstance(given[name], kinds):
+            names = " or ".join(kind.typeName() for kind in kinds)
+            raise ValueError(f"the column {name} is {given[name].simpleString()}: cast it to {names}")
+
+
+def write_rows(batches: Iterator[Any], options: WriteOptions, label: str) -> Written:
+    """A task: all rows of these record batches, acknowledged (or, unreliable, written) when it returns."""
+    started = time.monotonic()
+    pumps = Pumps(options.tls)
+    identity = derived_identity(_prefix(options, pumps), label)
+    dial = partial(_dial, options, pumps, identity)
+    numbering = Numbering(options)
+    with Sender(options, dial) as sender:
+        for batch in batches:
+            before = numbering.rows
+            ids = numbering.ids(batch)
+            if batch.num_rows:
+                sender.send(take_rows(batch, ids, before))
+        sender.finish()
+    return Written(sender.sent, sender.dropped, sender.resent, time.monotonic() - started)
+
+
+def _dial(options: WriteOptions, pumps: Pumps, identity: UUID, on_acks: Any, timeout: float) -> Any:
+    return open_link(options.remote, pumps, on_acks, identity=identity, revision=options.revision, timeout=timeout)
+
+
+def _prefix(options: WriteOptions, pumps: Pumps) -> str:
+    if options.tls is None:
+        return PLAINTEXT_PREFIX
+    if not pumps.identity.prefixes:
+        raise CertificateError(
+            f"{options.tls.cert} has no derive prefix, which the tasks of a job need (T-72a): make one with "
+            "`tolliver certs DIRECTORY NAME --derive`"
+        )
+    return min(pumps.identity.prefixes)
+
+
+class Numbering:
+    """The message ids of a partition's rows: in their order, of a column, or none."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.rows = 0
+        self._reliable = options.reliable
+        self._column = options.id_column
+        # One bit for each id that there is; the system gives memory to the pages that are used.
+        self._seen = np.zeros(2**28, np.uint8) if self._column is not None else None
+
+    def ids(self, batch: Any) -> Ids | None:
+        """Raises ValueError where there is no id left, one is out of range, or one comes twice (T-40)."""
+        before = self.rows
+        self.rows += batch.num_rows
+        if not self._reliable:
+            return None
+        if self._seen is None:
+            return ids_from(before + 1, batch.num_rows)
+        ids = ids_of(batch.column(self._column), before)
+        self._see(ids, self._seen)
+        return ids
+
+    def _see(self, ids: Ids, seen: Any) -> None:
+        places, bits = ids >> 3, (1 << (ids & 7)).astype(np.uint8)
+        again = (seen[places] & bits) != 0
+        distinct, first = np.unique(ids, return_index=True)
+        if len(distinct) < len(ids):
+            again[np.setdiff1d(np.arange(len(ids)), first)] = True
+        if again.any():
+            raise ValueError(
+                f"the id {ids[again.argmax()]} comes twice in column {self._column!r} of one partition, and the second "
+                "row would count as a copy of the first: number the rows of each partition"
+            )
+        np.bitwise_or.at(seen, places, bits)
+
+
+def _partition() -> tuple[TaskContext, int]:
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("write() runs in a task of Spark: outside of one nobody says which partition this is")
+    return context, context.partitionId()
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write.format("tolliver")`. It is made once per write and pickled to every task."""
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        check_schema(schema, options)
+        self.options = evolve(options, write_id=options.write_id or str(uuid4()))
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        _, partition = _partition()
+        return write_rows(iterator, self.options, f"{self.options.write_id}/{partition}")
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        log.info("write %s is done: %s", self.options.write_id, _sum(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        log.warning("write %s failed; of it arrived at least: %s", self.options.write_id, _sum(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("tolliver")`. The task says which query and batch it belongs to."""
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        check_schema(schema, options)
+        self.options = options
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        context, partition = _partition()
+        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if not query or not batch:
+            raise RuntimeError(
+                f"this Spark does not tell a task {_QUERY_ID} and {_BATCH_ID}: use foreachBatch, and in it "
+                'df.write.format("tolliver") with a writeId of the batch\'s number'
+            )
+        return write_rows(iterator, self.options, f"{query}/{batch}/{partition}")
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        log.info("batch %s is done: %s", batchId, _sum(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        log.warning("batch %s failed; of it arrived at least: %s", batchId, _sum(messages))
+
+
+def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
+    done = [message for message in messages if isinstance(message, Written)]
+    rows, dropped = sum(one.rows for one in done), sum(one.dropped for one in done)
+    return f"{rows} rows of {len(done)} tasks, {dropped} dropped"
+
+
+def batch_writer(schema: StructType, overwrite: bool, options: Any) -> BatchWriter:
+    """What `DataSource.writer` returns. Raises ValueError."""
+    if overwrite:
+        raise ValueError('messages cannot be overwritten: write with mode("append")')
+    return BatchWriter(schema, write_options(options, streaming=False))
+
+
+def stream_writer(schema: StructType, options: Any) -> StreamWriter:
+    """What `DataSource.streamWriter` returns. Raises ValueError."""
+    return StreamWriter(schema, write_options(options, streaming=True))

@@ -1,0 +1,56 @@
+"""Twisted's endpoints, on any reactor: dialling, listening, and the work that is not the reactor's thread's.
+
+The idea: names are looked up in the reactor's thread pool, and each address has an endpoint of its own. A
+HostnameEndpoint would do both, but imports the global reactor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, TCP6ClientEndpoint, TCP6ServerEndpoint
+from twisted.internet.error import CannotListenError, ConnectError
+from twisted.internet.threads import deferToThreadPool
+
+from tolliver_proto import ConnectionLost
+
+from .._driver.sockets import LISTENING, look_up
+
+BACKLOG = 1024  # connections that wait in the kernel: all peers of a restarted instance dial at once
+
+
+def in_pool(reactor: Any, job: Callable[[], Any]) -> Deferred[Any]:
+    return deferToThreadPool(reactor, reactor.getThreadPool(), job)
+
+
+async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: float) -> None:
+    """To one address after the other, each with its share of the seconds. Raises OSError or ConnectError."""
+    found = await in_pool(reactor, partial(look_up, host, port))
+    for number, (is_v6, address) in enumerate(found, 1):
+        make = TCP6ClientEndpoint if is_v6 else TCP4ClientEndpoint
+        try:
+            await make(reactor, address, port, seconds / len(found)).connect(factory)
+        except ConnectError:
+            if number == len(found):
+                raise
+        else:
+            return
+
+
+async def listen(reactor: Any, host: str, port: int, factory: Any) -> list[Any]:
+    """The ports, one for each address of the host, all of one number. Raises ConnectionLost: then there is none."""
+    ports: list[Any] = []
+    try:
+        for is_v6, address in await in_pool(reactor, partial(look_up, host, port, LISTENING)):
+            make = TCP6ServerEndpoint if is_v6 else TCP4ServerEndpoint
+            number = ports[0].getHost().port if ports else port
+            ports.append(await make(reactor, number, BACKLOG, address).listen(factory))
+    except (OSError, CannotListenError) as error:
+        for one in ports:
+            await one.stopListening()
+        cause = getattr(error, "socketError", error)
+        raise ConnectionLost(f"cannot listen on {host}:{port}: {cause}. Choose another port or address") from error
+    return ports

@@ -1,0 +1,208 @@
+"""What listens, dials and has connections on Twisted.
+
+The idea: the reactor is the loop, and everything happens on its thread but what reads files, which goes to its thread
+pool. Each connection has its wire (`_twisted_wires`), and one delayed call keeps time. The reactor is the one that was
+given: the global one is imported only where none was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Self
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, maybeDeferred
+from twisted.internet.task import deferLater
+from twisted.python.failure import Failure
+
+from tolliver_proto import Role
+
+from .._driver.adapter import Job
+from .._driver.endpoint import BaseEndpoint
+from .._options.instance import Remote
+from .dialing import connect, in_pool, listen
+from .tls import Transports
+from .wire import Bell, Promise, Wire, Wires
+
+
+class Endpoint(BaseEndpoint):
+    """It is open from `_start` to `close`, on the reactor's thread. `async with` only closes it."""
+
+    make_pumps = Transports
+
+    def __init__(self, options: Any, reactor: Any = None) -> None:
+        super().__init__(options)
+        self._reactor = _global_reactor() if reactor is None else reactor
+        self._ports: list[Any] = []
+        self._tasks: set[Deferred[None]] = set()
+        self._alarm: Any = None
+        self._woken = False
+        self._released = False
+        self._idle = self.promise()
+        self._trigger: Any = None
+        self._closed: Promise | None = None
+
+    # Its life.
+
+    def _start(self) -> Deferred[Self]:
+        """Fires with the endpoint when it is open. Where it is cancelled, what was opened is closed again."""
+        opening = self.promise().follow(Deferred.fromCoroutine(self._set_up()))
+
+        def unwanted(failure: Failure) -> Failure:
+            if failure.check(CancelledError):
+                opening.wait().addCallbacks(lambda _: self.close(), lambda _: None)
+            return failure
+
+        return opening.wait().addErrback(unwanted)
+
+    async def _set_up(self) -> Self:
+        await self._off_loop(self._prepare)
+        try:
+            if self.options.listen is not None:
+                await self._listen(*self.options.listen)
+        except BaseException:
+            await self._stop_listening()
+            await self._release()
+            raise
+        self._trigger = self._reactor.addSystemEventTrigger("before", "shutdown", self._on_shutdown)
+        self._begin()
+        return self
+
+    def close(self) -> Deferred[None]:
+        """End every connection in order, then close what else is open: at most `Limits.close_timeout` and a second.
+
+        Calling it again waits for the same end. A reactor that is stopped calls it, and waits for it.
+        """
+        if self._closed is None:
+            self._closed = self.promise()  # before all else, as what it tells others may have them call this
+            self._closed.follow(Deferred.fromCoroutine(self._close()))
+        return self._closed.wait()
+
+    async def _close(self) -> None:
+        stopped = self._stop_listening()
+        self._begin_close()
+        with suppress(TimeoutError):
+            await self._idle.wait(self.options.limits.close_timeout + 1)
+        self._driver.promises.give_up()
+        for task in list(self._tasks):
+            task.cancel()
+        for wire in list(self.wires.values()):
+            wire.abort()
+        await stopped
+        await self.breathe()  # an abort ends in the next turn
+        try:
+            await self._release()
+        finally:
+            if self._trigger is not None:
+                self._reactor.removeSystemEventTrigger(self._trigger)
+
+    def _on_shutdown(self) -> Deferred[None]:
+        self._trigger = None  # it has fired
+        return self.close()
+
+    async def _release(self) -> None:
+        self._released = True
+        if self._alarm is not None and self._alarm.active():
+            self._alarm.cancel()
+        await self._finish_off_loop()
+
+    async def _finish_off_loop(self) -> None:
+        """`_finish`, once nothing that it would disturb runs in the thread pool."""
+        await self._off_loop(self._finish)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    def _off_loop(self, job: Job) -> Deferred[Any]:
+        return in_pool(self._reactor, job)
+
+    def _ring(self) -> None:
+        self._woken = False
+        self.keep_time()
+        if not self._woken:
+            self._set_alarm(self._driver.arm())
+
+    def _set_alarm(self, seconds: float | None) -> None:
+        if self._alarm is not None and self._alarm.active():
+            self._alarm.cancel()
+        self._alarm = None if seconds is None else self._reactor.callLater(seconds, self._ring)
+
+    # What the driver and the mailboxes ask for (see World and AsyncOwner).
+
+    def promise(self) -> Promise:
+        return Promise(self._reactor)
+
+    def bell(self) -> Bell:
+        return Bell(self._reactor)
+
+    def wake(self) -> None:
+        if not self._woken and not self._released:
+            self._woken = True
+            self._set_alarm(0)
+
+    def idle(self) -> None:
+        if self._machine.idle:
+            self._idle.resolve(None)
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
+        async def begin() -> None:
+            await self.breathe()  # not in the middle of what asks for it
+            await work()
+
+        task = Deferred.fromCoroutine(begin())
+        self._tasks.add(task)
+
+        def ended(result: object) -> object:
+            self._tasks.discard(task)
+            return result
+
+        task.addBoth(ended).addErrback(lambda failure: failure.trap(CancelledError))
+        return lambda: self._reactor.callLater(0, task.cancel)  # it may be the task itself that asks for it
+
+    def breathe(self) -> Deferred[None]:
+        return deferLater(self._reactor, 0)
+
+    def dial(self, cid: int, remote: Remote) -> None:
+        wire = self._wire(cid, Role.CLIENT)
+        factory = self._pumps.client(remote, Wires(lambda _: wire), self._reactor)
+        patience = self.options.limits.handshake_timeout
+        wire.dialling = Deferred.fromCoroutine(connect(self._reactor, remote.host, remote.port, factory, patience))
+        wire.dialling.addErrback(wire.unreached, remote)
+
+    # Connections.
+
+    async def _listen(self, host: str, port: int) -> None:
+        self._ports = await listen(self._reactor, host, port, Wires(self._take_in))
+        self.addresses = [(where.host, where.port) for where in (port.getHost() for port in self._ports)]
+
+    def _take_in(self, address: Any) -> Any:
+        cid = self._accepted(address.host)
+        if cid is None:
+            return None
+        wire = self._wire(cid, Role.SERVER)
+        return self._pumps.server(Wires(lambda _: wire), self._reactor).buildProtocol(address)
+
+    def _stop_listening(self) -> Deferred[Any]:
+        ports, self._ports = self._ports, []
+        return DeferredList([maybeDeferred(port.stopListening) for port in ports])
+
+    def _wire(self, cid: int, role: Role) -> Wire:
+        wire = self.wires[cid] = Wire(self._driver, cid, role, self._lost)
+        return wire
+
+
+def answer(call: Callable[..., Promise], *args: Any, timeout: float | None = None) -> Deferred[Any]:
+    """What the call promises, or what it raises as the Deferred's failure."""
+    try:
+        return call(*args).wait(timeout)
+    except Exception:
+        return fail()
+
+
+def _global_reactor() -> Any:
+    from twisted.internet import reactor  # importing it installs one: so not before it is needed
+
+    return reactor

@@ -1,0 +1,87 @@
+"""What opens and closes as a service, for `twistd` and other services' parents: an instance, or streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from .._options.instance import InstanceOptions
+from .._options.streams import StreamsOptions
+from .endpoint import Endpoint
+from .instance import Instance, create_instance
+from .streams import Streams, create_streams
+from .wire import Promise
+
+E = TypeVar("E", bound=Endpoint)
+
+
+class EndpointService(Service, Generic[E]):
+    """`create` makes the endpoint each time that the service is started; `title` is what the log calls it."""
+
+    _log = Logger()
+
+    def __init__(self, create: Callable[[], Deferred[E]], title: str, reactor: Any) -> None:
+        self._create = create
+        self._title = title
+        self._reactor = reactor
+        self._promise = Promise(reactor)
+        self._opening: Deferred[None] = succeed(None)
+        self._endpoint: E | None = None
+
+    def when_open(self) -> Deferred[E]:
+        """It, as soon as it is open. Fails with what opening it failed with, which is logged, too."""
+        return self._promise.wait()
+
+    def startService(self) -> None:
+        super().startService()
+        self._opening = self._create().addCallbacks(self._opened, self._failed)
+
+    def stopService(self) -> Deferred[None]:
+        """Fires when it is closed."""
+        super().stopService()
+        closing = self._opening.addCallback(lambda _: self._close())
+        return Promise(self._reactor).follow(closing).wait()
+
+    def _opened(self, endpoint: E) -> None:
+        self._endpoint = endpoint
+        self._promise.resolve(endpoint)
+
+    def _failed(self, failure: Failure) -> None:
+        self._log.failure("{title} was not opened", failure, title=self._title)
+        self._promise.fail(failure.value)
+
+    def _close(self) -> Deferred[None]:
+        self._promise = Promise(self._reactor)
+        endpoint, self._endpoint = self._endpoint, None
+        return succeed(None) if endpoint is None else endpoint.close()
+
+
+class TolliverService(EndpointService[Instance]):
+    """An instance as a service, for `twistd` and other services' parents."""
+
+    def __init__(self, options: InstanceOptions, reactor: Any = None) -> None:
+        title = f"The tolliver instance {options.database}"
+        super().__init__(lambda: create_instance(options, reactor), title, reactor)
+
+    @property
+    def instance(self) -> Instance | None:
+        """None unless it is open."""
+        return self._endpoint
+
+
+class StreamsService(EndpointService[Streams]):
+    """Streams as a service, for `twistd` and other services' parents."""
+
+    def __init__(self, options: StreamsOptions, reactor: Any = None) -> None:
+        title = f"What listens for streams on {options.listen}"
+        super().__init__(lambda: create_streams(options, reactor), title, reactor)
+
+    @property
+    def streams(self) -> Streams | None:
+        """None unless they are open."""
+        return self._endpoint
