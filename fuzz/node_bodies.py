@@ -13,6 +13,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from tolliver_proto import (
+    PROBE_CHANNEL,
     Ack,
     Acl,
     CertificateError,
@@ -38,7 +39,6 @@ from tolliver_proto import (
 )
 from tolliver_proto._node.ids import NO_ID
 from tolliver_proto._testing.simnet import _RIGHTS
-from tolliver_proto._wire.events import PROBE_CHANNEL
 
 from .bodies import MOST_STEPS, bounded
 from .node_program import STRANGER, UUIDS, End, Program, StrangersWitness

@@ -18,6 +18,7 @@ from tolliver_proto import (
     Abort,
     Acked,
     Acl,
+    AddDeadLetter,
     Commit,
     ConnectionLost,
     Deliver,
@@ -25,11 +26,13 @@ from tolliver_proto import (
     Dial,
     Fetch,
     Find,
+    ForgetPeer,
     Limits,
     Message,
     Node,
     Notice,
     NoticeKind,
+    Operation,
     PauseReading,
     PeerIdentity,
     PeerUp,
@@ -45,7 +48,6 @@ from tolliver_proto import (
     Transmit,
 )
 from tolliver_proto._node.ids import NO_ID
-from tolliver_proto._node.store import AddDeadLetter, ForgetPeer, Operation
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check, check_memory
 from tolliver_proto._testing.memory import MemoryStore

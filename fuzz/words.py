@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL
-from tolliver_proto._wire.layouts import LAYOUTS, Fields
-from tolliver_proto._wire.limits import Limits
-from tolliver_proto.reactive import UNBOUNDED, _varint
-from tolliver_proto.reactive._layout import DRAFT
+from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL, Limits
+from tolliver_proto.layouts import LAYOUTS, Fields
+from tolliver_proto.reactive import DRAFT, UNBOUNDED, _varint
 from tolliver_proto.recording import BLOCK, INDEX, INDEX_ENTRY, INDEX_MAGIC, MAGIC, MAX_LENGTH
 
 from .targets import DICTIONARIES, Target

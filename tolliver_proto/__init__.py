@@ -1,6 +1,6 @@
 """tolliver: brokerless messaging as a pure state machine. Bytes in, events out, no I/O.
 
-This file is the public surface; every other module of the package is private but `testing` and `recording`.
+This file is the public surface; every other module of the package is private but `layouts`, `recording` and `testing`.
 """
 
 from __future__ import annotations

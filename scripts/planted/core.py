@@ -35,10 +35,10 @@ BUGS = (
     Bug(
         "ack before handler",
         RECEIVING,
-        "        if self._is_spent(link):\n            link.spent = True\n",
+        "        if self._is_credit_exhausted(link):\n            link.credit_exhausted = True\n",
         "        self._ack(link, [message_id] if message_id is not None else [])\n"
-        "        if self._is_spent(link):\n"
-        "            link.spent = True\n",
+        "        if self._is_credit_exhausted(link):\n"
+        "            link.credit_exhausted = True\n",
         ("tests/node/test_promises.py::test_i2_an_ack_only_after_acknowledge",),
     ),
     Bug(
@@ -143,9 +143,9 @@ BUGS = (
     Bug(
         "first wins among duplicates of one direction",
         HANDSHAKES,
-        "        if old.role is new.role or self._now - old.up_since > self.limits.duel_window:\n"
+        "        if old.role is new.role or self._now - old.up_since > self.limits.crossing_dial_window:\n"
         "            return False\n",
-        "        if old.role is new.role or self._now - old.up_since > self.limits.duel_window:\n"
+        "        if old.role is new.role or self._now - old.up_since > self.limits.crossing_dial_window:\n"
         "            return True\n",
         ("tests/node/test_connecting.py::test_of_two_in_the_same_direction_the_newest_wins",),
     ),
@@ -219,7 +219,7 @@ BUGS = (
     Bug(
         "any end is a strike",
         HANDSHAKES,
-        "if link.up and event.error is None and not link.ending and not link.gone:",
+        "if link.up and event.error is None and not link.ending and not link.transport_lost:",
         "if link.up:",
         ("tests/node/test_upkeep.py::test_other_ends_do_not_count",),
     ),
@@ -240,7 +240,7 @@ BUGS = (
     Bug(
         "a flood is dropped instead of waiting",
         RECEIVING,
-        "            link.hurried = True  # what follows waits a second (D-12)\n",
+        "            link.rate_limited = True  # what follows waits a second (D-12)\n",
         "            return\n",
         ("tests/node/test_duplicates.py::test_more_control_messages_than_allowed_wait_and_none_is_lost",),
     ),

@@ -80,8 +80,8 @@ BUGS = (
     Bug(
         "streams: a second Transmit",
         HUB,
-        "        if connection is None or link.in_transit or link.gone:\n",
-        "        if connection is None or link.gone:\n",
+        "        if connection is None or link.in_transit or link.transport_lost:\n",
+        "        if connection is None or link.transport_lost:\n",
         ("tests/reactive/test_hub.py::test_frames_gather_while_a_transmit_is_outstanding",),
     ),
     Bug(

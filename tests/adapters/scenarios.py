@@ -120,7 +120,7 @@ class Outage:
     lost: int
 
 
-class Handled(Protocol):
+class DedupeCache(Protocol):
     """An inbox, wherever it is."""
 
     @property
@@ -129,7 +129,7 @@ class Handled(Protocol):
 
 def outage(
     left: Facade,
-    there: Handled,
+    there: DedupeCache,
     broken: AbstractContextManager[None],
     *,
     under_way: int,

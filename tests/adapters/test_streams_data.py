@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.wrappers_pb2 import StringValue
-from tolliver_transports._streams.publishing import Feed
+from tolliver_transports._streams.publishing import OutboundStream
 
 from tests.certificates import Certificates
 from tolliver_proto.reactive import Limits, StreamError
@@ -233,7 +233,7 @@ def test_a_source_learns_what_is_taken(stage: Stage) -> None:
         def __iter__(self) -> Iterator[bytes]:
             return iter(numbered(100))
 
-        def _attend_feed(self, feed: Feed) -> None:
+        def _attend_feed(self, feed: OutboundStream) -> None:
             feed.on_taken = told[self.name].append
 
     publisher.publish("*", Source)

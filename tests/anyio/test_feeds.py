@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import anyio
 import pytest
-from tolliver_transports._streams.publishing import Feed
+from tolliver_transports._streams.publishing import OutboundStream
 from tolliver_transports.anyio import StreamsOptions, create_streams
 
 from tests.anyio.nodes import until
@@ -22,7 +22,7 @@ class Source:
     def __iter__(self) -> Iterator[bytes]:
         return iter([b"1", b"2"])
 
-    def _attend_feed(self, feed: Feed) -> None:
+    def _attend_feed(self, feed: OutboundStream) -> None:
         feed.on_over = self._over
 
     def _over(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import pytest
 from tolliver_transports.blocking import Peer, Streams, StreamsOptions, Subscription, create_streams
-from tolliver_transports.blocking.feed import ThreadFeed
+from tolliver_transports.blocking.feed import ThreadOutboundStream
 
 from tests.blocking.nodes import PATIENCE, no_more_threads, until
 from tests.blocking.test_process import needs_fork, run
@@ -338,7 +338,7 @@ def test_what_comes_in_the_middle_of_a_flush_is_not_forgotten(blocks: Blocks) ->
         subscription = subscriber.subscribe("one")
         until(lambda: publisher._feeds)
         (feed,) = publisher._feeds.values()
-        cast(ThreadFeed, feed)._gathered = Racing()
+        cast(ThreadOutboundStream, feed)._gathered = Racing()
         opening.set()
         assert [subscription.next(PATIENCE) for _ in range(2)] == [b"1", b"meanwhile"]
 

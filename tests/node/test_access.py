@@ -31,7 +31,7 @@ from tolliver_proto import (
     Subscription,
     Unsubscribe,
 )
-from tolliver_proto._common.handshake_limiter import ALL, Arrivals
+from tolliver_proto._common.handshake_limiter import ALL, HandshakeLimiter
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.checks import audit
 from tolliver_proto.testing import SimNet
@@ -548,7 +548,7 @@ def test_dials_are_not_counted() -> None:
 
 
 def test_a_crowd_is_news_again_when_half_of_it_has_gone() -> None:
-    arrivals = Arrivals(4, 4)
+    arrivals = HandshakeLimiter(4, 4)
     for cid in range(4):
         arrivals.add(cid, "")
     assert [arrivals.is_news(ALL), arrivals.is_news(ALL)] == [True, False]

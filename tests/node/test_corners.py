@@ -27,7 +27,7 @@ from tolliver_proto import (
     Subscribe,
     encode,
 )
-from tolliver_proto._node.dedupe import Handled
+from tolliver_proto._node.dedupe import DedupeCache
 from tolliver_proto._node.outbox import Outbox, Window
 from tolliver_proto._testing.checks import check
 from tolliver_proto._testing.pair import Side
@@ -310,7 +310,7 @@ def test_what_a_loser_says_it_wants_is_not_stored() -> None:
 
 
 def test_handled_twice_is_remembered_once() -> None:
-    handled = Handled(2)
+    handled = DedupeCache(2)
     for message_id in (1, 1, 2):
         handled.add(LOW, message_id)
     assert handled.knows(LOW, 1)

@@ -21,7 +21,7 @@ from tolliver_proto import (
     Subscribe,
     Unsubscribe,
 )
-from tolliver_proto._node.dedupe import Handled
+from tolliver_proto._node.dedupe import DedupeCache
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
 
@@ -333,7 +333,7 @@ def test_a_forgotten_peer_s_ids_are_new_again() -> None:
 
 @given(st.integers(1, 5), st.lists(st.tuples(st.booleans(), ids), max_size=60))
 def test_handled_is_a_bounded_set(size: int, steps: list[tuple[bool, int]]) -> None:
-    handled, model = Handled(size), list[int]()
+    handled, model = DedupeCache(size), list[int]()
     for well, number in steps:
         delivery = Delivery(1, LOW, message(number))
         assert handled.knows(LOW, number) is (number in model)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tolliver_proto import OutboxFull, Subscription
 from tolliver_proto._common.timers import Timers
 from tolliver_proto._node.ids import LAST_ID, RESERVE, IdAllocator
-from tolliver_proto._node.intervals import BLOCK, Owed, Spans, spans_of
+from tolliver_proto._node.intervals import BLOCK, IntervalSet, RefCounts, spans_of
 from tolliver_proto._node.subscriptions import Routes
 
 numbers = st.one_of(st.integers(0, 40), st.integers(BLOCK - 20, BLOCK + 20))  # in one block, and in two
@@ -26,7 +26,7 @@ def members(one: tuple[int, int]) -> set[int]:
 
 @given(st.lists(st.tuples(st.booleans(), spans), max_size=30), numbers)
 def test_spans_are_a_set(steps: list[tuple[bool, tuple[int, int]]], probe: int) -> None:
-    held, model = Spans(), set[int]()
+    held, model = IntervalSet(), set[int]()
     for add, one in steps:
         (held.add if add else held.discard)(*one)
         model = model | members(one) if add else model - members(one)
@@ -50,7 +50,7 @@ def test_spans_of_is_shortest(chosen: set[int]) -> None:
     st.lists(st.tuples(st.booleans(), spans), max_size=30),
 )
 def test_owed_counts_down(start: int, counts: list[int], steps: list[tuple[bool, tuple[int, int]]]) -> None:
-    owed, model = Owed(), Counter[int]()
+    owed, model = RefCounts(), Counter[int]()
     for seq, peers in enumerate(counts, start):
         owed.add(seq, peers)
         model[seq] = peers
@@ -75,7 +75,7 @@ def test_owed_counts_down(start: int, counts: list[int], steps: list[tuple[bool,
 def test_long_runs_are_one_run_in_any_number_of_blocks(holes: set[int]) -> None:
     """A backlog from before the first block to behind the third, with holes at its start and its end."""
     size, far = 3 * BLOCK, 3 * BLOCK - 20
-    owed, held = Owed([(0, size, 2)]), Spans([(0, size)])
+    owed, held = RefCounts([(0, size, 2)]), IntervalSet([(0, size)])
     assert owed.take(0, size) == []
     assert (list(owed), list(held)) == ([(0, size, 1)], [(0, size)])
     for hole in holes:
@@ -85,11 +85,11 @@ def test_long_runs_are_one_run_in_any_number_of_blocks(holes: set[int]) -> None:
     assert [(first, last) for first, last, _ in owed] == list(held)
     assert sum(last + 1 - first for first, last in held) == size + 1 - len(holes)
     assert held.next_free(30) == min((far + hole - 20 for hole in holes if hole > 20), default=size + 1)
-    assert list(Spans(Owed(owed).take(0, size))) == list(held)
+    assert list(IntervalSet(RefCounts(owed).take(0, size))) == list(held)
 
 
 def test_acknowledgements_in_order_leave_one_run() -> None:
-    owed = Owed([(1, 100_000, 2)])
+    owed = RefCounts([(1, 100_000, 2)])
     for seq in range(1, 5_000):
         owed.take(seq, seq)
         assert len(list(owed)) == 2

@@ -207,8 +207,8 @@ class TwoNodes(RuleBasedStateMachine):
             if link.window is not None:
                 REACHED["window full"] += link.window.in_window[0] == LIMITS.window_messages
                 REACHED["backoff"] += link.window.in_backoff > 0
-            REACHED["hurried"] += link.hurried
-            REACHED["spent"] += link.spent
+            REACHED["hurried"] += link.rate_limited
+            REACHED["spent"] += link.credit_exhausted
         REACHED["two connections"] += len(node._links) > 1
         for peer in node._peers.values():
             REACHED["suspected"] += peer.outbox.suspicion.alone

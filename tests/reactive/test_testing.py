@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto.reactive import Hub, Limits, OnComplete, OnError
-from tolliver_proto.reactive._testing.ledgers import Intake, Plan
+from tolliver_proto.reactive._testing.ledgers import InboundStream, Plan
 from tolliver_proto.reactive._testing.world import TIGHT
 from tolliver_proto.reactive.testing import Shrunk, SimFailure, StreamNet, Weather, shrink
 
@@ -52,7 +52,7 @@ def test_the_elements_of_a_plan() -> None:
 
 
 def test_an_end_of_an_intake_is_held_against_its_plan() -> None:
-    intake = Intake((1, 1), Plan(7, "complete", 0, 3), 1, 1)
+    intake = InboundStream((1, 1), Plan(7, "complete", 0, 3), 1, 1)
     intake.on_subscribed(0)
     with pytest.raises(SimFailure, match="ends after 0 elements"):
         intake.on_end(OnComplete(1))

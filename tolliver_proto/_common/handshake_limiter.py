@@ -12,7 +12,7 @@ from collections import Counter
 ALL = ""  # the share that every connection takes part of; the others are addresses
 
 
-class Arrivals:
+class HandshakeLimiter:
     """Connections with a handshake in progress."""
 
     def __init__(self, most: int, most_per_address: int) -> None:

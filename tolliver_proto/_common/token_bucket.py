@@ -6,7 +6,7 @@ The idea: a burst, refilled at a steady rate. One number and the time of the las
 from __future__ import annotations
 
 
-class Allowance:
+class TokenBucket:
     """A burst, refilled at a steady rate: how often a peer may do what it has no reason to do."""
 
     __slots__ = ("_left", "_limit", "_rate", "_seen")

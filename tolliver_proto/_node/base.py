@@ -21,10 +21,10 @@ from .._wire.limits import Limits
 from .access import Acl
 from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
-from .dedupe import Handled
+from .dedupe import DedupeCache
 from .ids import IdAllocator
-from .intervals import Owed
-from .link import Kept, Link, Peer, Recipients
+from .intervals import RefCounts
+from .link import BufferedForConnect, Link, Peer, Recipients
 from .policy import Policy
 from .store import Loaded
 from .subscriptions import Routes
@@ -92,9 +92,9 @@ class NodeState:
         # The outbox.
         self._next_seq = loaded.next_seq
         self._ids = IdAllocator(loaded.next_id, loaded.live_ids)
-        self._owed = Owed(loaded.owed)
+        self._owed = RefCounts(loaded.owed)
         self._watched: dict[int, Receipt] = {}
-        self._keeping: dict[Link, Kept] = {}
+        self._keeping: dict[Link, BufferedForConnect] = {}
         self._blocked: deque[tuple[list[Item], Receipt]] = deque()
         self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}
@@ -106,7 +106,7 @@ class NodeState:
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None
-        self._handled = Handled(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._handled = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._peers: dict[UUID, Peer] = {}
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)

@@ -22,7 +22,7 @@ def _key(delivery: Delivery) -> _Key:
     return delivery.peer_id, delivery.message.message_id
 
 
-class Handled:
+class DedupeCache:
     """The last `size` handled messages, as (peer, message id), and those that are being handled now."""
 
     def __init__(self, size: int, known: Iterable[tuple[UUID, int]] = ()) -> None:

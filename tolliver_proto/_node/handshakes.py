@@ -20,7 +20,7 @@ from .._common.errors import (
     TolliverError,
     UnexpectedFrame,
 )
-from .._common.handshake_limiter import Arrivals
+from .._common.handshake_limiter import HandshakeLimiter
 from .._common.transport import Abort, Dial, PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import (
@@ -45,7 +45,7 @@ from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions
 class Handshakes(Receiving):
     """The life of links: made, identified, established, retired, forgotten."""
 
-    _arrivals: Arrivals
+    _arrivals: HandshakeLimiter
     _dialer: Dialer
     _last_cid = 0
     _shut_out: dict[Remote, UUID]
@@ -210,7 +210,7 @@ class Handshakes(Receiving):
         link.storing = False
         if link.cid not in self._links:
             return
-        if link.gone:
+        if link.transport_lost:
             self._end(link)
         elif _connection(link).state in HOLDING:
             self._accept(link)
@@ -265,7 +265,7 @@ class Handshakes(Receiving):
 
     def _keeps(self, old: Link, new: Link) -> bool:
         """T-70: newest wins, but of crossing dials the one by the lower UUID, so that both ends keep the same."""
-        if old.role is new.role or self._now - old.up_since > self.limits.duel_window:
+        if old.role is new.role or self._now - old.up_since > self.limits.crossing_dial_window:
             return False
         return self._dialled_by(old) < self._dialled_by(new)
 
@@ -280,14 +280,14 @@ class Handshakes(Receiving):
     def _on_closed(self, link: Link, event: Closed) -> None:
         link.closed = True
         link.error = link.error or event.error
-        if isinstance(event.error, RemoteProtocolError) and not link.gone:
+        if isinstance(event.error, RemoteProtocolError) and not link.transport_lost:
             uuid = link.peer.uuid if link.peer else None
             self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
-        if link.up and event.error is None and not link.ending and not link.gone:
+        if link.up and event.error is None and not link.ending and not link.transport_lost:
             self._suspect(link)
         self._take_down(link, link.error)
         self._writable[link] = None
-        if link.gone:
+        if link.transport_lost:
             self._forget(link)
 
     def _suspect(self, link: Link) -> None:
@@ -338,7 +338,7 @@ class Handshakes(Receiving):
 
     def _lost(self, link: Link, error: TolliverError | None) -> None:
         """The transport is gone. What was received before is still handed out."""
-        link.gone = True
+        link.transport_lost = True
         link.error = link.error or error
         if link.connection is None:
             link.error = link.error or ConnectionLost("the connection was lost before it was open")
@@ -353,7 +353,7 @@ class Handshakes(Receiving):
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
         link.unsettled.clear()
         link.unsettled_bytes = 0
-        link.spent = False
+        link.credit_exhausted = False
         link.window = None
         if link.control is not None:
             link.control.drop()

@@ -54,7 +54,7 @@ def spans_of(numbers: Iterable[int]) -> list[Span]:
     return spans
 
 
-class Spans:
+class IntervalSet:
     """A set of whole numbers."""
 
     __slots__ = ("_blocks",)
@@ -106,7 +106,7 @@ class Spans:
         return None
 
 
-class Owed:
+class RefCounts:
     """How many peers each message is still owed to, as runs of (first, last, count) (T-43)."""
 
     __slots__ = ("_blocks",)

@@ -29,7 +29,7 @@ class Watching(Upkeep):
         super()._on_established(link, event)
         if not link.up:
             return
-        link.sent_at = link.heard_at = self._now
+        link.sent_at = link.last_received = self._now
         if self._policy.probe != "off":
             self._timers.set(("probe", link.cid), self._now + self._policy.probe_interval)
         age = self._policy.max_connection_age
@@ -50,7 +50,7 @@ class Watching(Upkeep):
             self._on_no_answer(link)
             return
         link.overdue = False
-        since = min(link.sent_at, link.heard_at) if self._must_answer(link) else link.sent_at
+        since = min(link.sent_at, link.last_received) if self._must_answer(link) else link.sent_at
         due = since + self._policy.probe_interval
         if link.in_transit is not None:  # not silent: the socket still has bytes to send, and TCP watches those
             due = self._now + self._policy.probe_interval

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from .._common.derived import is_derived
 from .._common.errors import TolliverError
-from .._common.token_bucket import Allowance
+from .._common.token_bucket import TokenBucket
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
@@ -66,7 +66,7 @@ class Recipients:
         self.ids = tuple(peer.uuid for peer in peers)
 
 
-class Kept:
+class BufferedForConnect:
     """Messages that were sent while a connection was being made: the peer may turn out to want them (T-62)."""
 
     __slots__ = ("claimed", "messages", "size")
@@ -189,7 +189,7 @@ class Link:
         self.peer: Peer | None = None
         self.window: Window | None = None
         self.control: ControlSync | None = None
-        self.control_allowance = Allowance(limits.control_per_second, limits.control_per_second)  # D-12
+        self.control_allowance = TokenBucket(limits.control_per_second, limits.control_per_second)  # D-12
         self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
         self.told_bytes = 0  # what that takes in a handshake
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
@@ -197,21 +197,21 @@ class Link:
         self.up_since = 0.0
         self.overdue = False  # the answer to a probe is, and what had come by then may not be read yet
         self.sent_at = 0.0  # when the socket was given something last
-        self.heard_at = 0.0  # and when something came
+        self.last_received = 0.0  # and when something came
         self.version = 0  # what both speak, once established
         self.ending = False  # it was we who closed it
         self.closed = False  # the connection has said its last
-        self.spent = False  # its credit is handed out: no events until some is settled
-        self.hurried = False  # more control messages than allowed: no events for a moment (D-12)
+        self.credit_exhausted = False  # its credit is handed out: no events until some is settled
+        self.rate_limited = False  # more control messages than allowed: no events for a moment (D-12)
         self.storing = False  # its list is being committed: no events until then
         self.paused = False
-        self.gone = False  # the transport is; what it brought is still being handed out
+        self.transport_lost = False  # the transport is; what it brought is still being handed out
         self.error: TolliverError | None = None  # why we end it, where the connection does not know
         self.shut = False
-        self.choked = False  # above high water, not yet below low
+        self.above_high_water = False  # above high water, not yet below low
         self.in_transit: int | None = None  # bytes of the Transmit that is outstanding
         self.answers = 0  # bytes behind it that the peer caused
-        self.riding: list[int] = []  # message ids in that Transmit
+        self.in_flight: list[int] = []  # message ids in that Transmit
         self.gathered: list[int] = []  # message ids behind it
         self.unsettled: dict[Delivery, None] = {}
         self.unsettled_bytes = 0
@@ -219,7 +219,7 @@ class Link:
     @property
     def waiting(self) -> bool:
         """Whether what comes in stays unread for now."""
-        return self.storing or self.hurried or (self.spent and not self.gone)
+        return self.storing or self.rate_limited or (self.credit_exhausted and not self.transport_lost)
 
     @property
     def unsent(self) -> int:

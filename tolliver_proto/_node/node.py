@@ -26,7 +26,7 @@ from typing import Any
 from uuid import UUID
 
 from .._common.errors import CertificateError, ConnectionClosing, ConnectionLost, TolliverError
-from .._common.handshake_limiter import ALL, Arrivals
+from .._common.handshake_limiter import ALL, HandshakeLimiter
 from .._common.transport import Abort, PeerIdentity, Remote, Role, ShutdownWrite
 from .._wire.connection import Connection
 from .._wire.events import (
@@ -54,7 +54,7 @@ from .link import ControlSync, Link
 from .policy import Policy
 from .store import Loaded
 
-_RUN = 256  # events of one connection before the next one has its turn
+_EVENTS_A_TURN = 256  # events of one connection before the next one has its turn
 
 
 def _speaks_no_other(_version: int) -> bool:
@@ -101,7 +101,7 @@ class Node(Watching):
             now,
         )
         self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
-        self._arrivals = Arrivals(self.limits.max_handshakes, self.limits.max_handshakes_per_address)
+        self._arrivals = HandshakeLimiter(self.limits.max_handshakes, self.limits.max_handshakes_per_address)
         self._shut_out = {}  # whom a remote led to that was removed with block=True (T-77)
         self._on_event: dict[type, Callable[[Link, Any], None]] = {
             Message: self._on_message if self._acl.is_open else self._on_guarded_message,
@@ -201,7 +201,7 @@ class Node(Watching):
         link = self._links.get(cid)
         if link is None or link.connection is None:
             return
-        link.heard_at = self._now
+        link.last_received = self._now
         link.connection.receive_data(data, self._now)
         self._counts["bytes_received"] += len(data)
         self._readable[link] = None
@@ -240,8 +240,8 @@ class Node(Watching):
         link.in_transit = None
         if link.window is not None:
             control_ids = link.control.under_way if link.control is not None else ()
-            link.window.transmitted(link.riding, control_ids, self._now)
-        link.riding = []
+            link.window.transmitted(link.in_flight, control_ids, self._now)
+        link.in_flight = []
         self._writable[link] = None
         if link.up:
             self._sendable[link] = None
@@ -354,7 +354,7 @@ class Node(Watching):
         assert connection is not None
         acked: dict[int, tuple[int, int]] = {}
         on_event, next_event = self._on_event, connection.next_event
-        for _ in range(_RUN):
+        for _ in range(_EVENTS_A_TURN):
             if link.waiting:
                 break
             event = next_event()
@@ -379,7 +379,7 @@ class Node(Watching):
 
     def _write(self, link: Link) -> None:
         connection = link.connection
-        if connection is None or link.gone:
+        if connection is None or link.transport_lost:
             return
         if link.answers > self.limits.max_answers and connection.live:
             self._refuse_flood(link)
@@ -455,7 +455,7 @@ class Node(Watching):
 
     def _on_hurry_timeout(self, cid: int) -> None:
         link = self._links[cid]
-        link.hurried = False
+        link.rate_limited = False
         self._go_on(link)
 
     def _on_removals_timeout(self, _subject: None) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
 from .._wire.limits import Limits
-from .intervals import Spans, spans_of
-from .poison import Suspicion
+from .intervals import IntervalSet, spans_of
+from .poison import PoisonDetector
 from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 
 
@@ -30,8 +30,8 @@ class Outbox:
         self.last_seq = loaded.last_seq
         self.parked = loaded.parked
         self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
-        self.suspicion = Suspicion()
-        self.leaving = Spans()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
+        self.suspicion = PoisonDetector()
+        self.leaving = IntervalSet()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
 
     def has_room(self, count: int, size: int, limits: Limits) -> bool:
         """Whether that many more messages and bytes stay within the quota (D-10)."""

@@ -11,7 +11,7 @@ ALONE_AFTER = 2  # orderly ends without an ack
 STRIKES = 5
 
 
-class Suspicion:
+class PoisonDetector:
     """What the ends of a peer's connections say about the head of its queue."""
 
     __slots__ = ("_ends", "_seq", "_strikes")

@@ -84,8 +84,8 @@ class Receiving(Sending):
         if run is None or run.handlers is not verdict:
             self._run = run = Deliver([], verdict)
             self._actions.append(run)
-        if self._is_spent(link):
-            link.spent = True
+        if self._is_credit_exhausted(link):
+            link.credit_exhausted = True
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
 
     def _on_guarded_message(self, link: Link, message: Message) -> None:
@@ -222,12 +222,12 @@ class Receiving(Sending):
             return None
         del link.unsettled[delivery]
         link.unsettled_bytes -= len(delivery.message.body)
-        if link.spent and not self._is_spent(link, 2):
-            link.spent = False
+        if link.credit_exhausted and not self._is_credit_exhausted(link, 2):
+            link.credit_exhausted = False
             self._go_on(link)
         return link
 
-    def _is_spent(self, link: Link, share: int = 1) -> bool:
+    def _is_credit_exhausted(self, link: Link, share: int = 1) -> bool:
         """Whether as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
         return (
             len(link.unsettled) * share >= self.limits.inbox_messages
@@ -244,7 +244,7 @@ class Receiving(Sending):
         That it no longer waits is not enough: each bit of credit would let in more than it hands out.
         """
         full = link.waiting and _buffered(link) > self.limits.low_water
-        if full is not link.paused and not link.gone:
+        if full is not link.paused and not link.transport_lost:
             link.paused = full
             self._actions.append((PauseReading if full else ResumeReading)(link.cid))
 
@@ -270,7 +270,7 @@ class Receiving(Sending):
         if peer is None or not link.up:
             return
         if not link.control_allowance.spend(self._now):
-            link.hurried = True  # what follows waits a second (D-12)
+            link.rate_limited = True  # what follows waits a second (D-12)
             self._counts["hurried"] += 1
             self._timers.set(("hurry", link.cid), self._now + 1.0)
         wanted = isinstance(frame, Subscribe)

@@ -25,7 +25,7 @@ from .actions import Acked, Fetch, Receipt, Stored
 from .base import Item, NodeState
 from .batch import Batch
 from .intervals import spans_of
-from .link import Kept, Link, Peer, Recipients
+from .link import BufferedForConnect, Link, Peer, Recipients
 from .outbox import Outbox
 from .store import ParkDelivery, RemoveDeliveries, StoredMessage
 
@@ -166,7 +166,7 @@ class Sending(NodeState):
     # Keeping what is sent while a connection is made (T-62).
 
     def _keep(self, link: Link) -> None:
-        self._keeping[link] = Kept()
+        self._keeping[link] = BufferedForConnect()
 
     def _must_wait(self) -> bool:
         if self._policy.strict_block:
@@ -236,8 +236,8 @@ class Sending(NodeState):
         window, connection, peer = link.window, link.connection, link.peer
         if window is None or connection is None or peer is None or not connection.live:
             return
-        room = (self.limits.low_water if link.choked else self.limits.high_water) - link.unsent
-        link.choked = room <= 0
+        room = (self.limits.low_water if link.above_high_water else self.limits.high_water) - link.unsent
+        link.above_high_water = room <= 0
         if room > 0:
             room = self.limits.high_water - link.unsent
         frames = self._frames
@@ -258,7 +258,7 @@ class Sending(NodeState):
             else:
                 self._counts["resent"] += 1
         else:
-            link.choked = True
+            link.above_high_water = True
         self._writable[link] = None
         self._fetch(link, peer)
         due = window.next_due()
@@ -278,7 +278,7 @@ class Sending(NodeState):
         link.in_transit = sum(map(len, units))
         link.answers = 0
         link.sent_at = self._now
-        link.riding, link.gathered = link.gathered, []
+        link.in_flight, link.gathered = link.gathered, []
         self._counts["bytes_sent"] += link.in_transit
         self._actions.append(Transmit(link.cid, units))
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from .._common.derived import is_derived
 from .._node.actions import Delivery, Receipt
 from .._node.ids import NO_ID
-from .._node.intervals import Spans
+from .._node.intervals import IntervalSet
 from .._node.node import Node
 from .._node.store import AddDeliveries, Operation, RemoveDeliveries, StoreMessages
 from .._node.subscriptions import matching
@@ -255,7 +255,7 @@ def audit(node: Node, store: MemoryStore) -> None:
     check(set(node.subscriptions()) == loaded.own_subscriptions, "own subscriptions differ from the stored ones")
     counted = list(node._owed)
     check(counted == list(loaded.owed), "owed: {} counted, {} stored", counted, loaded.owed)
-    live = Spans(node._ids.live)
+    live = IntervalSet(node._ids.live)
     for link in node._links.values():
         for wire_id in link.control.under_way if link.control else ():
             live.discard(wire_id, wire_id)
@@ -275,7 +275,8 @@ def check_memory(node: Node, limits: Limits) -> None:
         check(fits, "{} messages of {} bytes in the window: more than T-52 allows", count, size)
         check(link.window.in_backoff <= limits.backoff_messages, "the backoff set is over its bound (T-52)")
         check(
-            link.gone or len(link.unsettled) <= limits.inbox_messages, "more is handed out than the inbox takes (D-9)"
+            link.transport_lost or len(link.unsettled) <= limits.inbox_messages,
+            "more is handed out than the inbox takes (D-9)",
         )
 
 

@@ -23,7 +23,7 @@ from .._common.errors import (
     UnexpectedEOF,
     UnexpectedFrame,
 )
-from .._common.token_bucket import Allowance
+from .._common.token_bucket import TokenBucket
 from .._common.transport import Role
 from .events import (
     Ack,
@@ -143,8 +143,8 @@ class Connection:
         self._unsent = 0
         self._now = 0.0
         self._deadline: float | None = None
-        self._unexpected = Allowance(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
-        self._renewals = Allowance(self.limits.handshake_burst, 1.0)
+        self._unexpected = TokenBucket(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
+        self._renewals = TokenBucket(self.limits.handshake_burst, 1.0)
         self._tick(now)
         if role is Role.CLIENT:
             request = HandshakeRequest(version, instance_id, self._subscriptions)

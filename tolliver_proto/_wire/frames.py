@@ -46,7 +46,7 @@ from .limits import Limits
 
 _NAMES_CACHED = 1024
 _NAME_CACHED = 256
-_RUN = 64
+_FRAMES_AT_ONCE = 64
 _ACK_RUN = 256
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 _FORMAT = Limits.format()
@@ -369,7 +369,7 @@ class Decoder:
         channel_at, key_at, body_at = self._places
         unreliable, available = self._unreliable, len(data)
         ack_code, ack_size, ack_id_at, unpack_ack = self._acks
-        while len(run) < _RUN:
+        while len(run) < _FRAMES_AT_ONCE:
             start = pos + size
             if start > available or data[pos] != code:
                 if pos + ack_size > available or data[pos] != ack_code:

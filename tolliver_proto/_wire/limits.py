@@ -57,7 +57,7 @@ class Limits:
     # The node.
     keep_bytes: int = 4 * _MIB  # T-62: messages kept for a connecting peer
     removal_delay: float = 0.05  # acknowledged rows wait this long for a commit to ride with
-    duel_window: float = 10.0  # T-70
+    crossing_dial_window: float = 10.0  # T-70
 
     def __post_init__(self) -> None:
         for field in fields(self):

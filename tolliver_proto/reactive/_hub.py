@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, cast
 
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError, UnexpectedEOF
-from .._common.handshake_limiter import Arrivals
+from .._common.handshake_limiter import HandshakeLimiter
 from .._common.timers import Timers
 from .._common.transport import (
     Abort,
@@ -42,13 +42,12 @@ class _Link:
     """One connection, from its cid on."""
 
     __slots__ = (
-        "choked",
+        "above_high_water",
         "cid",
         "closed",
         "connection",
         "error",
         "full",
-        "gone",
         "identity",
         "in_transit",
         "paused",
@@ -57,6 +56,7 @@ class _Link:
         "share",
         "shut",
         "told",
+        "transport_lost",
         "unread",
     )
 
@@ -67,14 +67,14 @@ class _Link:
         self.connection: Connection | None = None  # once TLS is done
         self.told = remote is not None  # somebody waits to hear of its end
         self.in_transit = 0  # bytes of the Transmit that is outstanding
-        self.choked = False  # somebody was told that nothing is wanted, as too much is unsent
+        self.above_high_water = False  # somebody was told that nothing is wanted, as too much is unsent
         self.unread = 0  # what elements take that were handed out and not taken
         self.full = False  # that is too much: nothing of it is read for a while
         self.share = share  # events that may be handed out in this turn
         self.paused = False
         self.closed = False  # the connection has said its last
         self.shut = False
-        self.gone = False  # the transport is
+        self.transport_lost = False  # the transport is
         self.error: TolliverError | None = None  # why, where the transport knows
         self.reason = ""
 
@@ -96,7 +96,7 @@ class Hub:
         self._now = now or 0.0
         self._last_cid = 0
         self._links: dict[int, _Link] = {}
-        self._arrivals = Arrivals(self.limits.max_handshakes, self.limits.max_handshakes_per_address)
+        self._arrivals = HandshakeLimiter(self.limits.max_handshakes, self.limits.max_handshakes_per_address)
         self._timers = Timers()
         self._actions: deque[Action] = deque()
         self._readable: dict[_Link, None] = {}
@@ -158,8 +158,8 @@ class Hub:
             return
         link.in_transit = 0
         self._writable[link] = None
-        if link.choked and link.connection.unsent_bytes <= self.limits.low_water:
-            link.choked = False
+        if link.above_high_water and link.connection.unsent_bytes <= self.limits.low_water:
+            link.above_high_water = False
             self._actions.append(Drained(cid))
 
     def lost(self, cid: int, error: TolliverError | None, now: float | None = None) -> None:
@@ -168,7 +168,7 @@ class Hub:
         link = self._links.get(cid)
         if link is None:
             return
-        link.gone = True
+        link.transport_lost = True
         link.error = link.error or error
         if link.connection is None:
             link.error = link.error or ConnectionLost("the connection was lost before it was open")
@@ -242,7 +242,7 @@ class Hub:
             return 0
         count = link.connection.wanted(subscriber_id, link.in_transit)
         if not count and link.connection.demand(subscriber_id):
-            link.choked = True
+            link.above_high_water = True
         return count
 
     # As a peer.
@@ -352,7 +352,7 @@ class Hub:
         link.closed = True
         link.error = _cause(event.error, link.error)
         self._tell(link)
-        if link.gone:
+        if link.transport_lost:
             self._forget(link)
         else:
             self._read_on(link)  # there is nothing to read but the end
@@ -365,7 +365,7 @@ class Hub:
 
     def _write(self, link: _Link) -> None:
         connection = link.connection
-        if connection is None or link.in_transit or link.gone:
+        if connection is None or link.in_transit or link.transport_lost:
             return
         if connection.unsent_bytes:
             link.in_transit = connection.unsent_bytes

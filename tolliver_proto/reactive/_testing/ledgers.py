@@ -54,7 +54,7 @@ def cost(elements: list[bytes]) -> int:
     return sum(map(len, elements)) + ELEMENT_COST * len(elements)
 
 
-class Feed:
+class OutboundStream:
     """A stream that is given."""
 
     def __init__(self, key: Key, plan: Plan, demand: int) -> None:
@@ -79,7 +79,7 @@ class Feed:
         return elements
 
 
-class Intake:
+class InboundStream:
     """A stream that is taken."""
 
     def __init__(self, key: Key, plan: Plan, window: int, demand: int) -> None:

@@ -22,7 +22,7 @@ from .._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe,
 from .._hub import Hub
 from .._limits import Limits
 from .._varint import MAX_LONG
-from .ledgers import FAILED, REFUSED, Feed, Intake, Key, Plan, cost
+from .ledgers import FAILED, REFUSED, InboundStream, Key, OutboundStream, Plan, cost
 from .network import Network
 from .world import CALM, End, Host, Weather
 
@@ -141,7 +141,7 @@ class Simulation(Network):
             for intake in host.intakes.values():
                 self._read_to_the_end(host, intake)
 
-    def _read_to_the_end(self, host: Host, intake: Intake) -> None:
+    def _read_to_the_end(self, host: Host, intake: InboundStream) -> None:
         if intake.plan.ending == "endless":
             intake.enough = intake.received + _ENOUGH
         if not intake.window:
@@ -201,13 +201,13 @@ class Simulation(Network):
         if plan.ending == "refuse":
             host.hub.error(*key, REFUSED)
             return
-        feed = host.feeds[key] = Feed(key, plan, event.initial_demand)
+        feed = host.feeds[key] = OutboundStream(key, plan, event.initial_demand)
         if self._chance(self._weather.source_slow):
             self._at(self._delay(), self._accept, host, feed)
         else:
             self._accept(host, feed)
 
-    def _accept(self, host: Host, feed: Feed) -> None:
+    def _accept(self, host: Host, feed: OutboundStream) -> None:
         if host.feeds.get(feed.key) is feed:
             feed.accepted = host.hub.subscribed(*feed.key, feed.plan.size)
             self._pump(host, feed)
@@ -220,11 +220,11 @@ class Simulation(Network):
     def _on_cancel(self, host: Host, key: Key, event: Cancel) -> None:
         del host.feeds[key]
 
-    def _wake(self, host: Host, feed: Feed) -> None:
+    def _wake(self, host: Host, feed: OutboundStream) -> None:
         feed.busy = False
         self._pump(host, feed)
 
-    def _pump(self, host: Host, feed: Feed) -> None:
+    def _pump(self, host: Host, feed: OutboundStream) -> None:
         """The source is pulled as far as it is wanted and has something."""
         if host.feeds.get(feed.key) is not feed or feed.busy or not feed.accepted:
             return
@@ -239,7 +239,7 @@ class Simulation(Network):
             self._at(self._delay(), self._wake, host, feed)
         self._turn(host)
 
-    def _overreach(self, host: Host, feed: Feed) -> None:
+    def _overreach(self, host: Host, feed: OutboundStream) -> None:
         """One element more than is wanted is refused, and changes nothing (rule 1.1)."""
         connection = host.hub._links[feed.key[0]].connection
         assert connection is not None
@@ -253,7 +253,7 @@ class Simulation(Network):
                 refused = True
             check(refused, f"{feed.key} takes {demand + 1} elements where {demand} are wanted (rule 1.1)")
 
-    def _give(self, host: Host, feed: Feed, count: int) -> None:
+    def _give(self, host: Host, feed: OutboundStream, count: int) -> None:
         self._overreach(host, feed)
         before, high = self._unsent(host, feed.key[0]), host.limits.high_water
         elements = feed.next(count)
@@ -268,7 +268,7 @@ class Simulation(Network):
         assert link.connection is not None
         return link.in_transit + link.connection.unsent_bytes
 
-    def _end(self, host: Host, feed: Feed) -> None:
+    def _end(self, host: Host, feed: OutboundStream) -> None:
         ends = host.hub.error(*feed.key, FAILED) if feed.plan.ending == "fail" else host.hub.complete(*feed.key)
         check(ends, f"{feed.key} took its last element, and then it is over")
         del host.feeds[feed.key]
@@ -287,12 +287,12 @@ class Simulation(Network):
         if not intake.busy:
             self._consume_later(host, intake)
 
-    def _consume_later(self, host: Host, intake: Intake) -> None:
+    def _consume_later(self, host: Host, intake: InboundStream) -> None:
         intake.busy = True
         wait = self._patience(self._weather.reader_slow, self._weather.reader_patience)
         self._at(wait, self._consume, host, host.born, intake)
 
-    def _consume(self, host: Host, born: int, intake: Intake) -> None:
+    def _consume(self, host: Host, born: int, intake: InboundStream) -> None:
         intake.busy = False
         if host.born != born or not intake.unread:
             return
@@ -310,7 +310,7 @@ class Simulation(Network):
                 host.hub.request(*intake.key, intake.grant(intake.window - outstanding))
         self._turn(host)
 
-    def _take(self, host: Host, intake: Intake, count: int) -> None:
+    def _take(self, host: Host, intake: InboundStream, count: int) -> None:
         elements = [intake.unread.popleft() for _ in range(count)]
         intake.done += count
         if intake.key[0] in host.hub._links:
@@ -318,7 +318,7 @@ class Simulation(Network):
         host.hub.took(intake.key[0], sum(map(len, elements)), count)
         self._turn(host)
 
-    def _cancel(self, host: Host, intake: Intake) -> None:
+    def _cancel(self, host: Host, intake: InboundStream) -> None:
         host.hub.cancel(*intake.key)
         host.cancelled.add(intake.key)
         del host.intakes[intake.key]
@@ -377,10 +377,10 @@ class Simulation(Network):
             return
         self._trace(f"{host.name} subscribes to {plan.name} as {key}, demand {demand}, window {window}")
         check(key not in host.intakes, f"{key} is taken already")
-        host.intakes[key] = Intake(key, plan, window, demand)
+        host.intakes[key] = InboundStream(key, plan, window, demand)
         self._turn(host)
 
-    def _an_intake(self, host: Host) -> Intake | None:
+    def _an_intake(self, host: Host) -> InboundStream | None:
         mine = [one for one in host.intakes.values() if one.key[0] not in host.left and not one.misused]
         return self._rng.choice(mine) if mine else None
 

@@ -22,7 +22,7 @@ from .._events import Elements
 from .._hub import Hub
 from .._limits import Limits
 from .._state import ENDING, State
-from .ledgers import Feed, Intake, Key
+from .ledgers import InboundStream, Key, OutboundStream
 from .monitor import WireMonitor, _Side
 
 _MOST_BUFFERED = 400  # bytes: what is left of a chunk is part of a frame
@@ -143,8 +143,8 @@ class Host:
         self.up: dict[int, Remote | None] = {}
         self.owed: dict[int, Remote | None] = {}  # whose PeerDown is still to come
         self.left: set[int] = set()  # to whom we said goodbye
-        self.feeds: dict[Key, Feed] = {}
-        self.intakes: dict[Key, Intake] = {}
+        self.feeds: dict[Key, OutboundStream] = {}
+        self.intakes: dict[Key, InboundStream] = {}
         self.cancelled: set[Key] = set()
         self.holding: Counter[int] = Counter()  # what elements cost that were handed out and not taken, by cid
         self.timer = float("inf")
@@ -178,13 +178,16 @@ class Host:
                     check(link.paused or not kept, "it reads on, and what was read waits for its turn")
                 else:
                     check(ending or kept < _MOST_BUFFERED, "what was read is kept")
-                check(not link.choked or link.in_transit or link.gone, "nobody will say that it is drained (R-32)")
-                busy = link.in_transit or link.gone or link.connection.state is not State.OPEN
+                check(
+                    not link.above_high_water or link.in_transit or link.transport_lost,
+                    "nobody will say that it is drained (R-32)",
+                )
+                busy = link.in_transit or link.transport_lost or link.connection.state is not State.OPEN
                 check(busy or cid not in hub._timers._due, "a deadline, and nothing is waited for")
         for (cid, stream), feed in self.feeds.items():
             link = links[cid]
             if feed.accepted and not feed.busy and link.connection is not None:
-                stuck = link.connection.demand(stream) and not link.choked
+                stuck = link.connection.demand(stream) and not link.above_high_water
                 check(not stuck, "a source waits with demand, and nobody will wake it (R-32)")
 
     def check_empty(self) -> None:

@@ -1,7 +1,7 @@
 """What the driver asks of an adapter.
 
-The idea: a `World` starts things and never waits: a dial, a job for the store, a write. What comes of them returns as
-an input of the node or by the job's `done`, on the loop.
+The idea: a `LoopAdapter` starts things and never waits: a dial, a job for the store, a write. What comes of them
+returns as an input of the node or by the job's `done`, on the loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Promise(Protocol):
     def fail(self, error: TolliverError) -> None: ...
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """A connection's transport. Nothing here waits."""
 
     def transmit(self, units: Sequence[bytes]) -> None: ...
@@ -37,11 +37,11 @@ class Wire(Protocol):
     def abort(self) -> None: ...
 
 
-class World(Protocol):
+class LoopAdapter(Protocol):
     """What an adapter can do. Nothing here waits."""
 
     @property
-    def wires(self) -> Mapping[int, Wire]:
+    def wires(self) -> Mapping[int, Transport]:
         """The transports that are there. An action for one that is gone came a moment late: it is passed over."""
 
     def promise(self) -> Any: ...
@@ -55,7 +55,7 @@ class World(Protocol):
         """As `turn_soon`, and look at `next_timeout()` again."""
 
 
-class StoringWorld(World, Protocol):
+class StoringAdapter(LoopAdapter, Protocol):
     """One with a database."""
 
     def store(self, job: Job, done: Done) -> None:

@@ -1,9 +1,9 @@
 """What every adapter does alike, whichever protocol it speaks: feed a machine, and carry out what it asks for.
 
-The idea: the driver never waits. An adapter brings a `World`, a handful of functions that start something, and calls
-`turn()` after each input; the driver takes actions until there are none. What a caller waits for is a promise, made by
-the world in the form that its users know (an awaitable, a Deferred, a future) and kept here until an action settles it.
-What a protocol asks for beyond wires is its own driver's: `_node_driver`, `_streams_driver`.
+The idea: the driver never waits. An adapter brings a `LoopAdapter`, a handful of functions that start something, and
+calls `turn()` after each input; the driver takes actions until there are none. What a caller waits for is a promise,
+made by the world in the form that its users know (an awaitable, a Deferred, a future) and kept here until an action
+settles it. What a protocol asks for beyond wires is its own driver's: `_node_driver`, `_streams_driver`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tolliver_proto import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
 
-from .adapter import Wire, World
+from .adapter import LoopAdapter, Transport
 from .pending import Promises
 
 Apply = Callable[[Any], None]
@@ -50,7 +50,7 @@ class Machine(Protocol):
 class Driver:
     """A machine at work. A subclass adds what its protocol asks for, by `learn`."""
 
-    def __init__(self, machine: Machine, world: World) -> None:
+    def __init__(self, machine: Machine, world: LoopAdapter) -> None:
         self.machine = machine
         self.promises = Promises(world.promise)
         self._world = world
@@ -65,7 +65,7 @@ class Driver:
             Abort: self._on_wire(lambda wire, _: wire.abort()),
         }
 
-    def learn(self, apply: Mapping[type, Apply]) -> None:
+    def register_handlers(self, apply: Mapping[type, Apply]) -> None:
         self._apply.update(apply)
 
     def turn(self) -> None:
@@ -92,7 +92,7 @@ class Driver:
     def received(self, cid: int, plaintext: bytes) -> None:
         self.machine.receive_data(cid, plaintext, time.monotonic())
 
-    def _on_wire(self, act: Callable[[Wire, Any], None]) -> Apply:
+    def _on_wire(self, act: Callable[[Transport, Any], None]) -> Apply:
         def apply(action: Any) -> None:
             wire = self._world.wires.get(action.cid)
             if wire is not None:
@@ -100,5 +100,5 @@ class Driver:
 
         return apply
 
-    def _transmit(self, wire: Wire, action: Transmit) -> None:
+    def _transmit(self, wire: Transport, action: Transmit) -> None:
         wire.transmit(action.units)

@@ -2,7 +2,7 @@
 
 The idea: an instance of Tolliver and the streams of the other protocol differ in what their machine knows. That they
 open, make connections, turn, keep time and close is the same, and stands here and, for each loop, in the adapter's own
-`Endpoint`, which brings the `World` that the driver needs.
+`Endpoint`, which brings the `LoopAdapter` that the driver needs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class BaseEndpoint(ABC):
         self._process = 0
         self._thread = 0
 
-    # What the adapter brings, beside `wires` (see World).
+    # What the adapter brings, beside `wires` (see LoopAdapter).
 
     @abstractmethod
     def promise(self) -> Any: ...

@@ -31,7 +31,7 @@ from tolliver_proto import (
     Transmit,
 )
 
-from .._driver.adapter import Job, StoringWorld, Wire
+from .._driver.adapter import Job, StoringAdapter, Transport
 from .._driver.driver import Driver
 from .._driver.pending import Answer
 from .inbox import Settlement
@@ -45,7 +45,7 @@ NOTICES_KEPT = 1000
 class NodeDriver(Driver):
     """A node at work."""
 
-    def __init__(self, node: Node, store: Store, world: StoringWorld, recorder: Recorder | None = None) -> None:
+    def __init__(self, node: Node, store: Store, world: StoringAdapter, recorder: Recorder | None = None) -> None:
         super().__init__(node, world)
         self.node = node
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
@@ -53,7 +53,7 @@ class NodeDriver(Driver):
         self._turn_soon = world.turn_soon
         self._recorder = recorder
         jobs = StoreJobs(node, store, world.store)
-        self.learn(
+        self.register_handlers(
             {
                 Commit: jobs.commit,
                 Fetch: jobs.fetch,
@@ -105,7 +105,7 @@ class NodeDriver(Driver):
 
     # What the node asks for.
 
-    def _transmit(self, wire: Wire, action: Transmit) -> None:
+    def _transmit(self, wire: Transport, action: Transmit) -> None:
         if self._recorder is not None:
             self._recorder.sent(action.cid, action.units)
         super()._transmit(wire, action)

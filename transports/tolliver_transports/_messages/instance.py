@@ -1,7 +1,8 @@
 """What an instance is on every loop: the draft's calls, and its life.
 
 The idea: each call is written and explained here once, and answers with a promise or at once. An adapter inherits, says
-in its signatures what form its answers have and how one waits for them, and brings the `World` that the driver needs.
+in its signatures what form its answers have and how one waits for them, and brings the `LoopAdapter` that the driver
+needs.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class BaseInstance(BaseEndpoint):
         super().__init__(options)
         self.mailboxes: set[Mailbox] = set()
 
-    # What the adapter brings beside an endpoint's (see StoringWorld and Owner).
+    # What the adapter brings beside an endpoint's (see StoringAdapter and Owner).
 
     @abstractmethod
     def store(self, job: Job, done: Done) -> None: ...

@@ -31,7 +31,7 @@ from tolliver_proto.recording import (
 )
 
 _MIB = 2**20
-_RUN = _MIB  # bytes that are written in one go where so many wait
+_BYTES_A_WRITE = _MIB  # bytes that are written in one go where so many wait
 _OBJECT = 128  # bytes that a part costs beside its own: small ones must not pass the bound
 
 
@@ -186,7 +186,7 @@ class _Writer(threading.Thread):
         """What waits, some at a time, until the end is asked for."""
         while (chunk := self._queue.get()) is not None:
             run, size = [chunk], chunk.cost
-            while size < _RUN and not self._queue.empty():
+            while size < _BYTES_A_WRITE and not self._queue.empty():
                 chunk = self._queue.get()
                 if chunk is None:
                     yield run

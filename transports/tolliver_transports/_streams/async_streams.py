@@ -11,13 +11,13 @@ from itertools import islice
 from operator import length_hint
 from typing import Any, Protocol, Self, TypeVar
 
-from .publishing import Feed, FeedOwner, Publication
-from .subscribing import Intake, check_handler
+from .publishing import OutboundOwner, OutboundStream, Publication
+from .subscribing import InboundStream, check_handler
 
 T = TypeVar("T")
 
 
-class AsyncFeedOwner(FeedOwner, Protocol):
+class AsyncFeedOwner(OutboundOwner, Protocol):
     """What a feed asks for beside."""
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
@@ -27,7 +27,7 @@ class AsyncFeedOwner(FeedOwner, Protocol):
     def breathe(self) -> Awaitable[object]: ...
 
 
-class AsyncFeed(Feed):
+class AsyncOutboundStream(OutboundStream):
     """A feed with a task of its own. A plain iterable must not block: use an async one, or a thread's adapter."""
 
     def __init__(
@@ -109,7 +109,7 @@ class AsyncFeed(Feed):
 class SubscriptionOwner(Protocol):
     """What a subscription asks of its streams."""
 
-    def abandon(self, dropped: Intake) -> None: ...
+    def abandon(self, dropped: InboundStream) -> None: ...
 
 
 class Subscription:
@@ -118,9 +118,9 @@ class Subscription:
     Use `async with` around it where the loop may be left early: that cancels the stream at once.
     """
 
-    _intake: Intake | None = None
+    _intake: InboundStream | None = None
 
-    def __init__(self, streams: SubscriptionOwner, intake: Intake) -> None:
+    def __init__(self, streams: SubscriptionOwner, intake: InboundStream) -> None:
         self._streams = streams
         self._intake = intake
         self._current: Iterator[Any] = iter(())
@@ -136,7 +136,7 @@ class Subscription:
         return self._its.closed
 
     @property
-    def _its(self) -> Intake:
+    def _its(self) -> InboundStream:
         assert self._intake is not None
         return self._intake
 
@@ -183,7 +183,7 @@ class Subscription:
         self._current = iter(())
         self._its.close()
 
-    def _attend_feed(self, feed: Feed) -> None:
+    def _attend_feed(self, feed: OutboundStream) -> None:
         """As the source of a publication: its feed sees the end of this stream without a request (rules 1.5, 4.2)."""
         intake = self._its
         intake.on_over = feed.flush_soon

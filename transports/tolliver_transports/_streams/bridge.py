@@ -1,8 +1,8 @@
 """What an instance of Tolliver is subscribed to, as the source of a stream.
 
-The idea: a stream's subscriber says by its demand how much it is through with (`Feed.requested`), and that is all an
-acknowledgement needs. So a message is taken from the instance when the subscriber wants one more, held while it is
-under way, and acknowledged when the subscriber is through with it; what is still held at the end of the stream is
+The idea: a stream's subscriber says by its demand how much it is through with (`OutboundStream.requested`), and that is
+all an acknowledgement needs. So a message is taken from the instance when the subscriber wants one more, held while it
+is under way, and acknowledged when the subscriber is through with it; what is still held at the end of the stream is
 failed, and comes again. Nothing here waits but for the instance's own iterator: so one source serves the loops that
 await and another one threads, and what they hold is the same.
 """
@@ -21,7 +21,7 @@ from tolliver_proto import ConnectionClosing, Delivery, Subscription
 
 from .._messages.inbox import Run
 from .._messages.instance import BaseInstance
-from .publishing import Feed
+from .publishing import OutboundStream
 
 SCHEME = "tolliver://"
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -85,7 +85,7 @@ class _Held:
         self._came: Iterator[tuple[Delivery, Run]] = iter(())
         self._held: deque[tuple[Delivery, Run]] = deque()
 
-    def _attend_feed(self, feed: Feed) -> None:
+    def _attend_feed(self, feed: OutboundStream) -> None:
         feed.on_taken = self.taken
 
     def taken(self, count: int) -> None:
@@ -144,7 +144,7 @@ class ThreadSource(_Held):
             self._take_in(run)
         return body
 
-    def _attend_feed(self, feed: Feed) -> None:
+    def _attend_feed(self, feed: OutboundStream) -> None:
         super()._attend_feed(feed)
         feed.on_over = self.close  # whoever waits for the next message need not
 

@@ -1,9 +1,9 @@
 """What a program publishes, and each stream of it on its way to a subscriber.
 
-The idea: a `Publication` is a name and a source; each subscription to it is a `Feed`, which knows how much may be
-pulled from the source now and passes on what was pulled. Nothing here waits: an adapter's own feed has the loop that
-pulls, in a task or in a thread. What is pulled lies in `pending` until it is flushed, at the latest in the next turn:
-so elements that are there at once go out together.
+The idea: a `Publication` is a name and a source; each subscription to it is a `OutboundStream`, which knows how much
+may be pulled from the source now and passes on what was pulled. Nothing here waits: an adapter's own feed has the loop
+that pulls, in a task or in a thread. What is pulled lies in `pending` until it is flushed, at the latest in the next
+turn: so elements that are there at once go out together.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Catalogue:
         return next((found for pattern, found in self._patterns.values() if pattern.match(name)), None)
 
 
-class FeedOwner(Protocol):
+class OutboundOwner(Protocol):
     """What a feed asks of the streams that it belongs to."""
 
     hub: Hub
@@ -109,15 +109,17 @@ class FeedOwner(Protocol):
 
     def turn(self) -> None: ...
 
-    def flush_soon(self, feed: Feed) -> None: ...
+    def flush_soon(self, feed: OutboundStream) -> None: ...
 
-    def feed_over(self, feed: Feed) -> None: ...
+    def feed_over(self, feed: OutboundStream) -> None: ...
 
 
-class Feed:
+class OutboundStream:
     """One stream that is given. A subclass has the loop that pulls."""
 
-    def __init__(self, owner: FeedOwner, key: tuple[int, int], name: str, publication: Publication, grant: int) -> None:
+    def __init__(
+        self, owner: OutboundOwner, key: tuple[int, int], name: str, publication: Publication, grant: int
+    ) -> None:
         self.key = key
         self.name = name
         self.over = False

@@ -36,8 +36,8 @@ from .._driver.endpoint import BaseEndpoint
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .codecs import codec_of
-from .publishing import Catalogue, Feed, Publication, check_name
-from .subscribing import Intake
+from .publishing import Catalogue, OutboundStream, Publication, check_name
+from .subscribing import InboundStream
 
 log = logging.getLogger("tolliver")
 Key = tuple[int, int]
@@ -81,23 +81,23 @@ class BaseStreams(BaseEndpoint):
         super().__init__(options)
         self._catalogue = Catalogue()
         self._peers: dict[int, Peer] = {}
-        self._feeds: dict[Key, Feed] = {}
-        self._intakes: dict[Key, Intake] = {}
-        self._unflushed: list[Feed] = []
+        self._feeds: dict[Key, OutboundStream] = {}
+        self._intakes: dict[Key, InboundStream] = {}
+        self._unflushed: list[OutboundStream] = []
         self._on_event: dict[type, Callable[[int, Any], None]] = {
             Subscribe: self._on_subscribe,
             Request: self._on_request,
             Cancel: self._on_cancel,
-            Subscribed: self._on_signal(Intake.on_subscribed),
-            Elements: self._on_signal(Intake.on_elements),
-            OnComplete: self._on_signal(Intake.on_complete),
-            OnError: self._on_signal(Intake.on_error),
+            Subscribed: self._on_signal(InboundStream.on_subscribed),
+            Elements: self._on_signal(InboundStream.on_elements),
+            OnComplete: self._on_signal(InboundStream.on_complete),
+            OnError: self._on_signal(InboundStream.on_error),
         }
 
     # What the adapter brings beside an endpoint's.
 
     @abstractmethod
-    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> Feed:
+    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> OutboundStream:
         """A feed whose work has begun: it pulls from the publication."""
 
     # The calls.
@@ -167,7 +167,7 @@ class BaseStreams(BaseEndpoint):
         """
         self.check_open()
         check_name(name)
-        intake = Intake(self, self._one_peer(peer).cid, name, demand, prefetch, codec_of(codec))
+        intake = InboundStream(self, self._one_peer(peer).cid, name, demand, prefetch, codec_of(codec))
         self._intakes[intake.key] = intake
         self.turn()
         return intake
@@ -228,7 +228,7 @@ class BaseStreams(BaseEndpoint):
     def _on_happened(self, action: Happened) -> None:
         self._on_event[type(action.event)](action.cid, action.event)
 
-    def _on_signal(self, put: Callable[[Intake, Any], None]) -> Callable[[int, Any], None]:
+    def _on_signal(self, put: Callable[[InboundStream, Any], None]) -> Callable[[int, Any], None]:
         def on_signal(cid: int, event: Any) -> None:
             intake = self._intakes.get((cid, event.subscriber_id))
             if intake is not None:
@@ -267,15 +267,15 @@ class BaseStreams(BaseEndpoint):
 
     # What feeds and intakes tell.
 
-    def flush_soon(self, feed: Feed) -> None:
+    def flush_soon(self, feed: OutboundStream) -> None:
         self._unflushed.append(feed)
         self.turn_soon()
 
-    def feed_over(self, feed: Feed) -> None:
+    def feed_over(self, feed: OutboundStream) -> None:
         if self._feeds.get(feed.key) is feed:
             del self._feeds[feed.key]
 
-    def intake_over(self, intake: Intake) -> None:
+    def intake_over(self, intake: InboundStream) -> None:
         if self._intakes.get(intake.key) is intake:
             del self._intakes[intake.key]
 
@@ -291,7 +291,7 @@ class BaseStreams(BaseEndpoint):
         self.hub = Hub(limits=self.options.limits, now=monotonic())
         self._machine = self.hub
         self._driver = Driver(self.hub, self)
-        self._driver.learn(
+        self._driver.register_handlers(
             {
                 PeerUp: self._on_peer_up,
                 PeerDown: self._on_peer_down,

@@ -1,8 +1,9 @@
 """What a program subscribes to: each stream on its way to the application.
 
-The idea: an `Intake` takes what comes and grants more as the application gets through it. It keeps two numbers, how
-much was granted and how much is done with; when what lies between falls to half of the window, it is filled up again.
-An element is done with when the next one is asked for. Nothing here waits: the adapter's own `Subscription` does.
+The idea: an `InboundStream` takes what comes and grants more as the application gets through it. It keeps two numbers,
+how much was granted and how much is done with; when what lies between falls to half of the window, it is filled up
+again. An element is done with when the next one is asked for. Nothing here waits: the adapter's own `Subscription`
+does.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class IntakeOwner(Protocol):
 
     def turn(self) -> None: ...
 
-    def intake_over(self, intake: Intake) -> None: ...
+    def intake_over(self, intake: InboundStream) -> None: ...
 
 
 def window_of(demand: int | None, prefetch: int | None) -> tuple[int, int]:
@@ -54,7 +55,7 @@ def check_handler(handler: object) -> None:
         raise TypeError(f"the handler is {handler!r:.100}: give a function of an element")
 
 
-class Intake:
+class InboundStream:
     """One stream that is taken. It is what the streams know of a subscription; see Subscription for its options."""
 
     def __init__(

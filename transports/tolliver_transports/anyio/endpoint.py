@@ -22,7 +22,7 @@ from .._driver.sockets import close_all, host_of, open_listeners
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import accept, dial
-from .wire import Bell, Promise, Wire
+from .wire import Bell, Promise, Transport
 
 
 class Endpoint(BaseEndpoint):
@@ -76,7 +76,7 @@ class Endpoint(BaseEndpoint):
                 await self._time_bell.heard()
             self.keep_time()
 
-    # What the driver and the mailboxes ask for (see World and AsyncOwner).
+    # What the driver and the mailboxes ask for (see LoopAdapter and AsyncOwner).
 
     def promise(self) -> Promise[Any]:
         return Promise()
@@ -136,7 +136,7 @@ class Endpoint(BaseEndpoint):
             self._start(cid, Role.SERVER, self._pumps.server(), connect)
 
     def _start(self, cid: int, role: Role, pump: AnyPump, connect: Callable[[], Awaitable[socket.socket]]) -> None:
-        wire = self.wires[cid] = Wire(self._driver, cid, role, pump)
+        wire = self.wires[cid] = Transport(self._driver, cid, role, pump)
 
         async def run() -> None:
             error: TolliverError | None = ConnectionClosing("the instance was closed")

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
-from .._streams.async_streams import AsyncFeed, Subscription
+from .._streams.async_streams import AsyncOutboundStream, Subscription
 from .._streams.publishing import Publication
 from .._streams.streams import BaseStreams, Key, Peer
 from .endpoint import Endpoint
@@ -37,8 +37,8 @@ class Streams(Endpoint, BaseStreams):
         intake = super().subscribe(name, demand=demand, prefetch=prefetch, codec=codec, peer=peer)
         return Subscription(self, intake)
 
-    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> AsyncFeed:
-        return AsyncFeed(self, key, name, publication, grant)
+    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> AsyncOutboundStream:
+        return AsyncOutboundStream(self, key, name, publication, grant)
 
 
 def create_streams(options: StreamsOptions) -> Streams:

@@ -74,7 +74,7 @@ class Bell:
         self._rung = False
 
 
-class Wire(SocketSession):
+class Transport(SocketSession):
     """A connection of the instance."""
 
     def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump) -> None:

@@ -23,7 +23,7 @@ from .._tls.pump import AnyPump
 from .iterators import Bell
 from .loop import Listeners, Loop
 from .process import running, thread_of
-from .wire import Promise, Wire
+from .wire import Promise, Transport
 
 
 class Worker(Protocol):
@@ -38,7 +38,7 @@ class Worker(Protocol):
 class Endpoint(BaseEndpoint):
     """Use it with `with`. Every call may come from any thread."""
 
-    wires: dict[int, Wire]
+    wires: dict[int, Transport]
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -145,7 +145,7 @@ class Endpoint(BaseEndpoint):
             self.keep_time()
             return self._driver.arm()
 
-    # What the driver and the mailboxes ask for, under the lock (see World and ThreadOwner).
+    # What the driver and the mailboxes ask for, under the lock (see LoopAdapter and ThreadOwner).
 
     def promise(self) -> Promise:
         return Promise()
@@ -171,8 +171,8 @@ class Endpoint(BaseEndpoint):
 
     # Connections.
 
-    def _wire(self, cid: int, role: Role, pump: AnyPump) -> Wire:
-        made = self.wires[cid] = Wire(self._driver, cid, role, pump, self._loop, self._lock, self._ended)
+    def _wire(self, cid: int, role: Role, pump: AnyPump) -> Transport:
+        made = self.wires[cid] = Transport(self._driver, cid, role, pump, self._loop, self._lock, self._ended)
         return made
 
     def _ended(self, cid: int, error: TolliverError | None) -> None:

@@ -14,17 +14,17 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from .._streams.publishing import Feed, FeedOwner, Publication
+from .._streams.publishing import OutboundOwner, OutboundStream, Publication
 
 
-class ThreadFeedOwner(FeedOwner, Protocol):
+class ThreadFeedOwner(OutboundOwner, Protocol):
     """What a feed asks for beside."""
 
     @property
     def lock(self) -> threading.RLock: ...
 
 
-class ThreadFeed(Feed):
+class ThreadOutboundStream(OutboundStream):
     """A feed whose `run` is the work of a thread: it returns soon after the stream is over, if the source does."""
 
     def __init__(

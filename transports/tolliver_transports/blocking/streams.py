@@ -18,7 +18,7 @@ from .._streams.codecs import codec_of
 from .._streams.publishing import Catalogue, Publication
 from .._streams.streams import BaseStreams, Key, Peer
 from .endpoint import Endpoint, Worker
-from .feed import ThreadFeed, is_async
+from .feed import ThreadOutboundStream, is_async
 from .process import thread_of
 from .subscription import Subscription
 
@@ -106,10 +106,10 @@ class Streams(Endpoint, BaseStreams):
 
     # Feeds.
 
-    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> ThreadFeed:
+    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> ThreadOutboundStream:
         if self._feeding >= self.max_feeds:
             raise _Refused(f"{self.max_feeds} streams are given here at once, which is the limit: ask again later")
-        feed = ThreadFeed(self, key, name, publication, grant)
+        feed = ThreadOutboundStream(self, key, name, publication, grant)
         try:
             thread_of(f"feeds {name!r:.100}", lambda: self._run(feed), self._fail).start()
         except RuntimeError as error:
@@ -117,7 +117,7 @@ class Streams(Endpoint, BaseStreams):
         self._feeding += 1
         return feed
 
-    def _run(self, feed: ThreadFeed) -> None:
+    def _run(self, feed: ThreadOutboundStream) -> None:
         try:
             feed.run()
         finally:

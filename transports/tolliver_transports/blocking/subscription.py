@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, Self
 
 from .._streams.codecs import Codec
-from .._streams.publishing import Feed
-from .._streams.subscribing import Intake, check_handler
+from .._streams.publishing import OutboundStream
+from .._streams.subscribing import InboundStream, check_handler
 from .wire import limited
 
 
@@ -28,7 +28,7 @@ class SubscriptionOwner(Protocol):
     def lock(self) -> threading.RLock:
         """The machine's. Raises ConnectionClosing in a forked child."""
 
-    def abandon(self, dropped: Intake) -> None: ...
+    def abandon(self, dropped: InboundStream) -> None: ...
 
 
 class Subscription:
@@ -39,9 +39,9 @@ class Subscription:
     element goes to one of them.
     """
 
-    _intake: Intake | None = None
+    _intake: InboundStream | None = None
 
-    def __init__(self, owner: SubscriptionOwner, intake: Intake, codec: Codec, timeout: float | None) -> None:
+    def __init__(self, owner: SubscriptionOwner, intake: InboundStream, codec: Codec, timeout: float | None) -> None:
         self._owner = owner
         self._decode = codec.decode
         self._timeout = timeout
@@ -59,7 +59,7 @@ class Subscription:
         return self._its.closed
 
     @property
-    def _its(self) -> Intake:
+    def _its(self) -> InboundStream:
         assert self._intake is not None
         return self._intake
 
@@ -119,7 +119,7 @@ class Subscription:
             self._current.clear()
             self._its.close()
 
-    def _attend_feed(self, feed: Feed) -> None:
+    def _attend_feed(self, feed: OutboundStream) -> None:
         """As the source of a publication: its feed sees the end of this stream without a request (rules 1.5, 4.2)."""
         intake = self._its
         intake.on_over = feed.flush_soon

@@ -81,7 +81,7 @@ def limited(timeout: float | None) -> float | None:
     return timeout if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
 
 
-class Wire(SocketSession):
+class Transport(SocketSession):
     """A connection of the instance. `ended(cid, error)` is called once, on the loop, when its socket is closed."""
 
     def __init__(

@@ -23,7 +23,7 @@ from weakref import WeakSet
 from zlib import crc32
 
 from tolliver_proto import StoreError
-from tolliver_proto._wire.layouts import Fields
+from tolliver_proto.layouts import Fields
 from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage, Index
 
 from ._errors import StageInUse, StageLost, UnknownStage

@@ -15,8 +15,7 @@ from uuid import UUID
 from zlib import crc32
 
 from tolliver_proto import Span
-from tolliver_proto._node.intervals import Spans
-from tolliver_proto._wire.layouts import Fields
+from tolliver_proto.layouts import Fields, IntervalSet
 
 _MAGIC = b"TLVS"
 _LAYOUT = 1
@@ -32,9 +31,9 @@ class Ids:
     def __init__(self) -> None:
         self.frames = 0
         self.count = 0
-        self._spans: dict[UUID, Spans] = {}
+        self._spans: dict[UUID, IntervalSet] = {}
 
-    def __iter__(self) -> Iterator[tuple[UUID, Spans]]:
+    def __iter__(self) -> Iterator[tuple[UUID, IntervalSet]]:
         return iter(self._spans.items())
 
     def add(self, sender: UUID, spans: Iterable[Span], frames: int) -> None:
@@ -42,7 +41,7 @@ class Ids:
         known = self._spans.get(sender)
         for first, last in spans:
             if known is None:
-                known = self._spans[sender] = Spans()
+                known = self._spans[sender] = IntervalSet()
             known.add(first, last)
             self.count += last + 1 - first
         self.frames += frames
@@ -94,7 +93,7 @@ class Seen:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._known: dict[UUID, Spans] = {}
+        self._known: dict[UUID, IntervalSet] = {}
         self._closed: deque[_Closed] = deque()
         self._count = 0  # in closed segments
 
@@ -107,7 +106,7 @@ class Seen:
         """Which of these, by their place in the list, are new; they are known from now on. None is always new."""
         known = self._known.get(sender)
         if known is None:
-            known = Spans()
+            known = IntervalSet()
         fresh: list[int] = []
         first = last = -1  # a run of new ids that is not in the set yet
         for at, number in enumerate(ids):
@@ -131,7 +130,7 @@ class Seen:
     def add(self, ids: Ids) -> None:
         """Those of a segment that was there before."""
         for sender, spans in ids:
-            known = self._known.setdefault(sender, Spans())
+            known = self._known.setdefault(sender, IntervalSet())
             for first, last in spans:
                 known.add(first, last)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tolliver_proto import Limits, Message, OwnLimitExceeded, ProtocolError, Revision, StoreError, decode, encode
-from tolliver_proto._node.intervals import spans_of
+from tolliver_proto.layouts import spans_of
 from tolliver_proto.recording import (
     BLOCK,
     INDEX_SUFFIX,

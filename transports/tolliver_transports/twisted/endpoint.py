@@ -22,7 +22,7 @@ from .._driver.endpoint import BaseEndpoint
 from .._options.instance import Remote
 from .dialing import connect, in_pool, listen
 from .tls import Transports
-from .wire import Bell, Promise, Wire, Wires
+from .wire import Bell, Promise, Transport, Wires
 
 
 class Endpoint(BaseEndpoint):
@@ -130,7 +130,7 @@ class Endpoint(BaseEndpoint):
             self._alarm.cancel()
         self._alarm = None if seconds is None else self._reactor.callLater(seconds, self._ring)
 
-    # What the driver and the mailboxes ask for (see World and AsyncOwner).
+    # What the driver and the mailboxes ask for (see LoopAdapter and AsyncOwner).
 
     def promise(self) -> Promise:
         return Promise(self._reactor)
@@ -189,8 +189,8 @@ class Endpoint(BaseEndpoint):
         ports, self._ports = self._ports, []
         return DeferredList([maybeDeferred(port.stopListening) for port in ports])
 
-    def _wire(self, cid: int, role: Role) -> Wire:
-        wire = self.wires[cid] = Wire(self._driver, cid, role, self._lost)
+    def _wire(self, cid: int, role: Role) -> Transport:
+        wire = self.wires[cid] = Transport(self._driver, cid, role, self._lost)
         return wire
 
 

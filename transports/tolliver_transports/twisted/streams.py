@@ -13,11 +13,11 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
-from .._streams.async_streams import AsyncFeed
+from .._streams.async_streams import AsyncOutboundStream
 from .._streams.async_streams import Subscription as AsyncSubscription
 from .._streams.publishing import Publication
 from .._streams.streams import BaseStreams, Key, Peer
-from .._streams.subscribing import Intake
+from .._streams.subscribing import InboundStream
 from .endpoint import Endpoint
 
 
@@ -29,7 +29,7 @@ class EndOfStream(Exception):
     """
 
 
-class Feed(AsyncFeed):
+class OutboundStream(AsyncOutboundStream):
     """One stream that is given."""
 
     def fail(self, error: BaseException) -> None:
@@ -44,7 +44,7 @@ class Subscription(AsyncSubscription):
     One of them at a time. Use `async with` around a loop that may be left early: that cancels the stream at once.
     """
 
-    def __init__(self, streams: Streams, intake: Intake) -> None:
+    def __init__(self, streams: Streams, intake: InboundStream) -> None:
         super().__init__(streams, intake)
         self._breathe = streams.breathe
         self._turns = DeferredLock()
@@ -105,8 +105,8 @@ class Streams(Endpoint, BaseStreams):
         intake = super().subscribe(name, demand=demand, prefetch=prefetch, codec=codec, peer=peer)
         return Subscription(self, intake)
 
-    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> Feed:
-        return Feed(self, key, name, publication, grant)
+    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> OutboundStream:
+        return OutboundStream(self, key, name, publication, grant)
 
 
 def create_streams(options: StreamsOptions, reactor: Any = None) -> Deferred[Streams]:

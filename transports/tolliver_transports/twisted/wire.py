@@ -102,7 +102,7 @@ class Bell:
 
 
 @implementer(IHandshakeListener, IHalfCloseableProtocol, IPushProducer)
-class Wire(Protocol):
+class Transport(Protocol):
     """A connection of the instance, from its cid to its end. `lost` is told why it ended."""
 
     transport: Any  # a TLSTransport or a PlainTransport; None while it is dialled

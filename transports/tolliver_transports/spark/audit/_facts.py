@@ -28,7 +28,7 @@ from tolliver_proto import (
     Unsubscribe,
     decode,
 )
-from tolliver_proto._wire.layouts import LAYOUTS
+from tolliver_proto.layouts import LAYOUTS
 from tolliver_proto.recording import Block, Damage
 
 from ..read._columns import Columns, ack_ids, as_text, find_frames

@@ -27,7 +27,7 @@ CONNECT = 20.0
 """Seconds for a publisher to be there."""
 
 _BATCH_BYTES = 8 * 2**20  # that gather for one batch, and one run more
-_RUN = 4096  # elements that are taken at once
+_ELEMENTS_AT_ONCE = 4096  # elements that are taken at once
 
 
 class Demand:
@@ -70,7 +70,7 @@ def elements_of(name: str, options: DemandOptions) -> Generator[list[bytes]]:
         with peer.subscribe(name, demand=demand.granted, prefetch=0) as subscription:
             while not demand.done and (left := end - time.monotonic()) > 0:
                 try:
-                    run = subscription.next_run(_RUN, None if left == math.inf else left)
+                    run = subscription.next_run(_ELEMENTS_AT_ONCE, None if left == math.inf else left)
                 except (StopIteration, TimeoutError):
                     return
                 if more := demand.take(len(run)):

@@ -46,7 +46,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 
 _FRAME_BYTES = 64  # of a staged message beside its channel and body, rounded up
 _LOOK = 0.2  # seconds between two looks at what readers have deleted
-_RUN = 4096  # elements that are taken at once
+_ELEMENTS_AT_ONCE = 4096  # elements that are taken at once
 _WAITING = 16 * 2**20  # bytes that have arrived and wait for the disk; beyond it, and a run, nothing is taken
 _PASSING = (ConnectionLost, ConnectionClosed, ConnectionClosing, UnexpectedEOF, TimeoutError)
 
@@ -213,7 +213,7 @@ class DemandStager:
             self._live[name] = live
         with suppress(StopIteration):
             while True:
-                run = live.subscription.next_run(_RUN)
+                run = live.subscription.next_run(_ELEMENTS_AT_ONCE)
                 with self._lock:
                     while self._waiting > _WAITING and not self._closing.is_set():
                         self._lock.wait(_LOOK)

@@ -31,7 +31,7 @@ from tolliver_proto import (
     RemoteProtocolError,
     Revision,
 )
-from tolliver_proto._wire.layouts import LAYOUTS, Fields, Layout
+from tolliver_proto.layouts import LAYOUTS, Fields, Layout
 
 MAX_BYTES = 2**31 - 1
 """Of one run of bytes: Arrow's offsets have 32 bits where Spark reads them."""

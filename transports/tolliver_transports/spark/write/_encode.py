@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL, Limits, Message, Revision
-from tolliver_proto._wire.layouts import LAYOUTS, Fields
+from tolliver_proto.layouts import LAYOUTS, Fields
 
 Ids = npt.NDArray[np.uint32]
 Flags = npt.NDArray[np.bool_]

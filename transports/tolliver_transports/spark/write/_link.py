@@ -30,7 +30,7 @@ from tolliver_proto import (
     Subscription,
     Unsubscribe,
 )
-from tolliver_proto._wire.layouts import LAYOUTS
+from tolliver_proto.layouts import LAYOUTS
 
 from ..._driver.sockets import SELF_CONNECTED, is_self_connected
 from ..._options.instance import Remote

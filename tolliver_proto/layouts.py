@@ -1,0 +1,11 @@
+"""Wire layouts as data, and sets of id intervals: what programs need that read or write bytes in bulk.
+
+`LAYOUTS` has each revision's bytes, `Fields` describes a fixed-size head, `IntervalSet` holds ids as few intervals.
+"""
+
+from __future__ import annotations
+
+from ._node.intervals import IntervalSet, spans_of
+from ._wire.layouts import LAYOUTS, Fields, Layout
+
+__all__ = ["LAYOUTS", "Fields", "IntervalSet", "Layout", "spans_of"]
