@@ -1,8 +1,7 @@
 """A connection that is over is freed at once, however it ended, and not by the next full garbage collection (D-12).
 
 The idea: a collection counts objects. What OpenSSL holds for a connection and what the peer sent of a frame are
-megabytes behind a few of them. So nothing of ours may be in a circle of references when a connection ends. Twisted's
-transports and the protocols on them are in one by themselves, which is why this asks the other adapters only.
+megabytes behind a few of them. So nothing of ours may be in a circle of references when a connection ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What listens, dials and has connections on Twisted.
 
 The idea: the reactor is the loop, and everything happens on its thread but what reads files, which goes to its thread
-pool. Each connection has its wire (`_twisted_wires`), and one delayed call keeps time. The reactor is the one that was
+pool. Each connection has its transport (`wire`), and one delayed call keeps time. The reactor is the one that was
 given: the global one is imported only where none was.
 """
 

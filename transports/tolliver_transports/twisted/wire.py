@@ -159,8 +159,7 @@ class Transport(Session, Protocol):
         self.transport.pauseProducing()
 
     def resume(self) -> None:
-        if not self.reading_over:
-            self.transport.resumeProducing()
+        self.transport.resumeProducing()
 
     def abort(self) -> None:
         if self.transport is None:
@@ -188,9 +187,8 @@ class Transport(Session, Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         self.receive(data)
-        if self.reading_over:
-            self.transport.pauseProducing()
-            self.write_soon()  # if only to close it
+        if self.over:
+            self.write_soon()  # which closes it
         if self._second is not None and self._pump.heard:
             self._drop_second()
 
