@@ -134,7 +134,7 @@ async def publish(path: Path) -> None:
             await anyio.to_thread.run_sync(sys.stdin.read)
 
 
-async def consume(subscription: Subscription, phases: Sequence[Phase], numbers: memoryview) -> None:
+async def consume(subscription: Subscription[bytes], phases: Sequence[Phase], numbers: memoryview) -> None:
     begin = time.monotonic()
     for phase in phases:
         end, count = begin + phase.seconds, 0
@@ -150,10 +150,10 @@ async def consume(subscription: Subscription, phases: Sequence[Phase], numbers: 
         begin = time.monotonic()
 
 
-async def sample(subscription: Subscription, numbers: memoryview, samples: list[Sample]) -> None:
+async def sample(subscription: Subscription[bytes], numbers: memoryview, samples: list[Sample]) -> None:
     begin = time.monotonic()
     while True:
-        granted = subscription._its._granted
+        granted = subscription._stream._granted
         samples.append(Sample(time.monotonic() - begin, numbers[PULLED], numbers[CONSUMED], granted))
         await anyio.sleep(max(0.0, begin + len(samples) * INTERVAL - time.monotonic()))
 

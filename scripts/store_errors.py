@@ -54,7 +54,7 @@ def eventually(condition: Callable[[], object], what: str) -> None:
 
 def pragma(instance: Instance, text: str) -> int:
     """There is no other way to a connection's own limits."""
-    return int(instance._store._file.connection.execute(f"PRAGMA {text}").fetchone()[0])
+    return int(instance._core._store._file.connection.execute(f"PRAGMA {text}").fetchone()[0])
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from ._common.errors import (
     UnexpectedEOF,
     UnexpectedFrame,
 )
+from ._common.snapshot import Snapshot, counter, gauge
 from ._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
 from ._node.access import Acl, Rights
 from ._node.actions import (
@@ -48,6 +49,7 @@ from ._node.actions import (
 )
 from ._node.node import Node, PeerInfo
 from ._node.policy import Policy, Probe
+from ._node.stats import NodeStats
 from ._node.store import (
     AddDeadLetter,
     AddDeliveries,
@@ -155,6 +157,7 @@ __all__ = [
     "MalformedFrame",
     "Message",
     "Node",
+    "NodeStats",
     "Notice",
     "NoticeKind",
     "Operation",
@@ -188,6 +191,7 @@ __all__ = [
     "Row",
     "SelfConnection",
     "ShutdownWrite",
+    "Snapshot",
     "Span",
     "State",
     "Store",
@@ -204,8 +208,10 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "counter",
     "decode",
     "encode",
+    "gauge",
     "is_derive_prefix",
     "is_derived",
 ]

@@ -24,7 +24,7 @@ from uuid import UUID
 from tolliver_transports._options.instance import InstanceOptions, Remote
 from tolliver_transports._options.streams import StreamsOptions
 
-from tolliver_proto import DeadLetter, Delivery, Notice, PeerInfo, Receipt
+from tolliver_proto import DeadLetter, Delivery, NodeStats, Notice, PeerInfo, Receipt
 
 PATIENCE = 60.0  # seconds for one call, far above what any takes
 STEP = 0.002  # seconds between two looks
@@ -223,7 +223,7 @@ class Opened:
 
     def _look(self, look: Callable[[Any], Any]) -> Any:
         instance = self._instance
-        return self.world.start(f"{self.world.kind}: a look at it", lambda: look(instance)).wait()
+        return self.world.start(f"{self.world.kind}: a look at it", lambda: look(instance._core)).wait()
 
     @property
     def port(self) -> int | None:
@@ -312,7 +312,7 @@ class Facade(Opened):
     def notices(self) -> list[Notice]:
         return self._call("notices")  # type: ignore[no-any-return]  # as above
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> NodeStats:
         return self._call("stats")  # type: ignore[no-any-return]  # as above
 
     @property

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from tolliver_transports._streams.bridge import bridge
+from tolliver_transports.anyio import bridge as async_bridge
+from tolliver_transports.blocking import bridge as thread_bridge
 
 from tolliver_proto.reactive import StreamError
 
@@ -52,6 +53,7 @@ def bridged(nodes: Nodes, stage: Stage, again: dict[str, Any]) -> Iterator[Bridg
         receiver.subscribe("news")
         sender.new_connection(address(receiver))
         publisher, _, peer = stage.pair()
+        bridge = thread_bridge if receiver.world.kind == "blocking" else async_bridge
         publisher.publish("tolliver://*", bridge(receiver._instance))
         yield Bridged(sender, peer)
 

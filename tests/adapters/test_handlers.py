@@ -172,7 +172,7 @@ def test_what_an_iterator_hands_out_says_what_it_is(nodes: Nodes) -> None:
         left.send_many([("sport", "", b"x")] * 3)
         item, run = next(messages), next(runs)
         assert item.message == Message("news", "k", b"12345", item.message_id)
-        assert repr(item) == f"Received('news', 'k', 5 bytes, id={item.message_id})"
+        assert repr(item) == f"Delivery('news', 'k', 5 bytes, id={item.message_id})"
         assert len(run) == 3
         item.ack()
         run.ack()

@@ -233,7 +233,7 @@ def test_a_source_learns_what_is_taken(stage: Stage) -> None:
         def __iter__(self) -> Iterator[bytes]:
             return iter(numbered(100))
 
-        def _attend_feed(self, feed: OutboundStream) -> None:
+        def _attach_outbound(self, feed: OutboundStream) -> None:
             feed.on_taken = told[self.name].append
 
     publisher.publish("*", Source)

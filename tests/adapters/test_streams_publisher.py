@@ -498,7 +498,7 @@ def nothing_is_kept_of_a_stream(stage: Stage) -> None:
 
     until(gone, "the end of all sources")
     assert streams.stats()["streams_given"] == 0
-    assert streams._look(lambda it: (len(it._feeds), len(it._unflushed))) == (0, 0)
+    assert streams._look(lambda it: (len(it._outbound), len(it._unflushed))) == (0, 0)
 
 
 @rule("3.14", "untested_spec314_cancelMayCauseThePublisherToShutdownIfNoOtherSubscriptionExists")

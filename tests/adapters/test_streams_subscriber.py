@@ -536,7 +536,7 @@ def nothing_is_kept_of_a_stream(stage: Stage) -> None:
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
     for turn in range(50):
         taken, stream = subscribed(streams, peer, turn % 3)
-        alive.add(taken.look(lambda it: it._intake))
+        alive.add(taken.look(lambda it: it._stream))
         peer.next(stream, b"abc"[: turn % 3 or 3])
         if turn % 2:
             taken.cancel()

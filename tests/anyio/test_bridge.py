@@ -73,14 +73,14 @@ def _remembered(make: Callable[[str], Any], sources: list[Any]) -> Callable[[str
 
 
 @asynccontextmanager
-async def begun(streams: Streams, **options: Any) -> AsyncIterator[Subscription]:
+async def begun(streams: Streams, **options: Any) -> AsyncIterator[Subscription[Any]]:
     """A stream for which messages are held from now on: they need not be sent twice."""
     async with streams.subscribe(NEWS, **options) as stream:
         await until(lambda: stream.element_size == 0)
         yield stream
 
 
-async def take(stream: Subscription, count: int) -> list[int]:
+async def take(stream: Subscription[Any], count: int) -> list[int]:
     return [int(await anext(stream)) for _ in range(count)]
 
 

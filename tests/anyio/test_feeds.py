@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import anyio
 import pytest
@@ -22,7 +23,7 @@ class Source:
     def __iter__(self) -> Iterator[bytes]:
         return iter([b"1", b"2"])
 
-    def _attend_feed(self, feed: OutboundStream) -> None:
+    def _attach_outbound(self, feed: OutboundStream) -> None:
         feed.on_over = self._over
 
     def _over(self) -> None:
@@ -60,7 +61,7 @@ async def test_a_source_is_told_once_however_its_stream_ends(how: str) -> None:
 async def test_what_a_source_yields_may_end_it_while_it_waits(element: object, text: str) -> None:
     closed = anyio.Event()
 
-    async def source(_name: str) -> AsyncIterator[object]:
+    async def source(_name: str) -> AsyncIterator[Any]:
         try:
             yield element
             await anyio.sleep_forever()

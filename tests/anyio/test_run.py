@@ -40,7 +40,7 @@ def test_a_connection_that_is_gone_before_it_is_taken_in_harms_nobody(
 
     async def main() -> None:
         async with nodes.open("right") as right, nodes.open("left") as left:
-            right._take_in(socket.socket())  # one that has no peer
+            right._core._take_in(socket.socket())  # one that has no peer
             with anyio.fail_after(20):
                 await left.new_connection(address(right))
                 await until(lambda: right.stats()["connections"] == 1)

@@ -168,7 +168,7 @@ def test_a_name_that_takes_long_to_look_up_holds_up_nobody(nodes: Nodes, monkeyp
             left.new_connection(address(right), timeout=5)
             started = time.monotonic()
             right.close()
-            assert time.monotonic() - started < right.options.limits.close_timeout
+            assert time.monotonic() - started < right._core.options.limits.close_timeout
         finally:
             go_on.set()
 
@@ -190,15 +190,15 @@ def test_words_that_come_after_the_end_of_a_connection_change_nothing(nodes: Nod
             inside.set()
             go_on.wait(PATIENCE)
 
-        left._loop.soon(hold_up)
+        left._core._loop.soon(hold_up)
         assert inside.wait(PATIENCE)
-        with left.lock:
-            [wire] = left.wires.values()
+        with left._core.lock:
+            [wire] = left._core.wires.values()
             for word in (wire.abort, wire.abort, wire.pause, wire.resume):
                 word()
         go_on.set()
         right.register_callback("news", "", lambda _message: None)
-        until(lambda: wire.cid not in left.wires)
+        until(lambda: wire.cid not in left._core.wires)
         left.wait_acked(left.send("news", "", b"on the next connection"), timeout=PATIENCE)
 
 

@@ -336,8 +336,8 @@ def test_what_comes_in_the_middle_of_a_flush_is_not_forgotten(blocks: Blocks) ->
     with pair() as (publisher, subscriber):
         publisher.publish("one", source)
         subscription = subscriber.subscribe("one")
-        until(lambda: publisher._feeds)
-        (feed,) = publisher._feeds.values()
+        until(lambda: publisher._core._outbound)
+        (feed,) = publisher._core._outbound.values()
         cast(ThreadOutboundStream, feed)._gathered = Racing()
         opening.set()
         assert [subscription.next(PATIENCE) for _ in range(2)] == [b"1", b"meanwhile"]
@@ -430,7 +430,7 @@ def test_a_dropped_subscription_is_cancelled_once(raw: Raw) -> None:
 def test_many_are_dropped_at_once() -> None:
     with pair(limits=Limits(max_streams=2001)) as (publisher, subscriber):
         publisher.publish("good", [b"x"])
-        with publisher.lock, subscriber.lock:
+        with publisher._core.lock, subscriber._core.lock:
             dropped = [subscriber.subscribe("nothing") for _ in range(2000)]
             dropped.clear()
         until(lambda: not subscriber.stats()["streams_taken"])
@@ -805,7 +805,7 @@ def test_closing_does_not_wait_for_a_source_that_blocks(blocks: Blocks) -> None:
             assert taken == [b"1", b"2", b"3"]
             with pytest.raises(ConnectionClosed):
                 waiting.result(PATIENCE)
-        assert time.monotonic() - started < publisher.options.limits.close_timeout + 1
+        assert time.monotonic() - started < publisher._core.options.limits.close_timeout + 1
         assert len(feeds()) == 1
         blocks.go_on.set()
         until(lambda: not feeds())
@@ -854,7 +854,7 @@ def test_a_failure_of_our_own_tells_everybody_who_waits(blocks: Blocks, caplog: 
         subscription = subscriber.subscribe("three")
         assert [subscription.next(PATIENCE) for _ in range(3)] == [b"1", b"2", b"3"]
         waiting = [pool.submit(subscription.next), pool.submit(list, subscription)]
-        subscriber._loop.soon(lambda: 1 // 0)
+        subscriber._core._loop.soon(lambda: 1 // 0)
         for one in waiting:
             with pytest.raises(ConnectionClosing, match="have failed"):
                 one.result(PATIENCE)

@@ -229,7 +229,7 @@ def test_an_iterator_that_cannot_subscribe_leaves_nothing(nodes: Nodes) -> None:
         with pytest.raises(ReservedChannel):
             left.messages("tolliver")
         gc.collect()
-        until(lambda: not left.mailboxes)
+        until(lambda: not left._core.mailboxes)
 
 
 def test_an_iterator_that_nobody_has_any_more_is_closed_from_any_thread(nodes: Nodes) -> None:
@@ -244,7 +244,7 @@ def test_an_iterator_that_nobody_has_any_more_is_closed_from_any_thread(nodes: N
         thread.start()
         thread.join()
         gc.collect()
-        until(lambda: not right.mailboxes)
+        until(lambda: not right._core.mailboxes)
         right.register_callback("news", "", lambda _delivery: None)
         left.wait_acked(receipt, timeout=PATIENCE)
 
@@ -257,7 +257,7 @@ def test_closing_ends_every_wait_of_every_thread(nodes: Nodes) -> None:
         item = pool.submit(left.messages("sport").next)
         rest = pool.submit(list, left.messages("sport"))
         until(lambda: left.stats()["own_subscriptions"])
-        until(lambda: len(left._driver.promises._open) == 2)
+        until(lambda: len(left._core._driver.calls._open) == 2)
         closing = [pool.submit(left.close) for _ in range(3)]
         for one in (acked, dialled, item):
             with pytest.raises(ConnectionClosing):
@@ -296,7 +296,7 @@ def calls(instance: Instance) -> Iterator[Any]:
 def test_every_call_that_waits_for_the_disk_may_have_a_limit(nodes: Nodes) -> None:
     with nodes.pair() as (left, _right):
         go_on = threading.Event()
-        left.store(lambda: go_on.wait(PATIENCE), lambda _result, _error: None)  # a slow disk
+        left._core.store(lambda: go_on.wait(PATIENCE), lambda _result, _error: None)  # a slow disk
         for call in calls(left):
             with pytest.raises(TimeoutError, match=r"after 0 s .*: "):
                 call()
@@ -329,7 +329,7 @@ def test_without_a_thread_a_callback_is_refused_and_leaves_nothing(nodes: Nodes)
     with nodes.pair() as (left, right):
         with no_more_threads(), pytest.raises(RuntimeError, match="thread"):
             right.register_callback("news", "", lambda _message: None)
-        assert not right.mailboxes
+        assert not right._core.mailboxes
         right.register_callback("news", "", lambda _message: None)
         left.wait_acked(left.send("news", "", b"x"), timeout=PATIENCE)
 
@@ -338,7 +338,7 @@ def test_without_a_thread_an_instance_is_not_opened_and_leaves_nothing(nodes: No
     with no_more_threads(), pytest.raises(RuntimeError, match="thread"), nodes.open("left"):
         pytest.fail("an instance without threads")
     with nodes.open("left") as left:
-        assert not left._store.unclean
+        assert not left._core._store.unclean
 
 
 # What cannot be.
@@ -359,8 +359,8 @@ def test_a_failure_of_our_own_tells_everybody_who_waits(nodes: Nodes, caplog: py
         messages = left.messages("sport")
         dialled = pool.submit(left.new_connection, "127.0.0.1:1")
         item = pool.submit(messages.next)
-        until(lambda: len(left._driver.promises._open) == 1)
-        left.store(lambda: 1 // 0, lambda _result, _error: None)
+        until(lambda: len(left._core._driver.calls._open) == 1)
+        left._core.store(lambda: 1 // 0, lambda _result, _error: None)
         for one in (dialled, item):
             with pytest.raises(ConnectionClosing):
                 one.result(PATIENCE)

@@ -40,6 +40,7 @@ from tolliver_proto.reactive import (
     Goodbye,
     Happened,
     Hub,
+    HubStats,
     Kind,
     Limits,
     OnComplete,
@@ -322,7 +323,7 @@ def test_reading_pauses_and_goes_on() -> None:
     assert wires.actions() == [ResumeReading(cid)]
     wires.hub.took(cid, 0, 5)
     assert wires.actions() == []
-    assert wires.hub.stats() == {"connections": 1, "paused": 1, "unread_bytes": 0, "unsent_bytes": 0}
+    assert wires.hub.stats() == HubStats(connections=1, paused=1)
 
 
 def test_elements_of_a_packed_frame_each_cost() -> None:
@@ -400,7 +401,7 @@ def test_a_turn_has_a_share_for_each_connection() -> None:
     assert events(last, loud) == [*said[30:], Subscribe("p", 36, 0)]
     assert last[-1] == ResumeReading(loud)
     assert wires.hub.next_timeout() is None
-    assert wires.hub.stats() == {"connections": 2, "rested": 3, "unread_bytes": 0, "unsent_bytes": 0}
+    assert wires.hub.stats() == HubStats(connections=2, rested=3)
 
 
 def test_what_waits_for_its_turn_is_answered_meanwhile() -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tolliver_transports.blocking import Streams, StreamsOptions
+from tolliver_transports.blocking.streams import StreamsCore
 
 from tests.certificates import Certificates
 from tolliver_proto.reactive import Cancel, Request, Subscribe
@@ -31,8 +32,8 @@ class Ledger:
         self.most = max(self.most, self.granted - sent)
 
 
-class Publisher(Streams):
-    """Streams that note down the demand of each subscription, in the order in which they came."""
+class _LedgerCore(StreamsCore):
+    """Notes down the demand of each subscription."""
 
     def __init__(self, options: StreamsOptions) -> None:
         super().__init__(options)
@@ -46,14 +47,27 @@ class Publisher(Streams):
         super()._on_subscribe(cid, event)
 
     def _on_request(self, cid: int, event: Request) -> None:
-        feed: Any = self._feeds.get((cid, event.subscriber_id))
-        if feed is not None:
-            self._by_key[cid, event.subscriber_id].request(event.count, feed._sent)
+        stream: Any = self._outbound.get((cid, event.subscriber_id))
+        if stream is not None:
+            self._by_key[cid, event.subscriber_id].request(event.count, stream._sent)
         super()._on_request(cid, event)
 
     def _on_cancel(self, cid: int, event: Cancel) -> None:
         self._by_key[cid, event.subscriber_id].cancelled = True
         super()._on_cancel(cid, event)
+
+
+class Publisher(Streams):
+    """Streams that note down the demand of each subscription, in the order in which they came."""
+
+    _core: _LedgerCore
+
+    def _make_core(self, options: StreamsOptions) -> _LedgerCore:
+        return _LedgerCore(options)
+
+    @property
+    def ledgers(self) -> list[Ledger]:
+        return self._core.ledgers
 
 
 @contextmanager

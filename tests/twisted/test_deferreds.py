@@ -1,15 +1,29 @@
-"""What Deferreds wait for: a promise for any number of them, a bell for one."""
+"""Deferreds of those who wait for a call's answer, and of the one who hears a bell."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tolliver_transports.twisted.wire import Bell, Promise
+from tolliver_transports._driver.pending import PendingCall
+from tolliver_transports.twisted.wire import Bell, follow, wait_for
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 
 from tolliver_proto import ConnectionClosing
+
+
+class Promise(PendingCall[Any]):
+    """A call without an answer yet; `wait` makes one of its Deferreds."""
+
+    __slots__ = ("_clock",)
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def wait(self, timeout: float | None = None) -> Deferred[Any]:
+        return wait_for(self, self._clock, timeout)
 
 
 def result_of(deferred: Deferred[Any]) -> Any:
@@ -73,7 +87,8 @@ def test_a_cancelled_wait_leaves_no_timer(timeout: float | None) -> None:
 
 def test_a_promise_follows_a_deferred() -> None:
     source: Deferred[int] = Deferred()
-    promise = Promise(Clock()).follow(source)
+    promise = Promise(Clock())
+    follow(promise, source)
     waiting = promise.wait()
     promise.wait().addErrback(lambda _: None).cancel()
     source.callback(7)  # it was not cancelled

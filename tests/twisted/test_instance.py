@@ -52,7 +52,6 @@ def test_what_is_wrong_with_a_call_is_in_its_deferred(loop: Loop, nodes: Nodes) 
             for wrong, kind in (
                 (left.send("tolliver", "", b""), ReservedChannel),
                 (left.new_connection("[not:an:address"), ValueError),
-                (left.remove_connection("[not:an:address"), ValueError),
             ):
                 with pytest.raises(kind):
                     await wrong
@@ -237,9 +236,9 @@ def test_the_database_is_closed_after_the_last_job_on_it(loop: Loop, nodes: Node
 
         def slow() -> Any:
             time.sleep(0.2)  # long enough for a close that does not wait
-            return left._store.dead_letters(0, 1)
+            return left._core._store.dead_letters(0, 1)
 
-        left.store(slow, lambda result, error: found.append((result, error)))
+        left._core.store(slow, lambda result, error: found.append((result, error)))
         await left.close()
         assert found == [([], None)]
 
@@ -299,7 +298,7 @@ def test_a_handler_may_close_an_instance_that_nobody_is_connected_to(loop: Loop,
                 await nodes.until(lambda: steps)
             await nodes.until(lambda: not right.stats()["connections"])
             gate.callback(None)
-        assert right.node.idle
+        assert right._core.node.idle
 
     loop.wait(scenario)
 
@@ -358,8 +357,8 @@ def test_a_reactor_that_stops_closes_what_is_open(tmp_path: Any, certs: Certific
             nodes = Nodes(tmp_path, certs, loop.reactor)
             left, right = loop.wait(nodes.open, "left"), loop.wait(nodes.open, "right")
             loop.wait(left.new_connection, f"127.0.0.1:{right.port}")
-        assert left.node.idle
-        assert right.node.idle
+        assert left._core.node.idle
+        assert right._core.node.idle
         assert left.wires == right.wires == {}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._messages.instance import BaseInstance
+from tolliver_transports._messages.instance import BaseInstanceCore
 from tolliver_transports.twisted import Instance, InstanceOptions, create_instance
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
@@ -111,19 +111,19 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     create_instance(options, Reactor()).addCallback(opened.append)
     [instance] = opened
     yield instance
-    BaseInstance._finish(instance)
+    BaseInstanceCore._finish(instance._core)
 
 
 @pytest.fixture
 def peer(instance: Instance) -> Iterator[Peer]:
-    made = Peer(instance._reactor)
+    made = Peer(instance._core._reactor)
     yield made
     made.line.close()
 
 
 def test_what_a_full_transport_cannot_take_stays_with_the_node(instance: Instance, peer: Peer) -> None:
     peer.line.producer.pauseProducing()
-    sent, limits = 0, instance.options.limits
+    sent, limits = 0, instance._core.options.limits
     for _ in range(4 * limits.high_water // SIZE):
         sent += instance.unreliable_send("news", "", b"%d " % sent + bytes(SIZE))
         peer.reactor.turn()
@@ -143,7 +143,7 @@ def test_it_stops_reading_while_handlers_have_enough(instance: Instance, peer: P
 
     instance.subscribe("orders", handler=handler)
     peer.talk()
-    body = bytes(instance.options.limits.low_water // 20)
+    body = bytes(instance._core.options.limits.low_water // 20)
     for number in range(1, 41):
         peer.machine.send(Message("orders", "", body, number))
     peer.talk()
@@ -170,7 +170,7 @@ def test_an_end_in_halves_that_the_peer_begins(instance: Instance, peer: Peer) -
     assert states == [False, True], "or Twisted might report the end in the middle of what led to it"
     assert peer.line.producer is None
     peer.protocol.connectionLost(Failure(ConnectionDone()))
-    assert instance.wires == {}
+    assert instance._core.wires == {}
     assert instance.stats()["connections"] == 0
 
 
@@ -196,7 +196,7 @@ def test_a_peer_that_does_not_answer_an_end_is_cut_off(instance: Instance, peer:
     closed: list[None] = []
     instance.close().addCallback(closed.append)
     peer.reactor.turn()
-    peer.reactor.advance(instance.options.limits.close_timeout + 1)
+    peer.reactor.advance(instance._core.options.limits.close_timeout + 1)
     peer.reactor.turn()
     assert closed == [None]
     assert peer.line.disconnected, "aborted, as this double calls it"

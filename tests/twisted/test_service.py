@@ -35,7 +35,7 @@ def test_a_service_opens_and_closes_an_instance_again_and_again(loop: Loop, node
             await instance.subscribe("news")
             await parent.stopService()
             assert service.instance is None
-            assert instance.node.idle
+            assert instance._core.node.idle
 
     loop.wait(scenario)
 
@@ -48,7 +48,7 @@ def test_a_service_that_stops_while_it_opens(loop: Loop, nodes: Nodes) -> None:
         instance = await service.when_open()
         await stopped
         assert service.instance is None
-        assert instance.node.idle
+        assert instance._core.node.idle
         async with await nodes.open("left"):
             pass
 

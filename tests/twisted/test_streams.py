@@ -471,7 +471,7 @@ def test_a_connection_that_nobody_waits_for_is_given_up(loop: Loop, flows: Flows
                     f"127.0.0.1:{silent.getsockname()[1]}", timeout=0.1 if how == "timeout" else None
                 )
                 if how == "cancel":
-                    await flows.until(lambda: taking.wires[1].transport)
+                    await flows.until(lambda: taking._core.wires[1].transport)
                     connecting.cancel()
                 with pytest.raises(TimeoutError if how == "timeout" else CancelledError) as caught:
                     await connecting
@@ -480,7 +480,7 @@ def test_a_connection_that_nobody_waits_for_is_given_up(loop: Loop, flows: Flows
                 accepted, _ = silent.accept()
                 with accepted:
                     await flows.until(lambda: b"given up" in accepted.recv(1024, socket.MSG_PEEK))
-                await flows.until(lambda: not taking.wires)
+                await flows.until(lambda: not taking._core.wires)
             assert taking.peers() == []
 
     loop.wait(scenario)

@@ -7,13 +7,13 @@ carries all that was ready.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar, dataclass_transform
+from typing import Protocol
 from uuid import UUID
 
-from .._common.errors import TolliverError
+from .._common.errors import LocalProtocolError, TolliverError
 from .._common.transport import (
     Abort,
     Dial,
@@ -27,19 +27,17 @@ from .._common.transport import (
 from .._wire.events import Message
 from .store import Operation
 
-_T = TypeVar("_T")
-
 Handler = Hashable
 """What `register` was given: the adapter's business too."""
 
 
-@dataclass_transform(frozen_default=True)
-def _one_of_a_kind(cls: type[_T]) -> type[_T]:
-    """As `record`, but equal only to itself: two deliveries of one message are settled separately."""
-    return dataclass(slots=True, eq=False)(cls)
+class Settler(Protocol):
+    """Takes what is said of deliveries: an adapter's, as a node alone has `acknowledge` and `fail`."""
+
+    def settle(self, deliveries: Collection[Delivery], well: bool) -> None: ...
 
 
-@_one_of_a_kind
+@dataclass(slots=True, eq=False)  # equal only to itself: two deliveries of one message are settled separately
 class Delivery:
     """A message on its way to the handlers. `attempt` counts from 1: how often it was tried here since the start."""
 
@@ -47,6 +45,23 @@ class Delivery:
     peer_id: UUID
     message: Message
     attempt: int = 1
+    settler: Settler | None = field(default=None, repr=False)
+    """Set by an adapter that hands it out."""
+
+    def ack(self) -> None:
+        """Handled: the sender may forget it (T-45). Does nothing the second time."""
+        self._settle(True)
+
+    def fail(self) -> None:
+        """Not handled: the sender keeps it, and sends it again after its resend interval (T-50)."""
+        self._settle(False)
+
+    def _settle(self, well: bool) -> None:
+        if self.settler is None:
+            raise LocalProtocolError(
+                "no_adapter", "no adapter handed this delivery out: give it to Node.acknowledge or Node.fail"
+            )
+        self.settler.settle((self,), well)
 
     @property
     def channel(self) -> str:
@@ -67,6 +82,9 @@ class Delivery:
     @property
     def reliable(self) -> bool:
         return self.message.message_id is not None
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.channel!r:.100}, {self.key!r:.100}, {len(self.body)} bytes, id={self.message_id})"
 
 
 class Receipt:

@@ -52,6 +52,7 @@ from .dialing import Dialer
 from .keepalive import Watching
 from .link import ControlSync, Link
 from .policy import Policy
+from .stats import NodeStats
 from .store import Loaded
 
 _EVENTS_A_TURN = 256  # events of one connection before the next one has its turn
@@ -463,18 +464,18 @@ class Node(Watching):
 
     # What there is to see.
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> NodeStats:
         """Counters since the start, and sizes now."""
-        return {
-            **self._counts,
-            "connections": len(self._links),
-            "peers": len(self._peers),
-            "peers_up": len({link.peer for link in self._up.values()}),
-            "pending": sum(peer.outbox.pending for peer in self._peers.values()),
-            "parked": sum(peer.outbox.parked for peer in self._peers.values()),
-            "own_subscriptions": len(self._own),
-            "peer_subscriptions": len(self._routes),
-        }
+        return NodeStats.of(
+            self._counts,
+            connections=len(self._links),
+            peers=len(self._peers),
+            peers_up=len({link.peer for link in self._up.values()}),
+            pending=sum(peer.outbox.pending for peer in self._peers.values()),
+            parked=sum(peer.outbox.parked for peer in self._peers.values()),
+            own_subscriptions=len(self._own),
+            peer_subscriptions=len(self._routes),
+        )
 
     def peers(self) -> list[PeerInfo]:
         """Every peer that is known, connected or not."""

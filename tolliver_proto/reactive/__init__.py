@@ -31,6 +31,7 @@ from ._hub import Hub
 from ._layout import DRAFT, Extension, Form, Kind, Layout
 from ._limits import Limits
 from ._state import State
+from ._stats import HubStats
 from ._varint import MAX_LONG as UNBOUNDED
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "Goodbye",
     "Happened",
     "Hub",
+    "HubStats",
     "Kind",
     "Layout",
     "Limits",

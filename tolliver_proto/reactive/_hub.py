@@ -33,6 +33,7 @@ from ._events import ClientHello, Elements, Goodbye, OnError, ServerHello
 from ._layout import Extension
 from ._limits import Limits
 from ._state import State
+from ._stats import HubStats
 
 ELEMENT_COST = 128
 """What an element takes beside its own bytes: a flood of empty ones is bounded too."""
@@ -418,17 +419,19 @@ class Hub:
 
     # What there is to see.
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> HubStats:
         """Counters since the start, and sizes now."""
-        return {
-            **self._counts,
-            "connections": len(self._links),
-            "unread_bytes": sum(link.unread for link in self._links.values()),
-            "unsent_bytes": sum(
+        return HubStats(
+            paused=self._counts["paused"],
+            rested=self._counts["rested"],
+            refused_connections=self._counts["refused_connections"],
+            connections=len(self._links),
+            unread_bytes=sum(link.unread for link in self._links.values()),
+            unsent_bytes=sum(
                 link.in_transit + (link.connection.unsent_bytes if link.connection else 0)
                 for link in self._links.values()
             ),
-        }
+        )
 
     # Links.
 

@@ -69,7 +69,7 @@ async def _dial(instance: Instance, remote: Remote) -> None:
 
 
 async def _subscribe(instance: Instance, wanted: Subscription, only: bool) -> None:
-    for earlier in instance.node.subscriptions():
+    for earlier in instance.subscriptions():
         if only and earlier != wanted:
             await instance.unsubscribe(*earlier)
     await instance.subscribe(*wanted)
@@ -78,7 +78,7 @@ async def _subscribe(instance: Instance, wanted: Subscription, only: bool) -> No
 def _say_where(instance: Instance) -> None:
     where = "".join(f", listening on {host}:{port}" for host, port in instance.addresses)
     words.say(f"this is {instance.instance_id}{where}")
-    listed = ", ".join(" ".join(map(words.name, one)) for one in instance.node.subscriptions())
+    listed = ", ".join(" ".join(map(words.name, one)) for one in instance.subscriptions())
     words.say(f"subscribed to {listed} ('' is anything); Ctrl-C ends")
 
 

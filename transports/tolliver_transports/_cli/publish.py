@@ -187,13 +187,13 @@ async def publish(options: StreamsOptions, remotes: list[Remote], name: str, con
         streams.publish(name, reading(name) if content.file is None else reading, element_size=content.record_size or 0)
         where = "".join(f", listening on {host}:{port}" for host, port in streams.addresses)
         words.say(f"publishing {content} as {words.name(name)}{where}; Ctrl-C ends")
-        await alongside(partial(_stay, streams, remotes), [])
+        await alongside(partial(_stay, streams, options, remotes), [])
 
 
-async def _stay(streams: Watched, remotes: list[Remote]) -> None:
+async def _stay(streams: Watched, options: StreamsOptions, remotes: list[Remote]) -> None:
     for remote in remotes:
         await streams.connect(remote, timeout=PATIENCE)
-    if streams.options.listen is not None:
+    if options.listen is not None:
         await anyio.sleep_forever()
     ended = await streams.last_words()
     if not isinstance(ended, ConnectionClosed):

@@ -144,18 +144,18 @@ class Tally:
 async def send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[[], None]) -> None:
     """Send it all, counting in `tally`; `show` is called when that changed. Raises TimeoutError where acks stay out."""
     async with create_instance(options) as instance:
-        await _meet(instance, job)
+        await _meet(instance, options, job)
         tally.begun = time.monotonic()
         await _Sender(instance, job, tally, show).send()
 
 
-async def _meet(instance: Instance, job: Job) -> None:
+async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
     """Give recipients time to connect: messages go to those who have subscribed by then (T-53)."""
-    remotes = instance.options.remotes
+    remotes = options.remotes
     with anyio.move_on_after(job.timeout):
         for remote in remotes:
             await instance.new_connection(remote)
-        with anyio.move_on_after(_GRACE if instance.options.listen is None else None):
+        with anyio.move_on_after(_GRACE if options.listen is None else None):
             # A second of polling is simpler than an event for each thing that peers may do.
             while not any(peer.connected and _wants(peer, job.wanted) for peer in instance.peers()):  # noqa: ASYNC110
                 await anyio.sleep(_POLL)

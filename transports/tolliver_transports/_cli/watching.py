@@ -11,8 +11,8 @@ from tolliver_proto.reactive import DEFAULT_PORT, ConnectionClosed, PeerDown, Pe
 
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
-from .._streams.streams import Peer
-from ..anyio import Streams
+from ..anyio import Peer, Streams
+from ..anyio.streams import StreamsCore
 from . import words
 from .connecting import Meeting
 
@@ -39,23 +39,36 @@ def remotes_of(meeting: Meeting) -> list[Remote]:
 class Watched(Streams):
     """Streams that tell `say` who comes and goes, and let one wait for that."""
 
+    _core: _WatchedCore
+
     def __init__(self, options: StreamsOptions, say: Callable[[str], None]) -> None:
-        super().__init__(options)
         self._say = say
-        self._changed = anyio.Event()
-        self._last_words: TolliverError | None = None
+        super().__init__(options)
+
+    def _make_core(self, options: StreamsOptions) -> _WatchedCore:
+        return _WatchedCore(options, self._say)
 
     async def somebody(self) -> Peer:
         """The first peer that is there."""
         while not self.peers():
-            await self._changed.wait()
+            await self._core.changed.wait()
         return self.peers()[0]
 
     async def last_words(self) -> TolliverError:
-        """What ended the connection of the last peer, as soon as none is there any more."""
-        while self.peers() or self._last_words is None:
-            await self._changed.wait()
-        return self._last_words
+        """The error that ended the connection of the last peer, as soon as none is there any more."""
+        while self.peers() or self._core.last_words is None:
+            await self._core.changed.wait()
+        return self._core.last_words
+
+
+class _WatchedCore(StreamsCore):
+    """Its connections."""
+
+    def __init__(self, options: StreamsOptions, say: Callable[[str], None]) -> None:
+        super().__init__(options)
+        self._say = say
+        self.changed = anyio.Event()
+        self.last_words: TolliverError | None = None
 
     def _on_peer_up(self, action: PeerUp) -> None:
         super()._on_peer_up(action)
@@ -68,12 +81,12 @@ class Watched(Streams):
         peer = self._peers.get(action.cid)
         super()._on_peer_down(action)
         if peer is not None:
-            self._last_words = action.error or ConnectionClosed(action.reason)
-            self._say(f"{_who(peer)} is gone: {words.line(str(self._last_words))}")
+            self.last_words = action.error or ConnectionClosed(action.reason)
+            self._say(f"{_who(peer)} is gone: {words.line(str(self.last_words))}")
             self._change()
 
     def _change(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
+        changed, self.changed = self.changed, anyio.Event()
         changed.set()
 
 

@@ -6,7 +6,7 @@ returns as an input of the node or by the job's `done`, on the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tolliver_proto import TolliverError
@@ -15,12 +15,16 @@ Job = Callable[[], Any]
 Done = Callable[[Any, TolliverError | None], None]
 
 
-class Promise(Protocol):
-    """An answer that is still to come, once, for any number of callers. How one waits for it is the adapter's."""
+class Bell(Protocol):
+    """Tells one listener, on the adapter's loop, to look again."""
 
-    def resolve(self, value: Any) -> None: ...
+    def ring(self) -> None: ...
 
-    def fail(self, error: TolliverError) -> None: ...
+
+class AwaitableBell(Bell, Protocol):
+    """A bell that one task listens to."""
+
+    def heard(self) -> Awaitable[None]: ...
 
 
 class Transport(Protocol):
@@ -43,8 +47,6 @@ class LoopAdapter(Protocol):
     @property
     def wires(self) -> Mapping[int, Transport]:
         """The transports that are there. An action for one that is gone came a moment late: it is passed over."""
-
-    def promise(self) -> Any: ...
 
     def dial(self, cid: int, remote: Any) -> None: ...
 

@@ -1,9 +1,9 @@
-"""What every adapter does alike, whichever protocol it speaks: feed a machine, and carry out what it asks for.
+"""Driver: feeds a machine of either protocol, and carries out its actions.
 
-The idea: the driver never waits. An adapter brings a `LoopAdapter`, a handful of functions that start something, and
-calls `turn()` after each input; the driver takes actions until there are none. What a caller waits for is a promise,
-made by the world in the form that its users know (an awaitable, a Deferred, a future) and kept here until an action
-settles it. What a protocol asks for beyond wires is its own driver's: `_node_driver`, `_streams_driver`.
+The driver never waits. An adapter brings a `LoopAdapter`, a handful of functions that start something, and calls
+`turn()` after each input; the driver takes actions until there are none. A call that waits for an answer is a
+`PendingCall`, kept here until an action settles it. Actions beyond those of connections belong to a driver of the
+protocol.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from tolliver_proto import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
 
 from .adapter import LoopAdapter, Transport
-from .pending import Promises
+from .pending import PendingCalls
 
 Apply = Callable[[Any], None]
 
@@ -52,7 +52,7 @@ class Driver:
 
     def __init__(self, machine: Machine, world: LoopAdapter) -> None:
         self.machine = machine
-        self.promises = Promises(world.promise)
+        self.calls = PendingCalls()
         self._world = world
         self._turning = False
         self._armed: float | None = None

@@ -12,6 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, NoReturn, Protocol
 
@@ -20,6 +21,8 @@ from tolliver_proto import ConnectionClosing, TolliverError
 from .._options.instance import TLS, Remote
 from .._tls.policy import Pumps
 from .driver import Driver, Machine
+
+_NO_LOCK = nullcontext()
 
 
 class Closable(Protocol):
@@ -78,12 +81,6 @@ class BaseEndpoint(ABC):
     # What the adapter brings, beside `wires` (see LoopAdapter).
 
     @abstractmethod
-    def promise(self) -> Any: ...
-
-    @abstractmethod
-    def bell(self) -> Any: ...
-
-    @abstractmethod
     def wake(self) -> None: ...
 
     @abstractmethod
@@ -112,6 +109,11 @@ class BaseEndpoint(ABC):
         """On the loop, when nothing is asked for any more: end what the application still has."""
 
     # The life of an endpoint.
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """The machine's, where several threads ask it; here one thread has it all."""
+        return _NO_LOCK
 
     @property
     def port(self) -> int | None:
@@ -174,8 +176,7 @@ class BaseEndpoint(ABC):
         if threading.get_ident() == self._thread:
             self.wake()
 
-    def __reduce__(self) -> NoReturn:
-        """A copy would be a second one of the same UUID on the same database (D-16, T-79)."""
+    def refuse_copy(self) -> NoReturn:
         raise TypeError(
             f"{self} cannot be pickled or copied: it has threads and connections. Open one in each process, each with "
             "a certificate and a database of its own (D-16)"

@@ -1,49 +1,95 @@
-"""What callers wait for, by name.
+"""Calls that wait for an answer of the machine, and the table that finds them.
 
-The idea: a caller and the action that answers it agree on a name, such as the receipt of a send. The promise itself is
-made by the adapter, in the form that its users know.
+A caller and the action that answers it agree on a name, such as the receipt of a send. Nothing here waits: a waiter
+leaves a function that wakes it, in the form that its loop knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from tolliver_proto import ConnectionClosing, TolliverError
 
-from .adapter import Promise
+T = TypeVar("T")
+V = TypeVar("V")
 
-Answer = Callable[[Any], Any]
+
+class PendingCall(Generic[T]):
+    """An answer that comes once, for any number of waiters. On threads it is touched under the machine's lock alone."""
+
+    __slots__ = ("_value", "_waiters", "done", "error")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.error: BaseException | None = None
+        self._waiters: list[Callable[[], object]] = []
+
+    def resolve(self, value: T) -> None:
+        self._value = value
+        self._settle()
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+        self._settle()
+
+    def when_done(self, wake: Callable[[], object]) -> None:
+        """Call `wake` when there is an answer: now, if it is there."""
+        if self.done:
+            wake()
+        else:
+            self._waiters.append(wake)
+
+    def forget(self, wake: Callable[[], object]) -> None:
+        """Whoever gave this to `when_done` waits no more."""
+        if wake in self._waiters:
+            self._waiters.remove(wake)
+
+    def result(self) -> T:
+        """The answer. Raises the error that it is."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)  # it may be raised for several waiters
+        return self._value
+
+    def _settle(self) -> None:
+        self.done = True
+        waiters, self._waiters = self._waiters, []
+        for wake in waiters:
+            wake()
 
 
-class Promises:
-    """Those that are still to be kept. `make` makes one."""
+class PendingCalls:
+    """Those without an answer, by name."""
 
-    def __init__(self, make: Callable[[], Promise]) -> None:
-        self._make = make
-        self._open: dict[Hashable, tuple[Any, Answer | None]] = {}
+    def __init__(self) -> None:
+        self._calls: dict[Hashable, tuple[PendingCall[Any], Callable[[Any], Any]]] = {}
 
     def __contains__(self, name: Hashable) -> bool:
-        return name in self._open
+        return name in self._calls
 
-    def of(self, name: Hashable, answer: Answer | None = None) -> Any:
-        """The promise of that name, made now if there is none. `answer` makes what its callers get of its value."""
-        if name not in self._open:
-            self._open[name] = (self._make(), answer)
-        return self._open[name][0]
+    def of(self, name: Hashable, answer: Callable[[V], T]) -> PendingCall[T]:
+        """The call of that name, made now if there is none. `answer` makes what its waiters get of the value."""
+        if name not in self._calls:
+            self._calls[name] = (PendingCall(), answer)
+        return cast(PendingCall[T], self._calls[name][0])
 
-    def keep(self, name: Hashable, value: Any, error: TolliverError | None = None) -> None:
-        """Settle the promise of that name, if anybody has it."""
-        promise, answer = self._open.pop(name, (None, None))
-        if promise is None:
+    def settle(self, name: Hashable, value: Any, error: TolliverError | None = None) -> None:
+        """Answer the call of that name, if there is one."""
+        call, answer = self._calls.pop(name, (None, None))
+        if call is None or answer is None:
             return
         if error is not None:
-            promise.fail(error)
+            call.fail(error)
         else:
-            promise.resolve(value if answer is None else answer(value))
+            call.resolve(answer(value))
 
     def give_up(self) -> None:
-        """The instance is closed: nobody is left waiting."""
+        """The endpoint is closed: nobody is left waiting."""
         error = ConnectionClosing("the instance was closed before this was done")
-        for name in list(self._open):
-            self.keep(name, None, error)
+        for name in list(self._calls):
+            self.settle(name, None, error)
+
+
+def as_it_is(value: T) -> T:
+    """The answer that is the value itself."""
+    return value

@@ -1,6 +1,6 @@
-"""The node's part of the driver: its store, its handlers, and what callers of an instance wait for.
+"""Driver of a node: its store, its handlers, and the callers that wait for it.
 
-The idea: as in `_driver`: nothing waits, and each of the node's actions has one function here.
+Nothing here waits, and each of the node's actions has one function.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar, cast
 
 from tolliver_proto import (
     Acked,
@@ -31,13 +31,15 @@ from tolliver_proto import (
     Transmit,
 )
 
-from .._driver.adapter import Job, StoringAdapter, Transport
+from .._driver.adapter import StoringAdapter, Transport
 from .._driver.driver import Driver
-from .._driver.pending import Answer
-from .inbox import Settlement
+from .._driver.pending import PendingCall
+from .inbox import Mailbox, Votes
 from .recorder import Recorder
 from .store_jobs import StoreJobs
 
+R = TypeVar("R")
+T = TypeVar("T")
 log = logging.getLogger("tolliver")
 NOTICES_KEPT = 1000
 
@@ -79,31 +81,31 @@ class NodeDriver(Driver):
         (self.node.acknowledge if well else self.node.fail)(deliveries, time.monotonic())
         self._turn_soon()
 
-    # What callers wait for.
+    # Calls that wait.
 
-    def when_stored(self, receipt: Receipt, answer: Answer | None = None) -> Any:
-        """A promise of the receipt, kept when its commit is done."""
-        promise = self.promises.of((Stored, receipt), answer)
+    def when_stored(self, receipt: Receipt, answer: Callable[[Receipt], T]) -> PendingCall[T]:
+        """Answered when the commit of the receipt is done."""
+        call = self.calls.of((Stored, receipt), answer)
         self.turn()
-        return promise
+        return call
 
-    def when_acked(self, receipt: Receipt, answer: Answer | None = None) -> Any:
-        """A promise of the receipt, kept when every recipient has acknowledged all of it."""
-        key = (Acked, receipt)
-        if key not in self.promises:
+    def when_acked(self, receipt: Receipt, answer: Callable[[Receipt], T]) -> PendingCall[T]:
+        """Answered when every recipient has acknowledged all of the receipt."""
+        name = (Acked, receipt)
+        if name not in self.calls:
             self.node.watch(receipt)
-        promise = self.promises.of(key, answer)
+        call = self.calls.of(name, answer)
         self.turn()
-        return promise
+        return call
 
-    def when_read(self, job: Job, answer: Answer | None = None) -> Any:
-        """A promise of what the job finds, off the loop and in its turn with what the store has to do."""
-        key = object()
-        promise = self.promises.of(key, answer)
-        self._storing(job, lambda result, error: self.promises.keep(key, result, error))
-        return promise
+    def when_read(self, job: Callable[[], R], answer: Callable[[R], T]) -> PendingCall[T]:
+        """Answered with what the job finds, off the loop and in its turn with what the store has to do."""
+        name = object()
+        call = self.calls.of(name, answer)
+        self._storing(job, lambda result, error: self.calls.settle(name, result, error))
+        return call
 
-    # What the node asks for.
+    # Actions of the node.
 
     def _transmit(self, wire: Transport, action: Transmit) -> None:
         if self._recorder is not None:
@@ -111,25 +113,29 @@ class NodeDriver(Driver):
         super()._transmit(wire, action)
 
     def _deliver(self, action: Deliver) -> None:
-        settlement = Settlement(self.settle, action.deliveries, len(action.handlers))
-        for handler in action.handlers:
-            handler.put(action.deliveries, settlement)  # type: ignore[attr-defined]  # what `register` was given
+        mailboxes = cast(Sequence[Mailbox], action.handlers)
+        if len(mailboxes) == 1:
+            mailboxes[0].put(action.deliveries, self.settle)
+            return
+        votes = Votes(self.settle, action.deliveries, len(mailboxes))
+        for mailbox in mailboxes:
+            mailbox.put(*votes.ballot())
 
     def _on_stored(self, action: Stored) -> None:
         for receipt in action.tokens:
-            self.promises.keep((Stored, receipt), receipt, action.error)
+            self.calls.settle((Stored, receipt), receipt, action.error)
 
     def _on_acked(self, action: Acked) -> None:
         for receipt in action.tokens:
-            self.promises.keep((Acked, receipt), receipt)
+            self.calls.settle((Acked, receipt), receipt)
 
     def _on_peer_up(self, action: PeerUp) -> None:
         log.info("peer %s is up, version %d", action.peer, action.version)
-        self.promises.keep((Dial, action.remote), action.peer)
+        self.calls.settle((Dial, action.remote), action.peer)
 
     def _on_dial_ended(self, action: DialEnded) -> None:
         error = action.error or ConnectionClosing(f"{action.remote} was removed while it was being dialled")
-        self.promises.keep((Dial, action.remote), None, error)
+        self.calls.settle((Dial, action.remote), None, error)
 
     def on_notice(self, notice: Notice) -> None:
         self.notices.append(notice)

@@ -1,8 +1,7 @@
-"""What an instance is on every loop: the draft's calls, and its life.
+"""Core of an instance, common to all loops: the calls of the draft, and its life.
 
-The idea: each call is written and explained here once, and answers with a promise or at once. An adapter inherits, says
-in its signatures what form its answers have and how one waits for them, and brings the `LoopAdapter` that the driver
-needs.
+Each call takes its question to the node and answers at once or with a `PendingCall`. The `Instance` of an adapter holds
+a core, waits for the answers in the form that its users know, and explains each call.
 """
 
 from __future__ import annotations
@@ -21,19 +20,22 @@ from tolliver_proto import (
     Dial,
     IdentityConflict,
     Node,
+    NodeStats,
     Notice,
     NoticeKind,
     PeerInfo,
     Receipt,
+    Subscription,
     TolliverError,
 )
 
 from .._driver.adapter import Done, Job
 from .._driver.endpoint import BaseEndpoint
+from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import InstanceOptions, Remote
 from .._store.sqlite import SQLiteStore
 from .driver import NodeDriver
-from .inbox import Callback, Mailbox
+from .inbox import Lock, Mailbox
 from .opening import open_instance
 from .recorder import Recorder
 
@@ -41,12 +43,13 @@ log = logging.getLogger("tolliver")
 Item = tuple[str, str, bytes]
 
 
-class BaseInstance(BaseEndpoint):
+class BaseInstanceCore(BaseEndpoint):
     """A running instance, without the waiting."""
 
     made_by = "create_instance"
     options: InstanceOptions
     node: Node
+    run_lock: Lock | None = None
     _driver: NodeDriver
     _store: SQLiteStore
     _recorder: Recorder | None
@@ -55,156 +58,105 @@ class BaseInstance(BaseEndpoint):
         super().__init__(options)
         self.mailboxes: set[Mailbox] = set()
 
-    # What the adapter brings beside an endpoint's (see StoringAdapter and Owner).
+    # Brought by the adapter, beside an endpoint's part (see StoringAdapter and Core).
 
     @abstractmethod
     def store(self, job: Job, done: Done) -> None: ...
 
-    # The draft's calls.
+    # Connections.
 
-    def new_connection(self, remote: str | Remote) -> Any:
-        """Connect, keep the connection, and return the peer's UUID.
-
-        Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
-        Raises CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
-        (T-73). Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
-        """
+    def new_connection(self, remote: str | Remote) -> PendingCall[UUID]:
         self.check_open()
         wanted = self.options.remote(remote)
-        promise = self._driver.promises.of((Dial, wanted))
+        call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted), as_it_is)
         self.node.connect(wanted, monotonic())
         self.turn()
-        return promise
+        return call
 
-    def remove_connection(self, remote: str | Remote, *, block: bool = False) -> Any:
-        """Close it and dial no more. Subscriptions and waiting messages stay (T-77).
-
-        With `block` its peer may not connect to us either, until `new_connection(remote)` or a restart.
-        """
+    def remove_connection(self, remote: str | Remote, block: bool) -> None:
         self.check_open()
         self.node.disconnect(self.options.remote(remote), monotonic(), block)
         self.turn()
 
-    def subscribe(self, channel: str, key: str = "", handler: Callback | None = None) -> Any:
-        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
+    # Subscriptions and messages.
 
-        `handler` is registered first, as by `register_callback`. Raises ReservedChannel, OwnLimitExceeded, StoreError.
-        """
+    def subscribe(self, channel: str, key: str) -> PendingCall[None]:
         self.check_open()
-        if handler is not None:
-            self.register_callback(channel, key, handler)
         return self._driver.when_stored(self.node.subscribe(channel, key, monotonic()), _nothing)
 
-    def unsubscribe(self, channel: str, key: str = "") -> Any:
-        """No longer: removes exactly this entry (T-26). Returns when it is stored."""
+    def unsubscribe(self, channel: str, key: str) -> PendingCall[None]:
         self.check_open()
         return self._driver.when_stored(self.node.unsubscribe(channel, key, monotonic()), _nothing)
 
-    def send(self, channel: str, key: str, body: bytes) -> Any:
-        """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
+    def subscriptions(self) -> list[Subscription]:
+        return self.node.subscriptions()
 
-        `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was stored.
-        """
-        return BaseInstance.send_many(self, ((channel, key, body),))
-
-    def send_many(self, items: Iterable[Item]) -> Any:
-        """Store (channel, key, body) items in one commit, all or none. `receipt.counts` has each one's recipients."""
+    def send_many(self, items: Iterable[Item]) -> PendingCall[Receipt]:
         self.check_open()
-        return self._driver.when_stored(self.node.send_many(items, monotonic()))
+        return self._driver.when_stored(self.node.send_many(items, monotonic()), as_it_is)
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> Any:
-        """Send to the connected subscribers, unstored, without waiting; returns how many (T-55)."""
+    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         self.check_open()
         sent = self.node.unreliable_send(channel, key, body)
         self.turn_soon()  # and no turn for each: what is sent until the loop comes round goes out together
         return sent
 
-    @abstractmethod
-    def register_callback(self, channel: str, key: str, callback: Callback) -> Any:
-        """Call `callback(delivery)` for what matches; "" is a wildcard. Does not subscribe (T-57).
-
-        None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
-        value or an exception means failed: it is sent again (T-45). One call at a time for each registration.
-        """
-
-    # What Python adds.
-
-    @abstractmethod
-    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Any:
-        """Iterate over what matches: settle each with `message.ack()` or `message.fail()`."""
-
-    @abstractmethod
-    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Any:
-        """As `messages`, for bulk: lists of what came together, settled with `run.ack()` or `run.fail()`."""
-
-    def wait_acked(self, receipt: Receipt) -> Any:
-        """Wait until every recipient has acknowledged all of it. Raises TimeoutError after `timeout` seconds."""
+    def wait_acked(self, receipt: Receipt) -> PendingCall[None]:
         self.check_open()
         return self._driver.when_acked(receipt, _nothing)
 
-    def forget_peer(self, peer: UUID) -> Any:
-        """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77)."""
+    # Upkeep.
+
+    def forget_peer(self, peer: UUID) -> PendingCall[None]:
         self.check_open()
         return self._driver.when_stored(self.node.forget_peer(peer, monotonic()), _nothing)
 
-    def repin(self, peer: UUID, spki_sha256: bytes | None = None) -> Any:
-        """The peer has a new key: this one (SHA-256 of its SPKI), or if None whichever it shows next (D-3)."""
+    def repin(self, peer: UUID, spki_sha256: bytes | None) -> PendingCall[None]:
         self.check_open()
         return self._driver.when_stored(self.node.repin(peer, spki_sha256, monotonic()), _nothing)
 
-    def retry(self, peer: UUID) -> Any:
-        """Send what was set aside for this peer once more (T-09); returns how many messages."""
+    def retry(self, peer: UUID) -> PendingCall[int]:
         self.check_open()
         return self._driver.when_stored(self.node.retry(peer, monotonic()), _total)
 
-    def drop_parked(self, peer: UUID) -> Any:
-        """Give up what was set aside for this peer; returns how many messages."""
+    def drop_parked(self, peer: UUID) -> PendingCall[int]:
         self.check_open()
         return self._driver.when_stored(self.node.drop_parked(peer, monotonic()), _total)
 
-    def dead_letters(self, after: int = 0, count: int = 1000) -> Any:
-        """Messages that our handlers failed too often (T-47), oldest first: at most `count` after number `after`."""
+    def dead_letters(self, after: int, count: int) -> PendingCall[list[DeadLetter]]:
         self.check_open()
         return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._whole_letters)
 
-    def replay(self, letters: Iterable[DeadLetter]) -> Any:
-        """Give dead letters to the matching handlers again; returns how many. One that is handled well is removed."""
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
         self.check_open()
         count = self.node.replay(letters)
         self.turn()
         return count
 
-    def set_acl(self, acl: Acl) -> Any:
-        """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8)."""
+    def set_acl(self, acl: Acl) -> None:
         self.check_open()
         self.node.set_acl(acl, monotonic())
         self.turn()
 
-    def reload_tls(self) -> Any:
-        """Read the certificate files again, for connections that are made from now on; those that live stay.
-
-        Raises CertificateError where a file is missing or peers would refuse it, and IdentityConflict where the
-        certificate is not this instance's: then the old ones stay in use.
-        """
+    def reload_tls(self) -> PendingCall[None]:
         self.check_open()
         return self._driver.when_read(self._read_tls, self._use_tls)
 
     def peers(self) -> list[PeerInfo]:
-        """Every peer that is known, connected or not."""
         return self.node.peers()
 
     def notices(self) -> list[Notice]:
-        """The last thousand things that an operator may want to know, oldest first."""
         return list(self._driver.notices)
 
-    def stats(self) -> dict[str, int]:
-        """Counters since the start, and sizes now."""
+    def stats(self) -> NodeStats:
         return self.node.stats()
 
-    @property
-    def instance_id(self) -> UUID:
-        return self.node.instance_id
+    def describe(self, name: str) -> str:
+        """A line for `repr`: who it is, where it listens, who is connected."""
+        if not self._open:
+            return f"<{name} on {self.options.database}, not open>"
+        where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
+        return f"<{name} {self.node.instance_id} on {self.options.database}{where}, {self.stats().peers_up} peers up>"
 
     # The life of an instance.
 

@@ -1,24 +1,59 @@
-"""Taking messages where one awaits: iterators and callbacks, for asyncio, trio and Twisted alike.
+"""Receiving messages: iterators and registered handlers, for tasks; their bases serve threads, too.
 
-The idea: nothing here knows the loop. All that is ever awaited is a mailbox's bell, the application's own awaitable and
+Nothing here knows the loop. All that is ever awaited is a mailbox's bell, the application's own awaitable and
 `breathe()`, and each adapter brings these in its own form.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, Self
 
-from .inbox import Callback, Calls, Mailbox, Owner, Received, Run
+from tolliver_proto import Delivery
+
+from .._driver.adapter import AwaitableBell, Bell
+from .._driver.pending import PendingCall
+from .inbox import Core, Handler, Mailbox, Run, Verdicts
 
 
-class AsyncOwner(Owner, Protocol):
-    """What they ask of their instance."""
+class Receiver:
+    """The application's end of a mailbox."""
+
+    _mailbox: Mailbox
+
+    def close(self) -> None:
+        """Take no more; what was not settled is not acknowledged and comes again. The subscription stays."""
+        self._mailbox.close()
+
+    def __repr__(self) -> str:
+        box = self._mailbox
+        state = " (closed)" if box.closed else ""
+        return f"<{type(self).__name__} of {box.channel!r:.100} {box.key!r:.100}{state}>"
+
+
+class BaseIterator(Receiver):
+    """An iterator over a mailbox, which does not know it: so it can be seen when nobody does any more."""
+
+    def __init__(self, core: Core, channel: str, key: str, bell: Bell) -> None:
+        self._core = core
+        self._mailbox = Mailbox(core, channel, key, bell)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_mailbox"):  # it was refused, where there is none
+            self._core.abandon(self._mailbox)
+
+
+class AsyncCore(Core, Protocol):
+    """The core of an instance whose users await."""
 
     turn_follows: bool
 
-    def subscribe(self, channel: str, key: str) -> Awaitable[None]: ...
+    def bell(self) -> AwaitableBell: ...
+
+    def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
+
+    def wait(self, call: PendingCall[None]) -> Awaitable[None]: ...
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
         """Run it beside everything else; what is returned cancels it."""
@@ -27,27 +62,26 @@ class AsyncOwner(Owner, Protocol):
         """Let others run."""
 
 
-class _Iterator:
-    """The application's end of a mailbox. The mailbox does not know it: so it can be seen when nobody does any more."""
+class AsyncIterator(BaseIterator):
+    """An iterator for one task."""
 
-    _mailbox: Mailbox | None = None
-
-    def __init__(self, instance: AsyncOwner, channel: str, key: str, subscribe: bool) -> None:
-        self._instance = instance
-        self._names = (channel, key)
+    def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
+        self._bell = core.bell()
+        super().__init__(core, channel, key, self._bell)
+        self._loop = core
         self._subscribe = subscribe
-        self._mailbox = Mailbox(instance, channel, key)
 
     async def next_run(self) -> Run:
+        """The next deliveries that came together. Raises StopAsyncIteration when it is closed."""
         await self._begin()
-        run = await _next_run(self._mailbox) if self._mailbox else None
+        run = await _next_run(self._mailbox, self._bell)
         if run is None:
             raise StopAsyncIteration
-        return run
+        return run.handed_out()
 
     async def _begin(self) -> None:
         if self._subscribe:
-            await self._instance.subscribe(*self._names)
+            await self._loop.wait(self._loop.subscribe(self._mailbox.channel, self._mailbox.key))
             self._subscribe = False
 
     def __aiter__(self) -> Self:
@@ -60,102 +94,82 @@ class _Iterator:
     async def __aexit__(self, *_exc: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Take no more; what was not settled is not acknowledged and comes again. The subscription stays."""
-        if self._mailbox is not None:
-            self._mailbox.close()
 
-    def __del__(self) -> None:
-        if self._mailbox is not None:
-            self._instance.abandon(self._mailbox)
+class Messages(AsyncIterator):
+    """An iterator over what matches, one delivery at a time, for one task. Leaving it fails what it still holds."""
 
+    def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
+        super().__init__(core, channel, key, subscribe)
+        self._current: deque[Delivery] = deque()
 
-class Messages(_Iterator):
-    """An iterator of what matches, one message at a time, for one task. Leaving it fails what it still holds."""
-
-    def __init__(self, instance: AsyncOwner, channel: str, key: str, subscribe: bool) -> None:
-        super().__init__(instance, channel, key, subscribe)
-        self._current: deque[Received] = deque()
-
-    async def __anext__(self) -> Received:
+    async def __anext__(self) -> Delivery:
         while not self._current:
-            run = await self.next_run()
-            self._current.extend(Received(delivery, run) for delivery in run)
+            self._current.extend(await self.next_run())
         return self._current.popleft()
 
     def close(self) -> None:
+        """Take no more; what was not settled is not acknowledged and comes again. The subscription stays."""
         self._current.clear()
         super().close()
 
 
-class Runs(_Iterator):
+class Runs(AsyncIterator):
     """As Messages, a run at a time: `async for run in instance.message_runs(...)`."""
 
     async def __anext__(self) -> Run:
         return await self.next_run()
 
 
-class Registration:
-    """A callback at work. `close()` ends it; what it holds is failed and comes again."""
+class Registration(Receiver):
+    """A handler at work. `close()` ends it; what it holds is failed and comes again."""
 
-    def __init__(self, instance: AsyncOwner, channel: str, key: str, callback: Callback) -> None:
-        self._instance = instance
-        self._callback = callback
-        self._mailbox = Mailbox(instance, channel, key)
-        self._cancel = instance.spawn(self._work)
-
-    def __await__(self) -> Generator[None, None, Registration]:
-        """There is nothing to wait for; `await` is allowed so that all calls may be written alike."""
-        yield from ()
-        return self
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler) -> None:
+        self._core = core
+        self._handler = handler
+        self._bell = core.bell()
+        self._mailbox = Mailbox(core, channel, key, self._bell)
+        self._cancel = core.spawn(self._work)
 
     def close(self) -> None:
+        """Call the handler no more; what it holds is failed and comes again. The subscription stays."""
         self._cancel()
         self._mailbox.close()
 
     async def _work(self) -> None:
-        """Call the callback, for one delivery after the other."""
-        while (run := await _next_run(self._mailbox)) is not None:
-            self._instance.turn_follows = True
-            await self._handle(run)
-            self._instance.turn_follows = False
-            self._instance.turn()
+        """Call the handler, for one delivery after the other."""
+        while (run := await _next_run(self._mailbox, self._bell)) is not None:
+            self._core.turn_follows = True
+            await self._handle(run.handed_out())
+            self._core.turn_follows = False
+            self._core.turn()
             if self._mailbox.waiting:
-                await self._instance.breathe()
+                await self._core.breathe()
 
     async def _handle(self, run: Run) -> None:
-        calls = Calls(self._instance, run)
+        verdicts = Verdicts(self._core, run)
         for delivery in run:
             if self._mailbox.closed:
                 return
             try:
-                result = self._callback(delivery)
-                if result is not None and hasattr(result, "__await__"):
-                    calls.end()  # what is done must not wait for what takes its time
-                    self._instance.turn_follows = False
-                    self._instance.turn()
+                result = self._handler(delivery)
+                if result is not None and isinstance(result, Awaitable):
+                    verdicts.end()  # what is done must not wait for what takes its time
+                    self._core.turn_follows = False
+                    self._core.turn()
                     result = await result
-                    self._instance.turn_follows = True
+                    self._core.turn_follows = True
             except Exception as error:
                 if not self._mailbox.closed:  # on Twisted, cancelling raises an Exception
-                    calls.raised(delivery, error)
+                    verdicts.raised(delivery, error)
             else:
-                calls.returned(delivery, result)
-        calls.end()
+                verdicts.returned(delivery, result)
+        verdicts.end()
 
 
-async def _next_run(mailbox: Mailbox) -> Run | None:
-    """The next messages that came together, or None when the mailbox was closed."""
+async def _next_run(mailbox: Mailbox, bell: AwaitableBell) -> Run | None:
+    """The next deliveries that came together, or None when the mailbox was closed."""
     while (run := mailbox.take()) is None:
         if mailbox.closed:
             return None
-        await mailbox.bell.heard()
+        await bell.heard()
     return run
-
-
-class Count(int):
-    """A number that is there at once. `await` is allowed, so that all calls may be written alike."""
-
-    def __await__(self) -> Generator[Any, None, Count]:
-        yield from ()
-        return self

@@ -1,7 +1,7 @@
-"""Streams where one awaits: subscriptions and feeds for asyncio, trio and Twisted alike.
+"""Streams where one awaits: subscriptions and outbound streams for asyncio, trio and Twisted alike.
 
-The idea: as in `_iterators`, nothing here knows the loop. All that is ever awaited is a bell, the application's own
-source and `breathe()`, and each adapter brings these in its own form.
+Nothing here knows the loop. All that is ever awaited is a bell, the application's own source and `breathe()`, and each
+adapter brings these in its own form.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from itertools import islice
 from operator import length_hint
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
-from .publishing import OutboundOwner, OutboundStream, Publication
-from .subscribing import InboundStream, check_handler
+from .._driver.adapter import AwaitableBell
+from .publishing import OutboundCore, OutboundStream, Publication
+from .subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
 
 T = TypeVar("T")
 
 
-class AsyncFeedOwner(OutboundOwner, Protocol):
-    """What a feed asks for beside."""
+class AsyncOutboundCore(OutboundCore, Protocol):
+    """The core of streams whose users await, as far as outbound ones know it."""
+
+    def bell(self) -> AwaitableBell: ...
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
 
@@ -28,15 +31,16 @@ class AsyncFeedOwner(OutboundOwner, Protocol):
 
 
 class AsyncOutboundStream(OutboundStream):
-    """A feed with a task of its own. A plain iterable must not block: use an async one, or a thread's adapter."""
+    """An outbound stream with a task. A plain iterable must not block: use an async one, or a thread's adapter."""
 
     def __init__(
-        self, owner: AsyncFeedOwner, key: tuple[int, int], name: str, publication: Publication, grant: int
+        self, core: AsyncOutboundCore, key: tuple[int, int], name: str, publication: Publication, grant: int
     ) -> None:
-        super().__init__(owner, key, name, publication, grant)
-        self._loop = owner
+        self._awaited = core.bell()
+        super().__init__(core, key, name, publication, grant, self._awaited)
+        self._loop = core
         self._pulling = False  # it waits for the source, not for us
-        self._stop = owner.spawn(self._work)
+        self._stop = core.spawn(self._work)
 
     def cancelled(self) -> None:
         super().cancelled()
@@ -102,54 +106,31 @@ class AsyncOutboundStream(OutboundStream):
         while not self.over:
             if self.look():
                 return True
-            await self.bell.heard()
+            await self._awaited.heard()
         return False
 
 
-class SubscriptionOwner(Protocol):
-    """What a subscription asks of its streams."""
-
-    def abandon(self, dropped: InboundStream) -> None: ...
-
-
-class Subscription:
+class Subscription(BaseSubscription, Generic[T]):
     """The elements of a stream: `async for element in subscription`, for one task.
 
     Use `async with` around it where the loop may be left early: that cancels the stream at once.
     """
 
-    _intake: InboundStream | None = None
-
-    def __init__(self, streams: SubscriptionOwner, intake: InboundStream) -> None:
-        self._streams = streams
-        self._intake = intake
-        self._current: Iterator[Any] = iter(())
-
-    @property
-    def element_size(self) -> int | None:
-        """Bytes of each element as the publisher declared, 0 where they differ; None before it has answered."""
-        return self._its.element_size
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is over: nothing more comes than has come already."""
-        return self._its.closed
-
-    @property
-    def _its(self) -> InboundStream:
-        assert self._intake is not None
-        return self._intake
+    def __init__(self, core: SubscriptionCore, stream: InboundStream, bell: AwaitableBell) -> None:
+        super().__init__(core, stream)
+        self._bell = bell
+        self._current: Iterator[T] = iter(())
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Any:
+    async def __anext__(self) -> T:
         for element in self._current:
             return element
         self._current = iter(await self._next())
         return next(self._current)
 
-    async def runs(self) -> AsyncIterator[list[Any]]:
+    async def runs(self) -> AsyncIterator[list[T]]:
         """For bulk: lists of elements that have come, at most a quarter of the window each."""
         try:
             while True:
@@ -157,44 +138,30 @@ class Subscription:
         except StopAsyncIteration:
             return
 
-    async def for_each(self, handler: Callable[[Any], Any]) -> None:
+    async def for_each(self, handler: Callable[[T], object]) -> None:
         """Call the handler, plain or async, with each element, until the stream ends. If it raises, that cancels."""
         check_handler(handler)
         async with self:
             async for element in self:
                 answer = handler(element)
-                if answer is not None and hasattr(answer, "__await__"):
+                if answer is not None and isinstance(answer, Awaitable):
                     await answer
 
-    async def _next(self) -> list[Any]:
-        intake = self._its
-        while not (elements := intake.take()):
-            if intake.closed:
+    async def _next(self) -> list[T]:
+        while not (elements := cast(list[T], self._stream.take())):
+            if self._stream.closed:
                 raise StopAsyncIteration
-            await intake.bell.heard()
+            await self._bell.heard()
         return elements
 
-    def request(self, count: int) -> None:
-        """Grant `count` more elements, beside what the window grants. Below 1 ends the stream with an error (R-16)."""
-        self._its.request(count)
-
-    def cancel(self) -> None:
-        """Want no more. Does nothing where the stream is over."""
+    def _forget(self) -> None:
         self._current = iter(())
-        self._its.close()
 
-    def _attend_feed(self, feed: OutboundStream) -> None:
-        """As the source of a publication: its feed sees the end of this stream without a request (rules 1.5, 4.2)."""
-        intake = self._its
-        intake.on_over = feed.flush_soon
-        feed.at_end = lambda: intake.closed and not intake.waiting and not length_hint(self._current)
+    def _has_more(self) -> bool:
+        return bool(length_hint(self._current))
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
         self.cancel()
-
-    def __del__(self) -> None:
-        if self._intake is not None:
-            self._streams.abandon(self._intake)

@@ -1,10 +1,10 @@
-"""What an instance of Tolliver is subscribed to, as the source of a stream.
+"""Bridge: messages of an instance as the source of a stream.
 
-The idea: a stream's subscriber says by its demand how much it is through with (`OutboundStream.requested`), and that is
-all an acknowledgement needs. So a message is taken from the instance when the subscriber wants one more, held while it
-is under way, and acknowledged when the subscriber is through with it; what is still held at the end of the stream is
-failed, and comes again. Nothing here waits but for the instance's own iterator: so one source serves the loops that
-await and another one threads, and what they hold is the same.
+A stream's subscriber says by its demand how much it is through with (`OutboundStream.requested`), and that is all an
+acknowledgement needs. So a message is taken from the instance when the subscriber wants one more, held while it is in
+flight, and acknowledged when the subscriber is through with it; what is still held at the end of the stream is failed,
+and comes again. Nothing here waits but for the instance's own iterator: so one source serves the loops that await and
+another one threads, and what they hold is the same.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Self
+from typing import Protocol, Self
 from urllib.parse import unquote_to_bytes
 
 from tolliver_proto import ConnectionClosing, Delivery, Subscription
 
 from .._messages.inbox import Run
-from .._messages.instance import BaseInstance
 from .publishing import OutboundStream
 
 SCHEME = "tolliver://"
@@ -28,7 +27,39 @@ _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _FORM = f'write "{SCHEME}channel/key", percent-encoded as in a URL; without a key it is every key of the channel'
 
 
-def bridge(instance: BaseInstance, *, subscribe: bool = False) -> Callable[[str], Source]:
+class AsyncRuns(Protocol):
+    """Runs of an instance, where one awaits."""
+
+    async def __anext__(self) -> Run: ...
+
+    def close(self) -> None: ...
+
+
+class ThreadRuns(Protocol):
+    """Runs of an instance, on threads."""
+
+    def __next__(self) -> Run: ...
+
+    def close(self) -> None: ...
+
+
+class _Instance(Protocol):
+    def subscriptions(self) -> list[Subscription]: ...
+
+
+class AsyncInstance(_Instance, Protocol):
+    """An instance whose users await."""
+
+    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> AsyncRuns: ...
+
+
+class ThreadInstance(_Instance, Protocol):
+    """An instance on threads."""
+
+    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> ThreadRuns: ...
+
+
+def async_bridge(instance: AsyncInstance, *, subscribe: bool = False) -> Callable[[str], AwaitedSource]:
     """The messages of an instance as a source: `streams.publish("tolliver://*", bridge(instance))`.
 
     A subscriber asks for "tolliver://channel/key", percent-encoded as in a URL, and gets the bodies of the messages.
@@ -43,16 +74,41 @@ def bridge(instance: BaseInstance, *, subscribe: bool = False) -> Callable[[str]
     subscribed; of a ConnectionClosing, when the instance is closed while the stream runs.
     """
 
-    def source(name: str) -> Source:
-        wanted = wanted_by(name)
-        if not subscribe and not any(_overlap(wanted, own) for own in instance.node.subscriptions()):
-            raise LookupError(
-                f"the instance behind {name!r:.200} is not subscribed to any of that: ask for what it is subscribed to"
-            )
-        runs = instance.message_runs(*wanted, subscribe=subscribe)
-        return AwaitedSource(runs) if hasattr(runs, "__aiter__") else ThreadSource(runs)
+    def source(name: str) -> AwaitedSource:
+        return AwaitedSource(instance.message_runs(*_checked(instance, name, subscribe), subscribe=subscribe))
 
     return source
+
+
+def thread_bridge(instance: ThreadInstance, *, subscribe: bool = False) -> Callable[[str], ThreadSource]:
+    """The messages of an instance as a source: `streams.publish("tolliver://*", bridge(instance))`.
+
+    A subscriber asks for "tolliver://channel/key", percent-encoded as in a URL, and gets the bodies of the messages.
+    "tolliver://channel" is every key of the channel, "tolliver:///" every channel. Reliable messages are acknowledged
+    when the subscriber is through with them: at least once, in the order in which they came (docs/bridge.md).
+
+    - `instance`: one of the same adapter as the streams.
+    - `subscribe`: a stream subscribes the instance to what it asks for, for good (T-24). Without it, what a peer asks
+      for changes nothing that lasts: it gets what the instance is subscribed to already, and is refused all else.
+
+    A peer that asks for another name sees the text of a ValueError, or of a LookupError where the instance is not
+    subscribed; of a ConnectionClosing, when the instance is closed while the stream runs.
+    """
+
+    def source(name: str) -> ThreadSource:
+        return ThreadSource(instance.message_runs(*_checked(instance, name, subscribe), subscribe=subscribe))
+
+    return source
+
+
+def _checked(instance: _Instance, name: str, subscribe: bool) -> Subscription:
+    """Raises ValueError, or LookupError for what the instance would have to subscribe to."""
+    wanted = wanted_by(name)
+    if not subscribe and not any(_overlap(wanted, own) for own in instance.subscriptions()):
+        raise LookupError(
+            f"the instance behind {name!r:.200} is not subscribed to any of that: ask for what it is subscribed to"
+        )
+    return wanted
 
 
 def wanted_by(name: str) -> Subscription:
@@ -78,15 +134,14 @@ def _overlap(one: Subscription, other: Subscription) -> bool:
 
 
 class _Held:
-    """Messages of one stream: those that came together and wait for their turn, and those that are under way."""
+    """Messages of one stream: those that came together and wait for their turn, and those that are in flight."""
 
-    def __init__(self, runs: Any) -> None:
-        self._runs = runs
+    def __init__(self) -> None:
         self._came: Iterator[tuple[Delivery, Run]] = iter(())
         self._held: deque[tuple[Delivery, Run]] = deque()
 
-    def _attend_feed(self, feed: OutboundStream) -> None:
-        feed.on_taken = self.taken
+    def _attach_outbound(self, outbound: OutboundStream) -> None:
+        outbound.on_taken = self.taken
 
     def taken(self, count: int) -> None:
         """The subscriber is through with so many more, in their order."""
@@ -107,11 +162,14 @@ class _Held:
     def _close(self) -> None:
         """What the subscriber is not through with, and what it did not get, is failed."""
         self._came = iter(())
-        self._runs.close()
 
 
 class AwaitedSource(_Held):
     """The bodies, where one awaits."""
+
+    def __init__(self, runs: AsyncRuns) -> None:
+        super().__init__()
+        self._runs = runs
 
     def __aiter__(self) -> Self:
         return self
@@ -126,34 +184,36 @@ class AwaitedSource(_Held):
 
     async def aclose(self) -> None:
         self._close()
+        self._runs.close()
 
 
 class ThreadSource(_Held):
     """The bodies, on a thread that waits; `taken` and `close` may come from another one."""
 
-    _ended = False
+    def __init__(self, runs: ThreadRuns) -> None:
+        super().__init__()
+        self._runs = runs
+        self._ended = False
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> bytes:
         while (body := self._next()) is None:
-            run = next(self._runs, None)
-            if run is None:
-                raise StopIteration if self._ended else _closed()
-            self._take_in(run)
+            try:
+                self._take_in(next(self._runs))
+            except StopIteration:
+                raise StopIteration if self._ended else _closed() from None
         return body
 
-    def _attend_feed(self, feed: OutboundStream) -> None:
-        super()._attend_feed(feed)
-        feed.on_over = self.close  # whoever waits for the next message need not
+    def _attach_outbound(self, outbound: OutboundStream) -> None:
+        super()._attach_outbound(outbound)
+        outbound.on_over = self.close  # whoever waits for the next message need not
 
     def close(self) -> None:
         self._ended = True
         self._close()
-
-
-Source = AwaitedSource | ThreadSource
+        self._runs.close()
 
 
 def _closed() -> ConnectionClosing:

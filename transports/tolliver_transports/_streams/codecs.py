@@ -1,32 +1,60 @@
-"""From an application's objects to the bytes of a stream's elements, and back.
+"""Codecs: an application's objects to the bytes of a stream's elements, and back.
 
-The idea: a codec is any object with `encode` and `decode`; a protobuf message class is taken as it is. Without one,
-elements are bytes.
+A codec is any object with `encode` and `decode`; a protobuf message class is taken as it is. Without one, elements are
+bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class Codec(NamedTuple):
-    """Two functions; None where nothing is to be done."""
+class Codec(Protocol[T]):
+    """Makes bytes of an element, and an element of bytes."""
+
+    def encode(self, value: T, /) -> bytes: ...
+
+    def decode(self, data: bytes, /) -> T: ...
+
+
+class MessageClass(Protocol[T_co]):
+    """A protobuf message class, as far as a stream needs it."""
+
+    @property
+    def SerializeToString(self) -> Callable[..., bytes]: ...
+
+    def FromString(self, data: bytes, /) -> T_co: ...
+
+
+PlainSource = Iterable[T] | Callable[[str], Iterable[T]]
+"""Elements of a publication: an iterable, or a function of the requested name that returns one."""
+
+Elements = Iterable[T] | AsyncIterable[T]
+Source = Elements[T] | Callable[[str], Elements[T] | Awaitable[Elements[T]]]
+"""As `PlainSource`; any part of it may be asynchronous."""
+
+
+class Coding(NamedTuple):
+    """The functions of a codec; None where nothing is to be done."""
 
     encode: Callable[[Any], bytes] | None = None
     decode: Callable[[bytes], Any] | None = None
 
 
-def codec_of(codec: Any) -> Codec:
+def coding_of(codec: object) -> Coding:
     """The functions of an object or of a protobuf message class; None is bytes as they are. Raises TypeError."""
     if codec is None:
-        return Codec()
+        return Coding()
     if isinstance(codec, type) and hasattr(codec, "SerializeToString") and hasattr(codec, "FromString"):
-        return Codec(codec.SerializeToString, codec.FromString)
+        return Coding(codec.SerializeToString, codec.FromString)
     encode, decode = getattr(codec, "encode", None), getattr(codec, "decode", None)
     if isinstance(codec, type) or not callable(encode) or not callable(decode):
         raise TypeError(
             f"codec is {codec!r:.100}: give an object with encode(value) -> bytes and decode(bytes) -> value, or a "
             "protobuf message class"
         )
-    return Codec(encode, decode)
+    return Coding(encode, decode)

@@ -1,7 +1,7 @@
-"""What a program publishes, and each stream of it on its way to a subscriber.
+"""Publications, and outbound streams: elements on their way from a source to a subscriber.
 
-The idea: a `Publication` is a name and a source; each subscription to it is a `OutboundStream`, which knows how much
-may be pulled from the source now and passes on what was pulled. Nothing here waits: an adapter's own feed has the loop
+A `Publication` is a name and a source; each subscription to it is an `OutboundStream`, which knows how much
+may be pulled from the source now and passes on what was pulled. Nothing here waits: an adapter's own has the loop
 that pulls, in a task or in a thread. What is pulled lies in `pending` until it is flushed, at the latest in the next
 turn: so elements that are there at once go out together.
 """
@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from tolliver_proto import LocalProtocolError
 from tolliver_proto.reactive import UNBOUNDED, Hub
 
-from .codecs import codec_of
+from .._driver.adapter import Bell
+from .codecs import Coding
 
 log = logging.getLogger("tolliver")
 BYTES = 65536  # about so much is pulled before others have their turn
@@ -30,7 +31,7 @@ class Publication:
     """A name or a pattern, and where the elements come from. `close()` withdraws it; streams that run go on."""
 
     def __init__(
-        self, name: str, source: Any, codec: Any, element_size: int, withdraw: Callable[[Publication], None]
+        self, name: str, source: Any, coding: Coding, element_size: int, withdraw: Callable[[Publication], None]
     ) -> None:
         check_name(name)
         if not (callable(source) or _is_elements(source)):
@@ -42,7 +43,7 @@ class Publication:
             raise ValueError(f"element_size is {element_size!r:.100}: give bytes, or 0 where elements differ")
         self.name = name
         self.element_size = element_size
-        self.encode = codec_of(codec).encode
+        self.encode = coding.encode
         self._source = source
         self._withdraw = withdraw
         self._given = False
@@ -100,30 +101,34 @@ class Catalogue:
         return next((found for pattern, found in self._patterns.values() if pattern.match(name)), None)
 
 
-class OutboundOwner(Protocol):
-    """What a feed asks of the streams that it belongs to."""
+class OutboundCore(Protocol):
+    """The core of a program's streams, as far as outbound ones know it."""
 
     hub: Hub
 
-    def bell(self) -> Any: ...
-
     def turn(self) -> None: ...
 
-    def flush_soon(self, feed: OutboundStream) -> None: ...
+    def flush_soon(self, stream: OutboundStream) -> None: ...
 
-    def feed_over(self, feed: OutboundStream) -> None: ...
+    def outbound_over(self, stream: OutboundStream) -> None: ...
 
 
 class OutboundStream:
     """One stream that is given. A subclass has the loop that pulls."""
 
     def __init__(
-        self, owner: OutboundOwner, key: tuple[int, int], name: str, publication: Publication, grant: int
+        self,
+        owner: OutboundCore,
+        key: tuple[int, int],
+        name: str,
+        publication: Publication,
+        grant: int,
+        bell: Bell,
     ) -> None:
         self.key = key
         self.name = name
         self.over = False
-        self.bell = owner.bell()  # rung when there may be something to do: demand, room, the end
+        self.bell = bell  # rung when there may be something to do: demand, room, the end
         self.pending: list[Any] = []
         self.credit = 0
         """How many elements may be pulled before `look` is asked again."""
@@ -134,7 +139,7 @@ class OutboundStream:
         self._window = grant
         self._granted = grant
         self._told = 0
-        # What a source of our own sets in `_attend_feed`: whether it has no more, and what it wants to be told.
+        # What a source of our own sets in `_attach_outbound`: whether it has no more, and what it wants to be told.
         self.at_end: Callable[[], bool] = _unknown
         self.on_taken: Callable[[int], object] | None = None  # the peer is through with so many elements more
         self.on_over: Callable[[], object] | None = None  # the stream is over: who waits for an element need not
@@ -163,9 +168,9 @@ class OutboundStream:
     # What the loop that pulls says.
 
     def begin(self, source: Any) -> None:
-        """The source is open. One that has `_attend_feed(feed)` may set there what this feed tells it, and asks it."""
-        if hasattr(source, "_attend_feed"):
-            source._attend_feed(self)
+        """The source is open. One that has `_attach_outbound(stream)` may set there what this stream tells it."""
+        if hasattr(source, "_attach_outbound"):
+            source._attach_outbound(self)
         elif isinstance(source, Sequence):
             self.at_end = lambda: self._sent >= len(source)
         if not self.over:  # else the id may be another stream's by now
@@ -235,7 +240,7 @@ class OutboundStream:
         self._end()
 
     def _end(self) -> None:
-        self._owner.feed_over(self)
+        self._owner.outbound_over(self)
         self.cancelled()
         self._owner.turn()
 

@@ -1,6 +1,6 @@
-"""What a program subscribes to: each stream on its way to the application.
+"""Inbound streams: elements on their way from a publisher to the application, and demand on its way back.
 
-The idea: an `InboundStream` takes what comes and grants more as the application gets through it. It keeps two numbers,
+An `InboundStream` takes what comes and grants more as the application gets through it. It keeps two numbers,
 how much was granted and how much is done with; when what lies between falls to half of the window, it is filled up
 again. An element is done with when the next one is asked for. Nothing here waits: the adapter's own `Subscription`
 does.
@@ -8,27 +8,29 @@ does.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from tolliver_proto.reactive import UNBOUNDED, Elements, Hub, OnComplete, OnError, StreamError, Subscribed
 
-from .codecs import Codec
+from .._driver.adapter import Bell
+from .codecs import Coding
+from .publishing import OutboundStream
 
 PREFETCH = 256  # elements
 
 
-class IntakeOwner(Protocol):
-    """What an intake asks of the streams that it belongs to."""
+class InboundCore(Protocol):
+    """The core of a program's streams, as far as inbound ones know it."""
 
     hub: Hub
 
-    def bell(self) -> Any: ...
-
     def turn(self) -> None: ...
 
-    def intake_over(self, intake: InboundStream) -> None: ...
+    def inbound_over(self, stream: InboundStream) -> None: ...
 
 
 def window_of(demand: int | None, prefetch: int | None) -> tuple[int, int]:
@@ -59,10 +61,17 @@ class InboundStream:
     """One stream that is taken. It is what the streams know of a subscription; see Subscription for its options."""
 
     def __init__(
-        self, owner: IntakeOwner, cid: int, name: str, demand: int | None, prefetch: int | None, codec: Codec
+        self,
+        owner: InboundCore,
+        cid: int,
+        name: str,
+        demand: int | None,
+        prefetch: int | None,
+        coding: Coding,
+        bell: Bell,
     ) -> None:
         self._granted, self._window = window_of(demand, prefetch)
-        self.bell = owner.bell()
+        self.bell = bell
         self.closed = False
         """Nothing more comes: it was ended by the publisher, by us or with the connection."""
         self.element_size: int | None = None
@@ -72,7 +81,7 @@ class InboundStream:
         """Called when it is closed, by whomever."""
         self._owner = owner
         self._cid = cid
-        self._decode: Callable[[bytes], Any] | None = codec.decode
+        self._decode: Callable[[bytes], Any] | None = coding.decode
         self._piece = max(1, self._window // 4)
         self._runs: deque[list[bytes]] = deque()
         self._at = 0  # how much of the first run is taken
@@ -100,7 +109,7 @@ class InboundStream:
 
     def _end(self) -> None:
         self.closed = True
-        self._owner.intake_over(self)
+        self._owner.inbound_over(self)
         self.bell.ring()
         self.on_over()
 
@@ -139,7 +148,7 @@ class InboundStream:
         if not self.closed:
             self.closed = True
             self._owner.hub.cancel(*self.key)
-            self._owner.intake_over(self)
+            self._owner.inbound_over(self)
             self.bell.ring()
             self.on_over()
         self._owner.turn()
@@ -185,3 +194,62 @@ class InboundStream:
         self._runs.clear()
         self._at = 0
         self._owner.hub.took(self._cid, sum(map(len, left)), len(left))
+
+
+class SubscriptionCore(Protocol):
+    """The core of a program's streams, as far as subscriptions know it."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]: ...
+
+    def abandon(self, dropped: InboundStream) -> None: ...
+
+
+class BaseSubscription(ABC):
+    """The application's end of an inbound stream, which does not know it: so its end is seen when nobody holds it."""
+
+    def __init__(self, core: SubscriptionCore, stream: InboundStream) -> None:
+        self._core = core
+        self._stream = stream
+
+    @property
+    def element_size(self) -> int | None:
+        """Bytes of each element as the publisher declared, 0 where they differ; None before it has answered."""
+        return self._stream.element_size
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over: nothing more comes than has come already."""
+        return self._stream.closed
+
+    def request(self, count: int) -> None:
+        """Grant `count` more elements, beside what the window grants. Below 1 ends the stream with an error (R-16)."""
+        with self._core.lock:
+            self._stream.request(count)
+
+    def cancel(self) -> None:
+        """Want no more. Does nothing where the stream is over."""
+        with self._core.lock:
+            self._forget()
+            self._stream.close()
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Elements that were taken and not handed out."""
+
+    @abstractmethod
+    def _has_more(self) -> bool:
+        """Whether elements were taken and not handed out."""
+
+    def _attach_outbound(self, outbound: OutboundStream) -> None:
+        """As the source of a publication: that stream sees the end of this one without a request (rules 1.5, 4.2)."""
+        stream = self._stream
+        stream.on_over = outbound.flush_soon
+        outbound.at_end = lambda: stream.closed and not stream.waiting and not self._has_more()
+
+    def __repr__(self) -> str:
+        return f"<Subscription to {self._stream.name!r:.100}{', over' if self.closed else ''}>"
+
+    def __del__(self) -> None:
+        if hasattr(self, "_stream"):
+            self._core.abandon(self._stream)

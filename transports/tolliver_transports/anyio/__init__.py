@@ -7,20 +7,26 @@ docs/anyio.md shows it at work.
 
 from __future__ import annotations
 
-from .._messages.inbox import Received, Run
+from tolliver_proto import Delivery
+
+from .._messages.inbox import Handler, Run
 from .._messages.iterators import Messages, Registration, Runs
 from .._options.acl_file import load_acl
 from .._options.instance import TLS, InstanceOptions, Remote
 from .._options.streams import StreamsOptions
 from .._streams.async_streams import Subscription
-from .._streams.bridge import bridge
+from .._streams.bridge import async_bridge as bridge
 from .._streams.publishing import Publication
-from .._streams.streams import Peer
 from .instance import Instance, create_instance, run
-from .streams import Streams, create_streams
+from .streams import Peer, Streams, create_streams
+
+Received = Delivery
+"""The former name of a delivery that an iterator hands out."""
 
 __all__ = [
     "TLS",
+    "Delivery",
+    "Handler",
     "Instance",
     "InstanceOptions",
     "Messages",

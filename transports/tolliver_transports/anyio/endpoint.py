@@ -1,15 +1,14 @@
-"""What listens, dials and has connections on asyncio and trio.
+"""Endpoint on asyncio and trio: listens, dials, keeps time, closes in order.
 
-The idea: each connection has its two tasks (`_anyio_wires`), and the endpoint has one that keeps time. None of them
-knows a protocol: they move bytes into the machine, and the driver carries out what the machine answers.
+Each connection has two tasks (`wire`), and the endpoint has one that keeps time. None of them knows a protocol: they
+move bytes into the machine, and the driver carries out what the machine answers.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -18,15 +17,18 @@ import anyio.to_thread
 from tolliver_proto import ConnectionClosing, ConnectionLost, Role, TolliverError
 
 from .._driver.endpoint import BaseEndpoint
+from .._driver.pending import PendingCall
 from .._driver.sockets import close_all, host_of, open_listeners
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import accept, dial
-from .wire import Bell, Promise, Transport
+from .wire import Bell, Transport
+
+T = TypeVar("T")
 
 
 class Endpoint(BaseEndpoint):
-    """Use it with `async with`."""
+    """The connections of one program: `open` and `close` enclose them in one task."""
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -34,7 +36,7 @@ class Endpoint(BaseEndpoint):
         self._listening = anyio.CancelScope()
         self._listeners: list[socket.socket] = []
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> None:
         await anyio.to_thread.run_sync(self._prepare)
         self._tasks = await anyio.create_task_group().__aenter__()
         try:
@@ -45,11 +47,8 @@ class Endpoint(BaseEndpoint):
             raise
         self._tasks.start_soon(self._keep_timer)
         self._begin()
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         self._listening.cancel()
         self._begin_close()
         try:
@@ -57,7 +56,7 @@ class Endpoint(BaseEndpoint):
                 while not self._machine.idle:
                     await self._idle_bell.heard()
         finally:
-            self._driver.promises.give_up()
+            self._driver.calls.give_up()
             await self._release()
 
     async def _release(self) -> None:
@@ -76,10 +75,19 @@ class Endpoint(BaseEndpoint):
                 await self._time_bell.heard()
             self.keep_time()
 
-    # What the driver and the mailboxes ask for (see LoopAdapter and AsyncOwner).
+    async def wait(self, call: PendingCall[T], timeout: float | None = None) -> T:
+        """The answer to a call. Raises TimeoutError after `timeout` seconds; what was asked for goes on."""
+        if not call.done:
+            event = anyio.Event()
+            call.when_done(event.set)
+            try:
+                with anyio.fail_after(timeout):
+                    await event.wait()
+            finally:
+                call.forget(event.set)
+        return call.result()
 
-    def promise(self) -> Promise[Any]:
-        return Promise()
+    # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
     def bell(self) -> Bell:
         return Bell()

@@ -1,7 +1,6 @@
-"""tolliver on asyncio and trio, through anyio.
+"""Instance on asyncio and trio: each call that waits is a coroutine.
 
-The idea: the connections and their tasks are the endpoint's (`_anyio_endpoint`); an instance has one task beside them,
-which keeps the store. What is here are the calls in the form that tasks know: something to await.
+The connections and their tasks are the endpoint's; the core has one task beside them, which keeps the store.
 """
 
 from __future__ import annotations
@@ -9,98 +8,36 @@ from __future__ import annotations
 import importlib.util
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar, cast
+from types import TracebackType
+from typing import Self, TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
-from .._messages.inbox import Callback
-from .._messages.instance import BaseInstance, Item
-from .._messages.iterators import Count, Messages, Registration, Runs
+from .._messages.facade import BaseInstance
+from .._messages.inbox import Handler
+from .._messages.instance import BaseInstanceCore, Item
+from .._messages.iterators import Messages, Registration, Runs
 from .._options.instance import InstanceOptions, Remote
 from .endpoint import Endpoint
 from .wire import Bell
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 
-class Instance(Endpoint, BaseInstance):
-    """A running instance: use `async with create_instance(options) as instance`."""
+class InstanceCore(Endpoint, BaseInstanceCore):
+    """A running instance without its calls, and the task that keeps its store."""
 
     def __init__(self, options: InstanceOptions) -> None:
         super().__init__(options)
         self._jobs: deque[tuple[Job, Done]] = deque()
         self._jobs_bell = Bell()
         self._limiter = anyio.CapacityLimiter(1)
-
-    # The calls, each explained where BaseInstance has it.
-
-    async def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> UUID:
-        return cast(UUID, await super().new_connection(remote).wait(timeout))
-
-    async def remove_connection(self, remote: str | Remote, *, block: bool = False) -> None:
-        super().remove_connection(remote, block=block)
-
-    async def subscribe(self, channel: str, key: str = "", handler: Callback | None = None) -> None:
-        await super().subscribe(channel, key, handler).wait()
-
-    async def unsubscribe(self, channel: str, key: str = "") -> None:
-        await super().unsubscribe(channel, key).wait()
-
-    async def send(self, channel: str, key: str, body: bytes) -> Receipt:
-        return cast(Receipt, await super().send(channel, key, body).wait())
-
-    async def send_many(self, items: Iterable[Item]) -> Receipt:
-        return cast(Receipt, await super().send_many(items).wait())
-
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> Count:
-        return Count(super().unreliable_send(channel, key, body))
-
-    def register_callback(self, channel: str, key: str, callback: Callback) -> Registration:
-        """As BaseInstance has it. The callback may be plain or async."""
-        self.check_open()
-        return Registration(self, channel, key, callback)
-
-    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
-        """`async for message in instance.messages(...)`: settle each with `message.ack()` or `message.fail()`."""
-        self.check_open()
-        return Messages(self, channel, key, subscribe)
-
-    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
-        """As `messages`, for bulk: lists of what came together, settled with `run.ack()` or `run.fail()`."""
-        self.check_open()
-        return Runs(self, channel, key, subscribe)
-
-    async def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
-        await super().wait_acked(receipt).wait(timeout)
-
-    async def forget_peer(self, peer: UUID) -> None:
-        await super().forget_peer(peer).wait()
-
-    async def repin(self, peer: UUID, spki_sha256: bytes | None = None) -> None:
-        await super().repin(peer, spki_sha256).wait()
-
-    async def retry(self, peer: UUID) -> int:
-        return cast(int, await super().retry(peer).wait())
-
-    async def drop_parked(self, peer: UUID) -> int:
-        return cast(int, await super().drop_parked(peer).wait())
-
-    async def dead_letters(self, after: int = 0, count: int = 1000) -> list[DeadLetter]:
-        return cast(list[DeadLetter], await super().dead_letters(after, count).wait())
-
-    async def reload_tls(self) -> None:
-        await super().reload_tls().wait()
-
-    def replay(self, letters: Iterable[DeadLetter]) -> Count:
-        return Count(super().replay(letters))
-
-    # The store.
 
     def _start_work(self) -> None:
         self._tasks.start_soon(self._keep_store)
@@ -129,6 +66,130 @@ class Instance(Endpoint, BaseInstance):
         self._jobs_bell.ring()
 
 
+class Instance(BaseInstance[InstanceCore]):
+    """A running instance: use `async with create_instance(options) as instance`.
+
+    A call that waits may be cancelled; what it asked for goes on. Every call but `peers`, `notices`, `stats` and
+    `subscriptions` raises ConnectionClosing where the instance is not open.
+    """
+
+    def __init__(self, options: InstanceOptions) -> None:
+        super().__init__(InstanceCore(options))
+
+    async def __aenter__(self) -> Self:
+        await self._core.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._core.close()
+
+    async def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> UUID:
+        """Connect, keep the connection, and return the peer's UUID.
+
+        Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
+        Raises CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
+        (T-73). Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
+        """
+        return await self._core.wait(self._core.new_connection(remote), timeout)
+
+    async def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> None:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
+
+        `handler` is registered first, as by `register_callback`. Raises ReservedChannel, OwnLimitExceeded, StoreError.
+        """
+        if handler is not None:
+            self.register_callback(channel, key, handler)
+        await self._core.wait(self._core.subscribe(channel, key))
+
+    async def unsubscribe(self, channel: str, key: str = "") -> None:
+        """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
+        await self._core.wait(self._core.unsubscribe(channel, key))
+
+    async def send(self, channel: str, key: str, body: bytes) -> Receipt:
+        """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
+
+        `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was stored.
+        """
+        return await self._core.wait(self._core.send_many(((channel, key, body),)))
+
+    async def send_many(self, items: Iterable[Item]) -> Receipt:
+        """Store (channel, key, body) items in one commit, all or none; raises as `send`.
+
+        `receipt.counts` has each one's recipients.
+        """
+        return await self._core.wait(self._core.send_many(items))
+
+    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+        """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
+
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        """
+        return self._core.unreliable_send(channel, key, body)
+
+    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+        """Call `handler(delivery)`, plain or async, for what matches; "" is a wildcard. Does not subscribe (T-57).
+
+        None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
+        value or an exception means failed: it is sent again (T-45). One call at a time for each registration.
+        """
+        return Registration(self._core, channel, key, handler)
+
+    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
+        """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
+
+        Subscribes with the first one that is asked for, and raises there what that raises.
+        """
+        return Messages(self._core, channel, key, subscribe)
+
+    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
+        """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
+        return Runs(self._core, channel, key, subscribe)
+
+    async def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
+        """Wait until every recipient has acknowledged all of it. Raises TimeoutError after `timeout` seconds."""
+        await self._core.wait(self._core.wait_acked(receipt), timeout)
+
+    async def forget_peer(self, peer: UUID) -> None:
+        """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
+
+        Raises StoreError.
+        """
+        await self._core.wait(self._core.forget_peer(peer))
+
+    async def repin(self, peer: UUID, spki_sha256: bytes | None = None) -> None:
+        """The peer has a new key: this one (SHA-256 of its SPKI), or if None whichever it shows next (D-3).
+
+        Raises StoreError.
+        """
+        await self._core.wait(self._core.repin(peer, spki_sha256))
+
+    async def retry(self, peer: UUID) -> int:
+        """Send what was set aside for this peer once more (T-09); returns how many messages. Raises StoreError."""
+        return await self._core.wait(self._core.retry(peer))
+
+    async def drop_parked(self, peer: UUID) -> int:
+        """Give up what was set aside for this peer; returns how many messages. Raises StoreError."""
+        return await self._core.wait(self._core.drop_parked(peer))
+
+    async def dead_letters(self, after: int = 0, count: int = 1000) -> list[DeadLetter]:
+        """Messages that our handlers failed too often (T-47), oldest first: at most `count` after number `after`.
+
+        Raises StoreError.
+        """
+        return await self._core.wait(self._core.dead_letters(after, count))
+
+    async def reload_tls(self) -> None:
+        """Read the certificate files again, for connections that are made from now on; those that live stay.
+
+        Raises CertificateError where a file is missing or peers would refuse it, and IdentityConflict where the
+        certificate is not this instance's: then the old ones stay in use.
+        """
+        await self._core.wait(self._core.reload_tls())
+
+
 def create_instance(options: InstanceOptions) -> Instance:
     """`async with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
 
@@ -137,7 +198,7 @@ def create_instance(options: InstanceOptions) -> Instance:
     return Instance(options)
 
 
-def run(main: Callable[..., Awaitable[T]], *args: Any, backend: str = "asyncio") -> T:
+def run(main: Callable[[Unpack[Arguments]], Awaitable[T]], *args: *Arguments, backend: str = "asyncio") -> T:
     """As `anyio.run(main, *args)`; asyncio runs on uvloop where that is installed."""
     fast = backend == "asyncio" and importlib.util.find_spec("uvloop") is not None
     return anyio.run(main, *args, backend=backend, backend_options={"use_uvloop": True} if fast else {})

@@ -1,29 +1,60 @@
-"""Reactive Streams on asyncio and trio: the calls in the form that tasks know."""
+"""Streams with demand on asyncio and trio: what waits is a coroutine, subscriptions are async iterators."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from types import TracebackType
+from typing import Self, TypeVar, overload
+
+from tolliver_proto import PeerIdentity
 
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._streams.async_streams import AsyncOutboundStream, Subscription
+from .._streams.codecs import Codec, MessageClass, Source, coding_of
+from .._streams.facade import BaseStreams
+from .._streams.peers import BasePeer
 from .._streams.publishing import Publication
-from .._streams.streams import BaseStreams, Key, Peer
+from .._streams.streams import BaseStreamsCore, Key
 from .endpoint import Endpoint
 
+T = TypeVar("T")
 
-class Streams(Endpoint, BaseStreams):
-    """Running streams: use `async with create_streams(options) as streams`."""
 
-    # The calls, each explained where BaseStreams has it.
+class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
+    """Running streams without their calls."""
 
-    async def connect(self, remote: str | Remote, *, timeout: float | None = None) -> Peer:
-        cid, promise = self._dial(remote)
-        try:
-            return cast(Peer, await promise.wait(timeout))
-        except BaseException:
-            self._give_up(cid)
-            raise
+    def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> AsyncOutboundStream:
+        return AsyncOutboundStream(self, key, name, publication, grant)
+
+    def make_peer(self, cid: int, identity: PeerIdentity, remote: Remote | None) -> Peer:
+        return Peer(self, cid, identity, remote)
+
+    def subscription(
+        self, name: str, demand: int | None, prefetch: int | None, codec: object, peer: Peer | None
+    ) -> Subscription[T]:
+        bell = self.bell()
+        return Subscription(self, self.subscribe(name, demand, prefetch, coding_of(codec), peer, bell), bell)
+
+
+class Peer(BasePeer):
+    """The other end of a connection, until it is over. Its calls are those of the streams, for this peer alone."""
+
+    _core: StreamsCore
+
+    @overload
+    def subscribe(
+        self, name: str, *, demand: int | None = None, prefetch: int | None = None, codec: None = None
+    ) -> Subscription[bytes]: ...
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T],
+    ) -> Subscription[T]: ...
 
     def subscribe(
         self,
@@ -31,14 +62,124 @@ class Streams(Endpoint, BaseStreams):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Any = None,
-        peer: Peer | None = None,
-    ) -> Subscription:
-        intake = super().subscribe(name, demand=demand, prefetch=prefetch, codec=codec, peer=peer)
-        return Subscription(self, intake)
+        codec: Codec[T] | MessageClass[T] | None = None,
+    ) -> Subscription[T] | Subscription[bytes]:
+        """As `Streams.subscribe`, at this peer."""
+        return self._core.subscription(name, demand, prefetch, codec, self)
 
-    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> AsyncOutboundStream:
-        return AsyncOutboundStream(self, key, name, publication, grant)
+
+class Streams(BaseStreams[Peer]):
+    """Running streams: use `async with create_streams(options) as streams`."""
+
+    _core: StreamsCore
+
+    def __init__(self, options: StreamsOptions) -> None:
+        super().__init__(self._make_core(options))
+
+    def _make_core(self, options: StreamsOptions) -> StreamsCore:
+        return StreamsCore(options)
+
+    async def __aenter__(self) -> Self:
+        await self._core.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._core.close()
+
+    async def connect(self, remote: str | Remote, *, timeout: float | None = None) -> Peer:
+        """Dial a peer ("host" is port 7012), and return its `Peer` when it has said hello.
+
+        It is dialled once, and nothing is taken up again after it is lost (R-31): connect again, and subscribe again.
+        Raises TimeoutError after `timeout` seconds (what was begun is given up), CertificateError, IdentityConflict,
+        VersionMismatch, ConnectionLost, and ValueError for plaintext beyond this machine (D-15).
+        """
+        cid, call = self._core.connect(remote)
+        try:
+            return await self._core.wait(call, timeout)
+        except BaseException:
+            self._core.give_up(cid)
+            raise
+
+    @overload
+    def publish(
+        self, name: str, source: Source[bytes], *, codec: None = None, element_size: int = 0
+    ) -> Publication: ...
+
+    @overload
+    def publish(
+        self, name: str, source: Source[T], *, codec: Codec[T] | MessageClass[T], element_size: int = 0
+    ) -> Publication: ...
+
+    def publish(
+        self,
+        name: str,
+        source: Source[T] | Source[bytes],
+        *,
+        codec: Codec[T] | MessageClass[T] | None = None,
+        element_size: int = 0,
+    ) -> Publication:
+        """Offer elements under a name, to every peer, until the publication is closed.
+
+        - `name`: exact, or a pattern with `*`, `?` and `[...]`, as file names have; exact names come first.
+        - `source`: an iterable or an async iterable of elements; one that can be read only once, such as a generator,
+          goes to the first subscriber. Or a function of the requested name that returns one, or an awaitable of one:
+          each subscriber has its own. It is pulled from while its subscriber wants more and the connection takes it
+          (R-32); what it raises ends the stream, and the peer sees type and text of it, no traceback (R-34).
+        - `codec`: makes bytes of each element: an object with `encode` and `decode`, or a protobuf message class.
+        - `element_size`: bytes of each element, where all have the same: they then go packed, many in one frame.
+
+        Raises TypeError, and ValueError where the name is taken.
+        """
+        return self._core.publish(name, source, coding_of(codec), element_size)
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: None = None,
+        peer: Peer | None = None,
+    ) -> Subscription[bytes]: ...
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T],
+        peer: Peer | None = None,
+    ) -> Subscription[T]: ...
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T] | None = None,
+        peer: Peer | None = None,
+    ) -> Subscription[T] | Subscription[bytes]:
+        """Ask a peer for the elements under a name, and iterate over them.
+
+        - `prefetch`: the window, in elements: so many may be on their way or wait here. When the application is
+          through with half of them, the window is filled up again. 0: nothing is granted but by `request(count)`.
+        - `demand`: what is granted with the subscription; the window, if it is not given. 0 is legal: the first grant
+          then comes with the first element that is asked for. Given alone, it is the window too.
+        - `codec`: makes objects of the elements' bytes, as in `publish`.
+        - `peer`: whom to ask; where there is one connection, it need not be said.
+
+        Iterating raises StreamError with the peer's text where the publisher fails or refuses, ConnectionClosed after
+        a goodbye, ConnectionLost where the connection broke. Leaving the subscription's block, closing it or dropping
+        it cancels the stream, once. Raises TypeError, ValueError, LookupError where no one peer is meant,
+        OwnLimitExceeded, and ConnectionClosing where the peer is gone.
+        """
+        return self._core.subscription(name, demand, prefetch, codec, peer)
 
 
 def create_streams(options: StreamsOptions) -> Streams:

@@ -1,6 +1,6 @@
-"""One connection on asyncio or trio, and what tasks wait for.
+"""Transport of one connection on asyncio and trio, and the bell that tasks wait for.
 
-The idea: sockets are read and written where that is possible at once, and tasks wait for readiness alone: one for the
+Sockets are read and written where that is possible at once, and tasks wait for readiness alone: one for the
 reading, one for what the system did not take. So nothing is lost when a task is cancelled, a frame cannot be cut, and
 the reader never waits for a write (two peers that both did would wait for ever).
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -20,34 +19,6 @@ from .._driver.driver import Driver
 from .._driver.session import broken
 from .._driver.socket_session import SocketSession
 from .._tls.pump import AnyPump
-
-T = TypeVar("T")
-
-
-class Promise(Generic[T]):
-    """An answer that is still to come, for any number of tasks."""
-
-    __slots__ = ("_error", "_event", "_value")
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-        self._error: TolliverError | None = None
-
-    def resolve(self, value: T) -> None:
-        self._value = value
-        self._event.set()
-
-    def fail(self, error: TolliverError) -> None:
-        self._error = error
-        self._event.set()
-
-    async def wait(self, timeout: float | None = None) -> T:
-        """Raises TimeoutError after `timeout` seconds; the promise stays."""
-        with anyio.fail_after(timeout):
-            await self._event.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 class Bell:

@@ -1,6 +1,6 @@
-"""What listens, dials and has connections on threads.
+"""Endpoint on threads: listens, dials, keeps time, closes in order.
 
-The idea: one thread has all sockets (`_blocking_loop`), and one lock has the machine. Whoever asks the machine or tells
+One thread has all sockets (`loop`), and one lock has the machine. Whoever asks the machine or tells
 it something holds the lock for that moment, and lets it go before waiting. A protocol that has other work to do, such
 as a database, says which: each such worker has a thread that begins and ends with the endpoint.
 """
@@ -11,19 +11,21 @@ import os
 import socket
 import threading
 from abc import abstractmethod
-from types import TracebackType
-from typing import Any, Protocol, Self
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from tolliver_proto import ConnectionClosing, Role, TolliverError
 
 from .._driver.endpoint import BaseEndpoint, Closable
+from .._driver.pending import PendingCall
 from .._driver.sockets import host_of
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
-from .iterators import Bell
 from .loop import Listeners, Loop
 from .process import running, thread_of
-from .wire import Promise, Transport
+from .wire import Bell, Transport, limited
+
+T = TypeVar("T")
 
 
 class Worker(Protocol):
@@ -36,7 +38,7 @@ class Worker(Protocol):
 
 
 class Endpoint(BaseEndpoint):
-    """Use it with `with`. Every call may come from any thread."""
+    """The connections of one program, from `open` to `close`. Every call may come from any thread."""
 
     wires: dict[int, Transport]
 
@@ -60,7 +62,7 @@ class Endpoint(BaseEndpoint):
             self.check_open()
         return self._lock
 
-    def __enter__(self) -> Self:
+    def open(self) -> None:
         self._prepare()
         try:
             self._listeners = Listeners(self.options.listen)
@@ -78,7 +80,6 @@ class Endpoint(BaseEndpoint):
         except BaseException:  # no threads left, or Ctrl-C
             self.close()
             raise
-        return self
 
     def _start(self) -> None:
         self._listeners.serve(self._loop, self._take_in)
@@ -86,11 +87,6 @@ class Endpoint(BaseEndpoint):
             self._begin()
         for thread in self._threads:
             thread.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End every connection in order, and then everything else: what leaving the `with` block does.
@@ -114,7 +110,7 @@ class Endpoint(BaseEndpoint):
 
     def _stop(self) -> None:
         with self._lock:
-            self._driver.promises.give_up()
+            self._driver.calls.give_up()
         for worker in self._workers.values():
             worker.stop()
         for thread in self._threads:
@@ -136,7 +132,7 @@ class Endpoint(BaseEndpoint):
         """A thread has failed, and the endpoint with it: nobody is left waiting."""
         with self._lock:
             self._open = False
-            self._driver.promises.give_up()
+            self._driver.calls.give_up()
             self._idle.set()
             self._end_work()
 
@@ -145,10 +141,19 @@ class Endpoint(BaseEndpoint):
             self.keep_time()
             return self._driver.arm()
 
-    # What the driver and the mailboxes ask for, under the lock (see LoopAdapter and ThreadOwner).
+    def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None, late: str) -> T:
+        """The answer to a call that is made under the lock. Raises TimeoutError(late) after `timeout` seconds."""
+        answered = threading.Event()
+        with self.lock:
+            pending = call()
+            pending.when_done(answered.set)
+        if not answered.wait(limited(timeout)):
+            with self._lock:
+                pending.forget(answered.set)
+            raise TimeoutError(f"after {timeout:g} s {late}")
+        return pending.result()
 
-    def promise(self) -> Promise:
-        return Promise()
+    # Asked for by the driver and the mailboxes, under the lock (see LoopAdapter and ThreadCore).
 
     def bell(self) -> Bell:
         return Bell(self._lock)

@@ -1,6 +1,6 @@
-"""Streams that threads give: each source is read on a thread of its own.
+"""Outbound streams on threads: each source is read on a thread of its own.
 
-The idea: the source may block for as long as it likes, and what it has yielded must not wait for it. So its thread only
+The source may block for as long as it likes, and what it has yielded must not wait for it. So its thread only
 gathers while it has credit, at the cost of a list's append, and has the loop's thread pass on what has gathered; the
 machine's lock it takes when its credit is used up. A list that two threads share is never replaced: one appends at its
 end, the other takes from its front, under the lock.
@@ -14,24 +14,28 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from .._streams.publishing import OutboundOwner, OutboundStream, Publication
+from .._streams.publishing import OutboundCore, OutboundStream, Publication
+from .wire import Bell
 
 
-class ThreadFeedOwner(OutboundOwner, Protocol):
-    """What a feed asks for beside."""
+class ThreadOutboundCore(OutboundCore, Protocol):
+    """The core of streams on threads, as far as outbound ones know it."""
 
     @property
     def lock(self) -> threading.RLock: ...
 
+    def bell(self) -> Bell: ...
+
 
 class ThreadOutboundStream(OutboundStream):
-    """A feed whose `run` is the work of a thread: it returns soon after the stream is over, if the source does."""
+    """An outbound stream whose `run` is the work of a thread: it returns soon after the end, if the source does."""
 
     def __init__(
-        self, owner: ThreadFeedOwner, key: tuple[int, int], name: str, publication: Publication, grant: int
+        self, core: ThreadOutboundCore, key: tuple[int, int], name: str, publication: Publication, grant: int
     ) -> None:
-        super().__init__(owner, key, name, publication, grant)
-        self._streams = owner
+        self._waited = core.bell()
+        super().__init__(core, key, name, publication, grant, self._waited)
+        self._core = core
         self._gathered: list[Any] = []
         self._flushing = False
 
@@ -39,10 +43,10 @@ class ThreadOutboundStream(OutboundStream):
         try:
             self._give()
         except BaseException as error:  # whatever the application's code raises ends its stream, and no more
-            with self._streams.lock:
+            with self._core.lock:
                 self.fail(error)
         else:
-            with self._streams.lock:
+            with self._core.lock:
                 self.complete()
 
     def flush(self) -> None:
@@ -60,7 +64,7 @@ class ThreadOutboundStream(OutboundStream):
         source = self._open()
         elements = iter(source)
         try:
-            with self._streams.lock:
+            with self._core.lock:
                 self.begin(source)
             self._pull(elements)
         finally:
@@ -82,7 +86,7 @@ class ThreadOutboundStream(OutboundStream):
             for element in islice(elements, credit):
                 gathered.append(element if encode is None else encode(element))
                 if len(gathered) == 1:
-                    self._streams.flush_soon(self)
+                    self._core.flush_soon(self)
                 if self.over:
                     return
                 credit -= 1
@@ -91,13 +95,13 @@ class ThreadOutboundStream(OutboundStream):
 
     def _wanted(self) -> int:
         """Waits until something may be pulled, and says how much. 0: the stream is over."""
-        with self._streams.lock:
+        with self._core.lock:
             self.look()
-            self._streams.turn()
+            self._core.turn()
             while not self.over:
                 if wanted := self.look():
                     return wanted
-                self.bell.wait()
+                self._waited.wait()
             return 0
 
 

@@ -1,22 +1,23 @@
-"""tolliver on threads and blocking calls.
+"""Instance on threads: every call blocks until it is answered, and may come from any thread.
 
-The idea: the thread with the sockets and the lock of the machine are the endpoint's (`_blocking_endpoint`); an instance
-has one thread beside it, for the database. A call takes the lock for the moment in which it puts its question, lets it
-go, and waits for the answer on a promise. Callbacks have threads of their own, so they may wait for whatever they like,
-calls to their instance included.
+The thread with the sockets and the lock of the machine are the endpoint's; the core has one thread beside it, for the
+database. A call takes the lock for the moment in which it puts its question, lets it go, and waits for the answer.
+Handlers have threads of their own, so they may wait for whatever they like, calls to their instance included.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Self
 from uuid import UUID
 
-from tolliver_proto import Acl, DeadLetter, Notice, PeerInfo, Receipt, TolliverError
+from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
-from .._messages.inbox import Callback
-from .._messages.instance import BaseInstance, Item
+from .._messages.facade import BaseInstance
+from .._messages.inbox import Handler
+from .._messages.instance import BaseInstanceCore, Item
 from .._options.instance import InstanceOptions, Remote
 from .endpoint import Endpoint, Worker
 from .iterators import Messages, Registration, Runs
@@ -26,128 +27,15 @@ from .wire import Jobs
 GOES_ON = "it is not withdrawn, and may still be stored"
 
 
-class Instance(Endpoint, BaseInstance):
-    """A running instance: use `with create_instance(options) as instance`. Every call may come from any thread.
-
-    `timeout` is in seconds, None waits for as long as it takes. When it is over, TimeoutError is raised.
-    """
+class InstanceCore(Endpoint, BaseInstanceCore):
+    """A running instance without its calls, and the thread that keeps its store."""
 
     def __init__(self, options: InstanceOptions) -> None:  # for the type: an endpoint takes any options
         super().__init__(options)
+        self.run_lock = self._lock
 
-    # The calls, each explained where BaseInstance has it.
-
-    def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> UUID:
-        with self.lock:
-            promise = super().new_connection(remote)
-        late = f"there is no connection to {remote} yet: it is dialled until remove_connection({str(remote)!r})"
-        return cast(UUID, promise.wait(timeout, late))
-
-    def remove_connection(self, remote: str | Remote, *, block: bool = False) -> None:
-        with self.lock:
-            super().remove_connection(remote, block=block)
-
-    def subscribe(
-        self, channel: str, key: str = "", handler: Callback | None = None, *, timeout: float | None = None
-    ) -> None:
-        if handler is not None:
-            self.register_callback(channel, key, handler)
-        with self.lock:
-            promise = super().subscribe(channel, key)
-        promise.wait(timeout, f"the subscription is not on disk yet: {GOES_ON}")
-
-    def unsubscribe(self, channel: str, key: str = "", *, timeout: float | None = None) -> None:
-        with self.lock:
-            promise = super().unsubscribe(channel, key)
-        promise.wait(timeout, f"the end of the subscription is not on disk yet: {GOES_ON}")
-
-    def send(self, channel: str, key: str, body: bytes, *, timeout: float | None = None) -> Receipt:
-        return self.send_many(((channel, key, body),), timeout=timeout)
-
-    def send_many(self, items: Iterable[Item], *, timeout: float | None = None) -> Receipt:
-        items = tuple(items)  # a generator may take its time: not under the lock
-        with self.lock:
-            promise = super().send_many(items)
-        return cast(Receipt, promise.wait(timeout, f"the message is not on disk yet: {GOES_ON}"))
-
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
-        with self.lock:
-            return cast(int, super().unreliable_send(channel, key, body))
-
-    def register_callback(self, channel: str, key: str, callback: Callback) -> Registration:
-        """As BaseInstance has it. The callback runs on the registration's thread. Raises TypeError if it is async."""
-        return Registration(self, channel, key, callback)
-
-    def messages(
-        self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
-    ) -> Messages:
-        """`for message in instance.messages(...)`: settle each with `message.ack()` or `message.fail()`.
-
-        The loop ends when no message has come for `timeout` seconds. Subscribes first; raises what that raises.
-        """
-        return Messages(self, channel, key, subscribe, timeout)
-
-    def message_runs(
-        self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
-    ) -> Runs:
-        """As `messages`, for bulk: lists of what came together, settled with `run.ack()` or `run.fail()`."""
-        return Runs(self, channel, key, subscribe, timeout)
-
-    def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
-        with self.lock:
-            promise = super().wait_acked(receipt)
-        promise.wait(timeout, "not every recipient has acknowledged it yet: it is stored, and sent again until they do")
-
-    def forget_peer(self, peer: UUID, *, timeout: float | None = None) -> None:
-        with self.lock:
-            promise = super().forget_peer(peer)
-        promise.wait(timeout, f"peer {peer} is not forgotten on disk yet: {GOES_ON}")
-
-    def repin(self, peer: UUID, spki_sha256: bytes | None = None, *, timeout: float | None = None) -> None:
-        with self.lock:
-            promise = super().repin(peer, spki_sha256)
-        promise.wait(timeout, f"the key of peer {peer} is not on disk yet: {GOES_ON}")
-
-    def retry(self, peer: UUID, *, timeout: float | None = None) -> int:
-        with self.lock:
-            promise = super().retry(peer)
-        return cast(int, promise.wait(timeout, f"what was set aside for {peer} does not go out yet: {GOES_ON}"))
-
-    def drop_parked(self, peer: UUID, *, timeout: float | None = None) -> int:
-        with self.lock:
-            promise = super().drop_parked(peer)
-        return cast(int, promise.wait(timeout, f"what was set aside for {peer} is not dropped on disk yet: {GOES_ON}"))
-
-    def dead_letters(self, after: int = 0, count: int = 1000, *, timeout: float | None = None) -> list[DeadLetter]:
-        with self.lock:
-            promise = super().dead_letters(after, count)
-        return cast(list[DeadLetter], promise.wait(timeout, "the database has not answered: ask again"))
-
-    def replay(self, letters: Iterable[DeadLetter]) -> int:
-        letters = tuple(letters)
-        with self.lock:
-            return cast(int, super().replay(letters))
-
-    def reload_tls(self, *, timeout: float | None = None) -> None:
-        with self.lock:
-            promise = super().reload_tls()
-        promise.wait(timeout, "the certificate files are not read yet: they are a little later")
-
-    def set_acl(self, acl: Acl) -> None:
-        with self.lock:
-            super().set_acl(acl)
-
-    def peers(self) -> list[PeerInfo]:
-        with self.lock:
-            return super().peers()
-
-    def notices(self) -> list[Notice]:
-        with self.lock:
-            return super().notices()
-
-    def stats(self) -> dict[str, int]:
-        with self.lock:
-            return super().stats()
+    def subscribe_and_wait(self, channel: str, key: str, timeout: float | None = None) -> None:
+        self.ask(lambda: self.subscribe(channel, key), timeout, f"the subscription is not on disk yet: {GOES_ON}")
 
     # The store.
 
@@ -176,6 +64,158 @@ class Instance(Endpoint, BaseInstance):
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)
+
+
+class Instance(BaseInstance[InstanceCore]):
+    """A running instance: use `with create_instance(options) as instance`. Every call may come from any thread.
+
+    `timeout` is in seconds, None waits for as long as it takes. When it is over, TimeoutError is raised, and what was
+    asked for goes on. Every call but `close`, `peers`, `notices`, `stats` and `subscriptions` raises ConnectionClosing
+    where the instance is not open, and each of them in a forked child (T-79).
+    """
+
+    def __init__(self, options: InstanceOptions) -> None:
+        super().__init__(InstanceCore(options))
+
+    def __enter__(self) -> Self:
+        self._core.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._core.close()
+
+    def close(self) -> None:
+        """End every connection in order, and then everything else: what leaving the `with` block does.
+
+        Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
+        Handlers that are running are not waited for.
+        """
+        self._core.close()
+
+    def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> UUID:
+        """Connect, keep the connection, and return the peer's UUID.
+
+        Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
+        Raises CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
+        (T-73). Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
+        """
+        late = f"there is no connection to {remote} yet: it is dialled until remove_connection({str(remote)!r})"
+        return self._core.ask(lambda: self._core.new_connection(remote), timeout, late)
+
+    def subscribe(
+        self, channel: str, key: str = "", handler: Handler | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
+
+        `handler` is registered first, as by `register_callback`. Raises ReservedChannel, OwnLimitExceeded, StoreError.
+        """
+        if handler is not None:
+            self.register_callback(channel, key, handler)
+        self._core.subscribe_and_wait(channel, key, timeout)
+
+    def unsubscribe(self, channel: str, key: str = "", *, timeout: float | None = None) -> None:
+        """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
+        late = f"the end of the subscription is not on disk yet: {GOES_ON}"
+        self._core.ask(lambda: self._core.unsubscribe(channel, key), timeout, late)
+
+    def send(self, channel: str, key: str, body: bytes, *, timeout: float | None = None) -> Receipt:
+        """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
+
+        `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was stored.
+        """
+        return self.send_many(((channel, key, body),), timeout=timeout)
+
+    def send_many(self, items: Iterable[Item], *, timeout: float | None = None) -> Receipt:
+        """Store (channel, key, body) items in one commit, all or none; raises as `send`.
+
+        `receipt.counts` has each one's recipients.
+        """
+        items = tuple(items)  # a generator may take its time: not under the lock
+        late = f"the message is not on disk yet: {GOES_ON}"
+        return self._core.ask(lambda: self._core.send_many(items), timeout, late)
+
+    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+        """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
+
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        """
+        with self._core.lock:
+            return self._core.unreliable_send(channel, key, body)
+
+    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+        """Call `handler(delivery)` for what matches, on a thread of its own; "" is a wildcard (T-57).
+
+        Does not subscribe. None or a true value means handled: the message is acknowledged once all matching handlers
+        say so. A false value or an exception means failed: it is sent again (T-45). One call at a time for each
+        registration. Raises TypeError for an async handler.
+        """
+        return Registration(self._core, channel, key, handler)
+
+    def messages(
+        self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
+    ) -> Messages:
+        """`for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
+
+        The loop ends when no message has come for `timeout` seconds. Subscribes first; raises what that raises.
+        """
+        return Messages(self._core, channel, key, subscribe, timeout)
+
+    def message_runs(
+        self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
+    ) -> Runs:
+        """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
+        return Runs(self._core, channel, key, subscribe, timeout)
+
+    def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
+        """Wait until every recipient has acknowledged all of it. Raises TimeoutError after `timeout` seconds."""
+        late = "not every recipient has acknowledged it yet: it is stored, and sent again until they do"
+        self._core.ask(lambda: self._core.wait_acked(receipt), timeout, late)
+
+    def forget_peer(self, peer: UUID, *, timeout: float | None = None) -> None:
+        """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
+
+        Raises StoreError.
+        """
+        late = f"peer {peer} is not forgotten on disk yet: {GOES_ON}"
+        self._core.ask(lambda: self._core.forget_peer(peer), timeout, late)
+
+    def repin(self, peer: UUID, spki_sha256: bytes | None = None, *, timeout: float | None = None) -> None:
+        """The peer has a new key: this one (SHA-256 of its SPKI), or if None whichever it shows next (D-3).
+
+        Raises StoreError.
+        """
+        late = f"the key of peer {peer} is not on disk yet: {GOES_ON}"
+        self._core.ask(lambda: self._core.repin(peer, spki_sha256), timeout, late)
+
+    def retry(self, peer: UUID, *, timeout: float | None = None) -> int:
+        """Send what was set aside for this peer once more (T-09); returns how many messages. Raises StoreError."""
+        late = f"what was set aside for {peer} does not go out yet: {GOES_ON}"
+        return self._core.ask(lambda: self._core.retry(peer), timeout, late)
+
+    def drop_parked(self, peer: UUID, *, timeout: float | None = None) -> int:
+        """Give up what was set aside for this peer; returns how many messages. Raises StoreError."""
+        late = f"what was set aside for {peer} is not dropped on disk yet: {GOES_ON}"
+        return self._core.ask(lambda: self._core.drop_parked(peer), timeout, late)
+
+    def dead_letters(self, after: int = 0, count: int = 1000, *, timeout: float | None = None) -> list[DeadLetter]:
+        """Messages that our handlers failed too often (T-47), oldest first: at most `count` after number `after`.
+
+        Raises StoreError.
+        """
+        late = "the database has not answered: ask again"
+        return self._core.ask(lambda: self._core.dead_letters(after, count), timeout, late)
+
+    def reload_tls(self, *, timeout: float | None = None) -> None:
+        """Read the certificate files again, for connections that are made from now on; those that live stay.
+
+        Raises CertificateError where a file is missing or peers would refuse it, and IdentityConflict where the
+        certificate is not this instance's: then the old ones stay in use.
+        """
+        late = "the certificate files are not read yet: they are a little later"
+        self._core.ask(self._core.reload_tls, timeout, late)
 
 
 def create_instance(options: InstanceOptions) -> Instance:

@@ -1,26 +1,32 @@
-"""Reactive Streams on threads: the calls in the form that threads know.
+"""Streams with demand on threads: every call blocks until it is answered, and may come from any thread.
 
-The idea: as for an instance (`blocking`), a call takes the machine's lock for the moment in which it says what it wants
-and waits without it. Each stream that is given has a thread for its source, so sources may block; so may whoever takes
-elements, on whatever thread it likes. None of the application's code runs on the thread of the sockets.
+As for an instance, a call takes the machine's lock for the moment in which it says what it wants, and waits without it.
+Each stream that is given has a thread for its source, so sources may block; so may whoever takes elements, on whatever
+thread it likes. None of the application's code runs on the thread of the sockets.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
 
-from tolliver_proto import ConnectionClosing
+from tolliver_proto import ConnectionClosing, PeerIdentity
 from tolliver_proto.reactive import OnError, Subscribe
 
+from .._driver.pending import PendingCall
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
-from .._streams.codecs import codec_of
+from .._streams.codecs import Codec, MessageClass, PlainSource, coding_of
+from .._streams.facade import BaseStreams
+from .._streams.peers import BasePeer
 from .._streams.publishing import Catalogue, Publication
-from .._streams.streams import BaseStreams, Key, Peer
+from .._streams.streams import BaseStreamsCore, Key
 from .endpoint import Endpoint, Worker
 from .feed import ThreadOutboundStream, is_async
 from .process import thread_of
 from .subscription import Subscription
+
+T = TypeVar("T")
 
 
 class _Refused(Exception):
@@ -39,90 +45,67 @@ class _Names(Catalogue):
             super().remove(publication)
 
 
-class Streams(Endpoint, BaseStreams):
-    """Running streams: use `with create_streams(options) as streams`. Every call may come from any thread.
-
-    `timeout` is in seconds, None waits for as long as it takes.
-    """
+class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
+    """Running streams without their calls, and the threads that read sources."""
 
     max_feeds = 256
-    """How many threads read from sources at once, one for each stream that is given. A subscription beyond it is
-    refused with an error (R-14). A source that blocks keeps its thread after a cancel, too, until it returns."""
 
     def __init__(self, options: StreamsOptions) -> None:  # for the type: an endpoint takes any options
         super().__init__(options)
         self._catalogue = _Names(self)
-        self._feeding = 0  # threads
+        self._sources = 0  # threads
 
-    # The calls, each explained where BaseStreams has it.
+    def make_peer(self, cid: int, identity: PeerIdentity, remote: Remote | None) -> Peer:
+        return Peer(self, cid, identity, remote)
 
-    def connect(self, remote: str | Remote, *, timeout: float | None = None) -> Peer:
-        with self.lock:
-            cid, promise = self._dial(remote)
+    def connect_and_wait(self, remote: str | Remote, timeout: float | None) -> Peer:
+        cids: list[int] = []
+
+        def begin() -> PendingCall[Peer]:
+            cid, call = self.connect(remote)
+            cids.append(cid)
+            return call
+
         try:
-            return cast(Peer, promise.wait(timeout, f"there is no connection to {remote}: it is given up"))
+            return self.ask(begin, timeout, f"there is no connection to {remote}: it is given up")
         except BaseException:
             with self.lock:
-                self._give_up(cid)
+                for cid in cids:
+                    self.give_up(cid)
             raise
 
-    def publish(self, name: str, source: Any, *, codec: Any = None, element_size: int = 0) -> Publication:
-        """As BaseStreams has it. Raises TypeError for an async source, too."""
-        if is_async(source):
-            raise TypeError(
-                f"the source of {name!r:.100} is async: give a plain iterable or function, it may block; or use the "
-                "adapter of your event loop"
-            )
-        with self.lock:
-            return super().publish(name, source, codec=codec, element_size=element_size)
-
-    def subscribe(
+    def subscription(
         self,
         name: str,
-        *,
-        demand: int | None = None,
-        prefetch: int | None = None,
-        codec: Any = None,
-        peer: Peer | None = None,
-        timeout: float | None = None,
-    ) -> Subscription:
-        """As BaseStreams has it. A loop over it ends when no element has come for `timeout` seconds."""
-        functions = codec_of(codec)
+        demand: int | None,
+        prefetch: int | None,
+        codec: object,
+        peer: Peer | None,
+        timeout: float | None,
+    ) -> Subscription[T]:
+        coding = coding_of(codec)
         with self.lock:
-            intake = super().subscribe(name, demand=demand, prefetch=prefetch, peer=peer)
-        return Subscription(self, intake, functions, timeout)
+            bell = self.bell()
+            stream = self.subscribe(name, demand, prefetch, coding._replace(decode=None), peer, bell)
+        return Subscription(self, stream, bell, coding, timeout)
 
-    def goodbye(self, peer: Peer, reason: str = "") -> None:
-        with self.lock:
-            super().goodbye(peer, reason)
-
-    def peers(self) -> list[Peer]:
-        with self.lock:
-            return super().peers()
-
-    def stats(self) -> dict[str, int]:
-        with self.lock:
-            return super().stats()
-
-    # Feeds.
-
-    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> ThreadOutboundStream:
-        if self._feeding >= self.max_feeds:
+    def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> ThreadOutboundStream:
+        if self._sources >= self.max_feeds:
             raise _Refused(f"{self.max_feeds} streams are given here at once, which is the limit: ask again later")
-        feed = ThreadOutboundStream(self, key, name, publication, grant)
+        stream = ThreadOutboundStream(self, key, name, publication, grant)
         try:
-            thread_of(f"feeds {name!r:.100}", lambda: self._run(feed), self._fail).start()
+            thread_of(f"reads {name!r:.100}", lambda: self._run(stream), self._fail).start()
         except RuntimeError as error:
             raise _Refused("there is no room for another thread here: ask again later") from error
-        self._feeding += 1
-        return feed
+        self._sources += 1
+        return stream
 
-    def _run(self, feed: ThreadOutboundStream) -> None:
+    def _run(self, stream: ThreadOutboundStream) -> None:
         try:
-            feed.run()
+            stream.run()
         finally:
             with self._lock:
-                self._feeding -= 1
+                self._sources -= 1
 
     def _on_subscribe(self, cid: int, event: Subscribe) -> None:
         try:
@@ -130,11 +113,9 @@ class Streams(Endpoint, BaseStreams):
         except _Refused as refusal:
             self.hub.error(cid, event.subscriber_id, f"{event.name!r:.200} is not given: {refusal} (R-14)")
 
-    def flush_soon(self, feed: Any) -> None:
-        self._unflushed.append(feed)
-        self._loop.wake()  # from a feed's thread, without the lock: so whatever turn is under way may not see it
-
-    # The life of it.
+    def flush_soon(self, stream: Any) -> None:
+        self._unflushed.append(stream)
+        self._loop.wake()  # from a source's thread, without the lock: so whatever turn is under way may not see it
 
     def _more_workers(self) -> dict[str, Worker]:
         return {}
@@ -142,11 +123,192 @@ class Streams(Endpoint, BaseStreams):
     def _end_work(self) -> None:
         if self.hub.closing:
             return  # each connection's end is that of its streams
-        for feed in self._feeds.values():
-            feed.cancelled()
+        for outbound in self._outbound.values():
+            outbound.cancelled()
         error = ConnectionClosing("the streams have failed, as the log says: report this")
-        for intake in list(self._intakes.values()):
-            intake.on_error(OnError(intake.key[1], str(error), error))
+        for inbound in list(self._inbound.values()):
+            inbound.on_error(OnError(inbound.key[1], str(error), error))
+
+
+class Peer(BasePeer):
+    """The other end of a connection, until it is over. Its calls are those of the streams, for this peer alone."""
+
+    _core: StreamsCore
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: None = None,
+        timeout: float | None = None,
+    ) -> Subscription[bytes]: ...
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T],
+        timeout: float | None = None,
+    ) -> Subscription[T]: ...
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T] | None = None,
+        timeout: float | None = None,
+    ) -> Subscription[T] | Subscription[bytes]:
+        """As `Streams.subscribe`, at this peer."""
+        return self._core.subscription(name, demand, prefetch, codec, self, timeout)
+
+
+class Streams(BaseStreams[Peer]):
+    """Running streams: use `with create_streams(options) as streams`."""
+
+    _core: StreamsCore
+
+    def __init__(self, options: StreamsOptions) -> None:
+        super().__init__(self._make_core(options))
+
+    def _make_core(self, options: StreamsOptions) -> StreamsCore:
+        return StreamsCore(options)
+
+    @property
+    def max_feeds(self) -> int:
+        """The number of threads that read from sources at once, one for each stream that is given; it can be set.
+
+        A subscription beyond it is refused with an error (R-14). A source that blocks keeps its thread after a cancel,
+        too, until it returns.
+        """
+        return self._core.max_feeds
+
+    @max_feeds.setter
+    def max_feeds(self, count: int) -> None:
+        self._core.max_feeds = count
+
+    def __enter__(self) -> Self:
+        self._core.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._core.close()
+
+    def connect(self, remote: str | Remote, *, timeout: float | None = None) -> Peer:
+        """Dial a peer ("host" is port 7012), and return its `Peer` when it has said hello.
+
+        It is dialled once, and nothing is taken up again after it is lost (R-31): connect again, and subscribe again.
+        Raises TimeoutError after `timeout` seconds (what was begun is given up), CertificateError, IdentityConflict,
+        VersionMismatch, ConnectionLost, and ValueError for plaintext beyond this machine (D-15).
+        """
+        return self._core.connect_and_wait(remote, timeout)
+
+    def close(self) -> None:
+        """End every connection in order, and then everything else: what leaving the `with` block does.
+
+        Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
+        """
+        self._core.close()
+
+    @overload
+    def publish(
+        self, name: str, source: PlainSource[bytes], *, codec: None = None, element_size: int = 0
+    ) -> Publication: ...
+
+    @overload
+    def publish(
+        self, name: str, source: PlainSource[T], *, codec: Codec[T] | MessageClass[T], element_size: int = 0
+    ) -> Publication: ...
+
+    def publish(
+        self,
+        name: str,
+        source: PlainSource[T] | PlainSource[bytes],
+        *,
+        codec: Codec[T] | MessageClass[T] | None = None,
+        element_size: int = 0,
+    ) -> Publication:
+        """Offer elements under a name, to every peer, until the publication is closed.
+
+        - `name`: exact, or a pattern with `*`, `?` and `[...]`, as file names have; exact names come first.
+        - `source`: an iterable of elements; one that can be read only once, such as a generator,
+          goes to the first subscriber. Or a function of the requested name that returns one: each
+          subscriber has its own. It is pulled from while its subscriber wants more and the connection takes it
+          (R-32); what it raises ends the stream, and the peer sees type and text of it, no traceback (R-34).
+        - `codec`: makes bytes of each element: an object with `encode` and `decode`, or a protobuf message class.
+        - `element_size`: bytes of each element, where all have the same: they then go packed, many in one frame.
+
+        Raises TypeError, for an async source too, and ValueError where the name is taken.
+        """
+        if is_async(source):
+            raise TypeError(
+                f"the source of {name!r:.100} is async: give a plain iterable or function, it may block; or use the "
+                "adapter of your event loop"
+            )
+        coding = coding_of(codec)
+        with self._core.lock:
+            return self._core.publish(name, source, coding, element_size)
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: None = None,
+        peer: Peer | None = None,
+        timeout: float | None = None,
+    ) -> Subscription[bytes]: ...
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T],
+        peer: Peer | None = None,
+        timeout: float | None = None,
+    ) -> Subscription[T]: ...
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T] | None = None,
+        peer: Peer | None = None,
+        timeout: float | None = None,
+    ) -> Subscription[T] | Subscription[bytes]:
+        """Ask a peer for the elements under a name, and iterate over them.
+
+        - `prefetch`: the window, in elements: so many may be on their way or wait here. When the application is
+          through with half of them, the window is filled up again. 0: nothing is granted but by `request(count)`.
+        - `demand`: what is granted with the subscription; the window, if it is not given. 0 is legal: the first grant
+          then comes with the first element that is asked for. Given alone, it is the window too.
+        - `codec`: makes objects of the elements' bytes, as in `publish`.
+        - `peer`: whom to ask; where there is one connection, it need not be said.
+
+        Iterating raises StreamError with the peer's text where the publisher fails or refuses, ConnectionClosed after
+        a goodbye, ConnectionLost where the connection broke. Leaving the subscription's block, closing it or dropping
+        it cancels the stream, once. Raises TypeError, ValueError, LookupError where no one peer is meant,
+        OwnLimitExceeded, and ConnectionClosing where the peer is gone.
+
+        A loop over it ends when no element has come for `timeout` seconds.
+        """
+        return self._core.subscription(name, demand, prefetch, codec, peer, timeout)
 
 
 def create_streams(options: StreamsOptions) -> Streams:

@@ -1,6 +1,6 @@
-"""Streams that threads take: iterators that wait.
+"""Subscriptions on threads: iterators that wait.
 
-The idea: as with messages (`_blocking_iterators`), an intake's bell is a condition on the machine's lock: waiting for
+As with messages, an inbound stream's bell is a condition on the machine's lock: waiting for
 an element lets the machine go on, and several threads may take from one subscription. Elements leave the lock as bytes;
 the codec, which is the application's, works outside it.
 """
@@ -9,29 +9,19 @@ from __future__ import annotations
 
 import inspect
 import math
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, Self
+from typing import Generic, Self, TypeVar, cast
 
-from .._streams.codecs import Codec
-from .._streams.publishing import OutboundStream
-from .._streams.subscribing import InboundStream, check_handler
-from .wire import limited
+from .._streams.codecs import Coding
+from .._streams.subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
+from .wire import Bell, limited
 
-
-class SubscriptionOwner(Protocol):
-    """What a subscription asks of its streams."""
-
-    @property
-    def lock(self) -> threading.RLock:
-        """The machine's. Raises ConnectionClosing in a forked child."""
-
-    def abandon(self, dropped: InboundStream) -> None: ...
+T = TypeVar("T")
 
 
-class Subscription:
+class Subscription(BaseSubscription, Generic[T]):
     """The elements of a stream: `for element in subscription`.
 
     The loop ends with the stream, and when `timeout` passes without an element; after that it may go on. Use `with`
@@ -39,62 +29,47 @@ class Subscription:
     element goes to one of them.
     """
 
-    _intake: InboundStream | None = None
-
-    def __init__(self, owner: SubscriptionOwner, intake: InboundStream, codec: Codec, timeout: float | None) -> None:
-        self._owner = owner
-        self._decode = codec.decode
+    def __init__(
+        self, core: SubscriptionCore, stream: InboundStream, bell: Bell, coding: Coding, timeout: float | None
+    ) -> None:
+        super().__init__(core, stream)
+        self._bell = bell
+        self._decode = coding.decode
         self._timeout = timeout
         self._current: deque[bytes] = deque()
-        self._intake = intake
-
-    @property
-    def element_size(self) -> int | None:
-        """Bytes of each element as the publisher declared, 0 where they differ; None before it has answered."""
-        return self._its.element_size
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is over: nothing more comes than has come already."""
-        return self._its.closed
-
-    @property
-    def _its(self) -> InboundStream:
-        assert self._intake is not None
-        return self._intake
 
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T:
         try:
             element = self._take(self._timeout)
         except TimeoutError:
             raise StopIteration from None
-        return element if self._decode is None else self._decoded((element,), self._decode)[0]
+        return self._decoded((element,))[0]
 
-    def next(self, timeout: float | None = None) -> Any:
+    def next(self, timeout: float | None = None) -> T:
         """The next element. Raises TimeoutError after `timeout` seconds, and StopIteration at the end of the stream."""
         element = self._take(timeout)
-        return element if self._decode is None else self._decoded((element,), self._decode)[0]
+        return self._decoded((element,))[0]
 
-    def next_run(self, most: int, timeout: float | None = None) -> list[Any]:
+    def next_run(self, most: int, timeout: float | None = None) -> list[T]:
         """The next elements that have come, `most` of them or fewer. Raises as `next`, and ValueError for no number."""
         if most < 1:
             raise ValueError(f"most is {most}: give a number of elements, 1 or more")
         run = self._take_run(most, timeout)
-        return run if self._decode is None else self._decoded(run, self._decode)
+        return self._decoded(run)
 
-    def runs(self) -> Iterator[list[Any]]:
+    def runs(self) -> Iterator[list[T]]:
         """For bulk: lists of elements that have come, at most a quarter of the window each."""
         while True:
             try:
                 run = self._take_run(None, self._timeout)
             except (StopIteration, TimeoutError):
                 return
-            yield run if self._decode is None else self._decoded(run, self._decode)
+            yield self._decoded(run)
 
-    def for_each(self, handler: Callable[[Any], object]) -> None:
+    def for_each(self, handler: Callable[[T], object]) -> None:
         """Call the handler with each element, here, until the iteration ends; then cancel, also if the handler raises.
 
         Raises TypeError where the handler is async.
@@ -108,22 +83,11 @@ class Subscription:
                         answer.close()
                     raise TypeError(f"{handler!r:.200} is async, which nobody awaits here: give a plain function")
 
-    def request(self, count: int) -> None:
-        """Grant `count` more elements, beside what the window grants. Below 1 ends the stream with an error (R-16)."""
-        with self._owner.lock:
-            self._its.request(count)
+    def _forget(self) -> None:
+        self._current.clear()
 
-    def cancel(self) -> None:
-        """Want no more. Does nothing where the stream is over."""
-        with self._owner.lock:
-            self._current.clear()
-            self._its.close()
-
-    def _attend_feed(self, feed: OutboundStream) -> None:
-        """As the source of a publication: its feed sees the end of this stream without a request (rules 1.5, 4.2)."""
-        intake = self._its
-        intake.on_over = feed.flush_soon
-        feed.at_end = lambda: intake.closed and not intake.waiting and not self._current
+    def _has_more(self) -> bool:
+        return bool(self._current)
 
     def __enter__(self) -> Self:
         return self
@@ -131,20 +95,16 @@ class Subscription:
     def __exit__(self, *_exc: object) -> None:
         self.cancel()
 
-    def __del__(self) -> None:
-        if self._intake is not None:
-            self._owner.abandon(self._intake)
-
     # Taking.
 
     def _take(self, timeout: float | None) -> bytes:
-        with self._owner.lock:
+        with self._core.lock:
             if not self._current:
                 self._wait(timeout)
             return self._current.popleft()
 
     def _take_run(self, most: int | None, timeout: float | None) -> list[bytes]:
-        with self._owner.lock:
+        with self._core.lock:
             if not self._current:
                 self._wait(timeout, most)
             if most is not None and most < len(self._current):
@@ -155,28 +115,30 @@ class Subscription:
 
     def _wait(self, timeout: float | None, most: int | None = None) -> None:
         """Until there is a current element. Raises as `next`, and what a failed stream failed with."""
-        intake = self._its
+        stream = self._stream
         end = math.inf if timeout is None else time.monotonic() + timeout
         while not self._current:
-            self._current.extend(intake.take(most))
+            self._current.extend(stream.take(most))
             if self._current:
                 return
-            if intake.closed:
+            if stream.closed:
                 raise StopIteration
             left = end - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"after {timeout:g} s no element of {intake.name!r:.100} has come: go on")
-            intake.bell.wait(limited(left))
+                raise TimeoutError(f"after {timeout:g} s no element of {stream.name!r:.100} has come: go on")
+            self._bell.wait(limited(left))
 
-    def _decoded(self, elements: Sequence[bytes], decode: Callable[[bytes], Any]) -> list[Any]:
+    def _decoded(self, elements: Sequence[bytes]) -> list[T]:
         """A codec's error ends the stream, after the elements before it."""
-        decoded: list[Any] = []
+        if self._decode is None:
+            return cast(list[T], elements)  # elements are bytes: that is what T is without a codec
+        decoded: list[T] = []
         try:
-            decoded.extend(map(decode, elements))
+            decoded.extend(map(self._decode, elements))
         except Exception as error:
-            with self._owner.lock:
+            with self._core.lock:
                 self._current.clear()
-                self._its.fail(error)
+                self._stream.fail(error)
             if not decoded:
                 raise
         return decoded

@@ -1,6 +1,6 @@
-"""One connection on the loop's thread, and what callers in other threads wait for.
+"""Transport of one connection on the loop's thread, and the store's thread.
 
-The idea: `transmit` and its like come from any thread that holds the machine's lock, and only leave word; sockets and
+`transmit` and its like come from any thread that holds the machine's lock, and only leave word; sockets and
 pumps belong to the loop's thread alone. It holds the lock while bytes go into the machine or come out of it, and never
 while the system takes or gives them.
 """
@@ -25,30 +25,11 @@ from .._tls.pump import AnyPump
 from .loop import READ, WRITE, Dialling, Loop, resolve
 
 
-class Promise:
-    """An answer that is still to come, for any number of threads."""
+class Bell(threading.Condition):
+    """Tells the threads that wait for one thing to look again. It is rung under the lock."""
 
-    __slots__ = ("_error", "_event", "_value")
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self._error: TolliverError | None = None
-
-    def resolve(self, value: Any) -> None:
-        self._value = value
-        self._event.set()
-
-    def fail(self, error: TolliverError) -> None:
-        self._error = error
-        self._event.set()
-
-    def wait(self, timeout: float | None, late: str) -> Any:
-        """Raises TimeoutError(late) after `timeout` seconds; the promise stays."""
-        if not self._event.wait(limited(timeout)):
-            raise TimeoutError(f"after {timeout:g} s {late}")
-        if self._error is not None:
-            raise self._error.with_traceback(None)  # it may be raised in several threads
-        return self._value
+    def ring(self) -> None:
+        self.notify_all()
 
 
 class Jobs:

@@ -165,9 +165,7 @@ class Stager:
 
     def _subscribe(self, instance: Instance) -> None:
         wanted = {(channel, "" if key.endswith("*") else key) for channel, key in self.options.subscriptions}
-        with instance.lock:
-            earlier = instance.node.subscriptions()
-        for one in earlier:
+        for one in instance.subscriptions():
             if tuple(one) not in wanted:
                 instance.unsubscribe(*one)
         for channel, key in sorted(wanted):

@@ -1,6 +1,6 @@
-"""What listens, dials and has connections on Twisted.
+"""Endpoint on Twisted: listens, dials, keeps time, closes in order.
 
-The idea: the reactor is the loop, and everything happens on its thread but what reads files, which goes to its thread
+The reactor is the loop, and everything happens on its thread but what reads files, which goes to its thread
 pool. Each connection has its transport (`wire`), and one delayed call keeps time. The reactor is the one that was
 given: the global one is imported only where none was.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, maybeDeferred
 from twisted.internet.task import deferLater
@@ -19,14 +19,17 @@ from tolliver_proto import Role
 
 from .._driver.adapter import Job
 from .._driver.endpoint import BaseEndpoint
+from .._driver.pending import PendingCall
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import connect, in_pool, listen
-from .wire import Bell, Promise, Transport, Wires
+from .wire import Bell, Transport, Wires, follow, wait_for
+
+T = TypeVar("T")
 
 
 class Endpoint(BaseEndpoint):
-    """It is open from `_start` to `close`, on the reactor's thread. `async with` only closes it."""
+    """The connections of one program, from `open` to `close`, on the reactor's thread."""
 
     def __init__(self, options: Any, reactor: Any = None) -> None:
         super().__init__(options)
@@ -36,24 +39,24 @@ class Endpoint(BaseEndpoint):
         self._alarm: Any = None
         self._woken = False
         self._released = False
-        self._idle = self.promise()
+        self._idle = PendingCall[None]()
         self._trigger: Any = None
-        self._closed: Promise | None = None
+        self._closed: PendingCall[None] | None = None
 
     # Its life.
 
-    def _start(self) -> Deferred[Self]:
-        """Fires with the endpoint when it is open. Where it is cancelled, what was opened is closed again."""
-        opening = self.promise().follow(Deferred.fromCoroutine(self._set_up()))
+    def open(self) -> Deferred[None]:
+        """Fires when it is open. Where it is cancelled, what was opened is closed again."""
+        opening = follow(PendingCall(), Deferred.fromCoroutine(self._set_up()))
 
         def unwanted(failure: Failure) -> Failure:
             if failure.check(CancelledError):
-                opening.wait().addCallbacks(lambda _: self.close(), lambda _: None)
+                self.wait(opening).addCallbacks(lambda _: self.close(), lambda _: None)
             return failure
 
-        return opening.wait().addErrback(unwanted)
+        return self.wait(opening).addErrback(unwanted)
 
-    async def _set_up(self) -> Self:
+    async def _set_up(self) -> None:
         await self._off_loop(self._prepare)
         try:
             if self.options.listen is not None:
@@ -64,7 +67,6 @@ class Endpoint(BaseEndpoint):
             raise
         self._trigger = self._reactor.addSystemEventTrigger("before", "shutdown", self._on_shutdown)
         self._begin()
-        return self
 
     def close(self) -> Deferred[None]:
         """End every connection in order, then close what else is open: at most `Limits.close_timeout` and a second.
@@ -72,16 +74,16 @@ class Endpoint(BaseEndpoint):
         Calling it again waits for the same end. A reactor that is stopped calls it, and waits for it.
         """
         if self._closed is None:
-            self._closed = self.promise()  # before all else, as what it tells others may have them call this
-            self._closed.follow(Deferred.fromCoroutine(self._close()))
-        return self._closed.wait()
+            self._closed = PendingCall()  # before all else, as what it tells others may have them call this
+            follow(self._closed, Deferred.fromCoroutine(self._close()))
+        return self.wait(self._closed)
 
     async def _close(self) -> None:
         stopped = self._stop_listening()
         self._begin_close()
         with suppress(TimeoutError):
-            await self._idle.wait(self.options.limits.close_timeout + 1)
-        self._driver.promises.give_up()
+            await self.wait(self._idle, self.options.limits.close_timeout + 1)
+        self._driver.calls.give_up()
         for task in list(self._tasks):
             task.cancel()
         for wire in list(self.wires.values()):
@@ -108,12 +110,6 @@ class Endpoint(BaseEndpoint):
         """`_finish`, once nothing that it would disturb runs in the thread pool."""
         await self._off_loop(self._finish)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.close()
-
     def _off_loop(self, job: Job) -> Deferred[Any]:
         return in_pool(self._reactor, job)
 
@@ -128,10 +124,19 @@ class Endpoint(BaseEndpoint):
             self._alarm.cancel()
         self._alarm = None if seconds is None else self._reactor.callLater(seconds, self._ring)
 
-    # What the driver and the mailboxes ask for (see LoopAdapter and AsyncOwner).
+    def wait(self, call: PendingCall[T], timeout: float | None = None) -> Deferred[T]:
+        """The answer to a call. After `timeout` seconds it fails with TimeoutError; what was asked for goes on."""
+        return wait_for(call, self._reactor, timeout)
 
-    def promise(self) -> Promise:
-        return Promise(self._reactor)
+    def answer(self, call: Callable[[], PendingCall[T]], timeout: float | None = None) -> Deferred[T]:
+        """The answer to a call that is made now, or what making it raises as the Deferred's failure."""
+        try:
+            pending = call()
+        except Exception:
+            return fail()
+        return self.wait(pending, timeout)
+
+    # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
     def bell(self) -> Bell:
         return Bell(self._reactor)
@@ -142,7 +147,7 @@ class Endpoint(BaseEndpoint):
             self._set_alarm(0)
 
     def idle(self) -> None:
-        if self._machine.idle:
+        if self._machine.idle and not self._idle.done:
             self._idle.resolve(None)
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
@@ -187,14 +192,6 @@ class Endpoint(BaseEndpoint):
     def _wire(self, cid: int, role: Role, pump: AnyPump) -> Transport:
         wire = self.wires[cid] = Transport(self._driver, cid, role, pump, self._lost, self._reactor)
         return wire
-
-
-def answer(call: Callable[..., Promise], *args: Any, timeout: float | None = None) -> Deferred[Any]:
-    """What the call promises, or what it raises as the Deferred's failure."""
-    try:
-        return call(*args).wait(timeout)
-    except Exception:
-        return fail()
 
 
 def _global_reactor() -> Any:

@@ -1,103 +1,37 @@
-"""tolliver on Twisted.
+"""Instance on Twisted: each call that waits answers with a Deferred.
 
-The idea: the connections and their reactor are the endpoint's (`_twisted_endpoint`); an instance adds its store, whose
-work goes to the reactor's thread pool, one job at a time and in order. What is here are the calls in the form that
-Twisted knows: they answer with Deferreds, so that callbacks and coroutines are both served.
+The connections and their reactor are the endpoint's; the core adds the store, whose work goes to the reactor's thread
+pool, one job at a time and in order. Callbacks and coroutines are both served.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
-from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.python.failure import Failure
 
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
-from .._messages.inbox import Callback
-from .._messages.instance import BaseInstance, Item
-from .._messages.iterators import Count, Messages, Registration, Runs
+from .._driver.pending import PendingCall
+from .._messages.facade import BaseInstance
+from .._messages.inbox import Handler
+from .._messages.instance import BaseInstanceCore, Item
+from .._messages.iterators import Messages, Registration, Runs
 from .._options.instance import InstanceOptions, Remote
-from .endpoint import Endpoint, answer
+from .endpoint import Endpoint
 
 
-class Instance(Endpoint, BaseInstance):
-    """A running instance, from `create_instance` to `close`. Its calls belong on the reactor's thread.
-
-    A call that returns a Deferred raises nothing itself: whatever is wrong is the Deferred's failure.
-    """
+class InstanceCore(Endpoint, BaseInstanceCore):
+    """A running instance without its calls, and the order of its store's jobs."""
 
     def __init__(self, options: InstanceOptions, reactor: Any = None) -> None:
         super().__init__(options, reactor)
         self._storing = DeferredLock()
         self._checking: Deferred[None] = succeed(None)
-
-    # The calls, each explained where BaseInstance has it.
-
-    def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> Deferred[UUID]:
-        return answer(super().new_connection, remote, timeout=timeout)
-
-    def remove_connection(self, remote: str | Remote, *, block: bool = False) -> Deferred[None]:
-        return maybeDeferred(super().remove_connection, remote, block=block)
-
-    def subscribe(self, channel: str, key: str = "", handler: Callback | None = None) -> Deferred[None]:
-        return answer(super().subscribe, channel, key, handler)
-
-    def unsubscribe(self, channel: str, key: str = "") -> Deferred[None]:
-        return answer(super().unsubscribe, channel, key)
-
-    def send(self, channel: str, key: str, body: bytes) -> Deferred[Receipt]:
-        return answer(super().send, channel, key, body)
-
-    def send_many(self, items: Iterable[Item]) -> Deferred[Receipt]:
-        return answer(super().send_many, items)
-
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> Count:
-        return Count(super().unreliable_send(channel, key, body))
-
-    def register_callback(self, channel: str, key: str, callback: Callback) -> Registration:
-        """As BaseInstance has it. The callback may be plain, a coroutine function, or return a Deferred."""
-        self.check_open()
-        return Registration(self, channel, key, callback)
-
-    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
-        """`async for message in instance.messages(...)`: settle each with `message.ack()` or `message.fail()`."""
-        self.check_open()
-        return Messages(self, channel, key, subscribe)
-
-    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
-        """As `messages`, for bulk: lists of what came together, settled with `run.ack()` or `run.fail()`."""
-        self.check_open()
-        return Runs(self, channel, key, subscribe)
-
-    def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> Deferred[None]:
-        return answer(super().wait_acked, receipt, timeout=timeout)
-
-    def forget_peer(self, peer: UUID) -> Deferred[None]:
-        return answer(super().forget_peer, peer)
-
-    def repin(self, peer: UUID, spki_sha256: bytes | None = None) -> Deferred[None]:
-        return answer(super().repin, peer, spki_sha256)
-
-    def retry(self, peer: UUID) -> Deferred[int]:
-        return answer(super().retry, peer)
-
-    def drop_parked(self, peer: UUID) -> Deferred[int]:
-        return answer(super().drop_parked, peer)
-
-    def dead_letters(self, after: int = 0, count: int = 1000) -> Deferred[list[DeadLetter]]:
-        return answer(super().dead_letters, after, count)
-
-    def reload_tls(self) -> Deferred[None]:
-        return answer(super().reload_tls)
-
-    def replay(self, letters: Iterable[DeadLetter]) -> Count:
-        return Count(super().replay(letters))
-
-    # The store.
 
     def _start_work(self) -> None:
         if self._store.unclean:
@@ -121,10 +55,150 @@ class Instance(Endpoint, BaseInstance):
             self._storing.run(self._off_loop, job).addCallbacks(stored, failed)
 
 
+class Instance(BaseInstance[InstanceCore]):
+    """A running instance, from `create_instance` to `close`. Its calls belong on the reactor's thread.
+
+    A call that returns a Deferred raises nothing itself: whatever is wrong is the Deferred's failure. A Deferred that
+    is cancelled fires at once; what was asked for goes on. Every call but `close`, `peers`, `notices`, `stats` and
+    `subscriptions` fails with ConnectionClosing where the instance is not open.
+    """
+
+    def __init__(self, options: InstanceOptions, reactor: Any = None) -> None:
+        super().__init__(InstanceCore(options, reactor))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    def close(self) -> Deferred[None]:
+        """End every connection in order, then close what else is open: at most `Limits.close_timeout` and a second.
+
+        Calling it again waits for the same end. A reactor that is stopped calls it, and waits for it.
+        """
+        return self._core.close()
+
+    def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> Deferred[UUID]:
+        """Connect, keep the connection, and fire with the peer's UUID.
+
+        Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
+        Fails with CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
+        (T-73). Connected already: fires with that peer. Fails with ValueError for plaintext beyond this machine (D-15).
+        """
+        return self._core.answer(lambda: self._core.new_connection(remote), timeout)
+
+    def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> Deferred[None]:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Fires when it is stored.
+
+        `handler` is registered first, as by `register_callback`. Fails with ReservedChannel, OwnLimitExceeded,
+        StoreError.
+        """
+
+        def call() -> PendingCall[None]:
+            if handler is not None:
+                self.register_callback(channel, key, handler)
+            return self._core.subscribe(channel, key)
+
+        return self._core.answer(call)
+
+    def unsubscribe(self, channel: str, key: str = "") -> Deferred[None]:
+        """No longer: removes exactly this entry (T-26). Fires when it is stored. Fails with StoreError."""
+        return self._core.answer(lambda: self._core.unsubscribe(channel, key))
+
+    def send(self, channel: str, key: str, body: bytes) -> Deferred[Receipt]:
+        """Store a message for every peer that subscribes to it, with fsync, and fire with its receipt (T-54).
+
+        `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
+        Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was
+        stored.
+        """
+        return self.send_many(((channel, key, body),))
+
+    def send_many(self, items: Iterable[Item]) -> Deferred[Receipt]:
+        """Store (channel, key, body) items in one commit, all or none; fails as `send`.
+
+        `receipt.counts` has each one's recipients.
+        """
+        return self._core.answer(lambda: self._core.send_many(items))
+
+    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+        """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
+
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        """
+        return self._core.unreliable_send(channel, key, body)
+
+    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+        """Call `handler(delivery)` for what matches; "" is a wildcard. Does not subscribe (T-57).
+
+        The handler may be plain, a coroutine function, or return a Deferred. None or a true value means handled: the
+        message is acknowledged once all matching handlers say so. A false value or an exception means failed: it is
+        sent again (T-45). One call at a time for each registration.
+        """
+        return Registration(self._core, channel, key, handler)
+
+    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
+        """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
+
+        Subscribes with the first one that is asked for, and raises there what that raises.
+        """
+        return Messages(self._core, channel, key, subscribe)
+
+    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
+        """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
+        return Runs(self._core, channel, key, subscribe)
+
+    def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> Deferred[None]:
+        """Fires when every recipient has acknowledged all of it. Fails with TimeoutError after `timeout` seconds."""
+        return self._core.answer(lambda: self._core.wait_acked(receipt), timeout)
+
+    def forget_peer(self, peer: UUID) -> Deferred[None]:
+        """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
+
+        Fails with StoreError.
+        """
+        return self._core.answer(lambda: self._core.forget_peer(peer))
+
+    def repin(self, peer: UUID, spki_sha256: bytes | None = None) -> Deferred[None]:
+        """The peer has a new key: this one (SHA-256 of its SPKI), or if None whichever it shows next (D-3).
+
+        Fails with StoreError.
+        """
+        return self._core.answer(lambda: self._core.repin(peer, spki_sha256))
+
+    def retry(self, peer: UUID) -> Deferred[int]:
+        """Send what was set aside for this peer once more (T-09); fires with how many messages.
+
+        Fails with StoreError.
+        """
+        return self._core.answer(lambda: self._core.retry(peer))
+
+    def drop_parked(self, peer: UUID) -> Deferred[int]:
+        """Give up what was set aside for this peer; fires with how many messages. Fails with StoreError."""
+        return self._core.answer(lambda: self._core.drop_parked(peer))
+
+    def dead_letters(self, after: int = 0, count: int = 1000) -> Deferred[list[DeadLetter]]:
+        """Messages that our handlers failed too often (T-47), oldest first: at most `count` after number `after`.
+
+        Fails with StoreError.
+        """
+        return self._core.answer(lambda: self._core.dead_letters(after, count))
+
+    def reload_tls(self) -> Deferred[None]:
+        """Read the certificate files again, for connections that are made from now on; those that live stay.
+
+        Fails with CertificateError where a file is missing or peers would refuse it, and IdentityConflict where the
+        certificate is not this instance's: then the old ones stay in use.
+        """
+        return self._core.answer(self._core.reload_tls)
+
+
 def create_instance(options: InstanceOptions, reactor: Any = None) -> Deferred[Instance]:
     """Opens the database, listens, dials. `async with await create_instance(options) as instance:` closes in order.
 
     Fails with CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen. Where the
     Deferred is cancelled, what was opened is closed again. `reactor`: None is the global one.
     """
-    return Instance(options, reactor)._start()
+    instance = Instance(options, reactor)
+    return instance._core.open().addCallback(lambda _: instance)

@@ -1,23 +1,32 @@
-"""What opens and closes as a service, for `twistd` and other services' parents: an instance, or streams."""
+"""Services for `twistd` and other services' parents: an instance, or streams, opened and closed with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from tolliver_proto import ConnectionClosing
+
+from .._driver.pending import PendingCall
 from .._options.instance import InstanceOptions
 from .._options.streams import StreamsOptions
-from .endpoint import Endpoint
 from .instance import Instance, create_instance
 from .streams import Streams, create_streams
-from .wire import Promise
+from .wire import follow, wait_for
 
-E = TypeVar("E", bound=Endpoint)
+
+class Closing(Protocol):
+    """An instance, or streams."""
+
+    def close(self) -> Deferred[None]: ...
+
+
+E = TypeVar("E", bound=Closing)
 
 
 class EndpointService(Service, Generic[E]):
@@ -29,13 +38,13 @@ class EndpointService(Service, Generic[E]):
         self._create = create
         self._title = title
         self._reactor = reactor
-        self._promise = Promise(reactor)
+        self._opened_call = PendingCall[E]()
         self._opening: Deferred[None] = succeed(None)
         self._endpoint: E | None = None
 
     def when_open(self) -> Deferred[E]:
         """It, as soon as it is open. Fails with what opening it failed with, which is logged, too."""
-        return self._promise.wait()
+        return wait_for(self._opened_call, self._reactor)
 
     def startService(self) -> None:
         super().startService()
@@ -45,18 +54,18 @@ class EndpointService(Service, Generic[E]):
         """Fires when it is closed."""
         super().stopService()
         closing = self._opening.addCallback(lambda _: self._close())
-        return Promise(self._reactor).follow(closing).wait()
+        return wait_for(follow(PendingCall(), closing), self._reactor)
 
     def _opened(self, endpoint: E) -> None:
         self._endpoint = endpoint
-        self._promise.resolve(endpoint)
+        self._opened_call.resolve(endpoint)
 
     def _failed(self, failure: Failure) -> None:
         self._log.failure("{title} was not opened", failure, title=self._title)
-        self._promise.fail(failure.value)
+        self._opened_call.fail(failure.value or ConnectionClosing(f"{self._title} was not opened"))
 
     def _close(self) -> Deferred[None]:
-        self._promise = Promise(self._reactor)
+        self._opened_call = PendingCall()
         endpoint, self._endpoint = self._endpoint, None
         return succeed(None) if endpoint is None else endpoint.close()
 

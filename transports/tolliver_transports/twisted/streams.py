@@ -1,24 +1,32 @@
-"""Reactive Streams on Twisted: the calls in the form that Deferreds and coroutines know.
+"""Streams with demand on Twisted: what waits is a Deferred, subscriptions serve callbacks and coroutines.
 
-The idea: feeds and subscriptions are those of every loop that awaits (`_async_streams`). What is Twisted's own is here:
-a Deferred for what has to be waited for, and that cancelling raises an Exception.
+Outbound streams and subscriptions are those of every loop that awaits. Twisted's own is that cancelling raises an
+Exception, and that an element can be had as a Deferred.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Self, TypeVar, overload
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 
+from tolliver_proto import PeerIdentity
+
+from .._driver.adapter import AwaitableBell
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._streams.async_streams import AsyncOutboundStream
 from .._streams.async_streams import Subscription as AsyncSubscription
+from .._streams.codecs import Codec, MessageClass, Source, coding_of
+from .._streams.facade import BaseStreams
+from .._streams.peers import BasePeer
 from .._streams.publishing import Publication
-from .._streams.streams import BaseStreams, Key, Peer
+from .._streams.streams import BaseStreamsCore, Key
 from .._streams.subscribing import InboundStream
 from .endpoint import Endpoint
+
+T = TypeVar("T")
 
 
 class EndOfStream(Exception):
@@ -38,18 +46,18 @@ class OutboundStream(AsyncOutboundStream):
             super().fail(error)
 
 
-class Subscription(AsyncSubscription):
+class Subscription(AsyncSubscription[T]):
     """The elements of a stream: by `for_each`, by `next`, or in a coroutine by `async for element in subscription`.
 
     One of them at a time. Use `async with` around a loop that may be left early: that cancels the stream at once.
     """
 
-    def __init__(self, streams: Streams, intake: InboundStream) -> None:
-        super().__init__(streams, intake)
-        self._breathe = streams.breathe
+    def __init__(self, core: StreamsCore, stream: InboundStream, bell: AwaitableBell) -> None:
+        super().__init__(core, stream, bell)
+        self._breathe = core.breathe
         self._turns = DeferredLock()
 
-    def next(self) -> Deferred[Any]:
+    def next(self) -> Deferred[T]:
         """The next element. Those that are asked for together come in order, each in a turn of the reactor's own.
 
         Fails with EndOfStream where there are no more, and with what iterating raises. Where it is cancelled, or its
@@ -57,14 +65,14 @@ class Subscription(AsyncSubscription):
         """
         return self._turns.run(self._element)
 
-    async def _element(self) -> Any:
+    async def _element(self) -> T:
         await self._breathe()  # or who asks for another one in a callback would do so deeper and deeper
         async for element in self:
             return element
-        raise EndOfStream(f"{self._its.name!r:.200} has no more elements: the stream is over")
+        raise EndOfStream(f"{self._stream.name!r:.200} has no more elements: the stream is over")
 
     def for_each(  # type: ignore[override]  # a Deferred can be awaited, too
-        self, handler: Callable[[Any], Any]
+        self, handler: Callable[[T], object]
     ) -> Deferred[None]:
         """Call the handler with each element, one after the other; fires when the stream has ended.
 
@@ -74,24 +82,41 @@ class Subscription(AsyncSubscription):
         return Deferred.fromCoroutine(super().for_each(handler))
 
 
-class Streams(Endpoint, BaseStreams):
-    """Running streams, from `create_streams` to `close`. Its calls belong on the reactor's thread."""
+class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
+    """Running streams without their calls."""
 
-    # The calls, each explained where BaseStreams has it.
+    def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> OutboundStream:
+        return OutboundStream(self, key, name, publication, grant)
 
-    def connect(self, remote: str | Remote, *, timeout: float | None = None) -> Deferred[Peer]:
-        """As BaseStreams has it: what it raises is the Deferred's failure. Cancelled, it gives up what was begun."""
-        return Deferred.fromCoroutine(self._connect(remote, timeout))
+    def make_peer(self, cid: int, identity: PeerIdentity, remote: Remote | None) -> Peer:
+        return Peer(self, cid, identity, remote)
 
-    async def _connect(self, remote: str | Remote, timeout: float | None) -> Peer:
-        cid, promise = self._dial(remote)
-        try:
-            return cast(Peer, await promise.wait(timeout))
-        except BaseException as error:
-            self._give_up(cid)
-            if not isinstance(error, TimeoutError):
-                raise
-            raise TimeoutError(f"{remote} said no hello within {timeout:g} s and was given up: try again") from error
+    def subscription(
+        self, name: str, demand: int | None, prefetch: int | None, codec: object, peer: Peer | None
+    ) -> Subscription[T]:
+        bell = self.bell()
+        return Subscription(self, self.subscribe(name, demand, prefetch, coding_of(codec), peer, bell), bell)
+
+
+class Peer(BasePeer):
+    """The other end of a connection, until it is over. Its calls are those of the streams, for this peer alone."""
+
+    _core: StreamsCore
+
+    @overload
+    def subscribe(
+        self, name: str, *, demand: int | None = None, prefetch: int | None = None, codec: None = None
+    ) -> Subscription[bytes]: ...
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T],
+    ) -> Subscription[T]: ...
 
     def subscribe(
         self,
@@ -99,14 +124,130 @@ class Streams(Endpoint, BaseStreams):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Any = None,
-        peer: Peer | None = None,
-    ) -> Subscription:
-        intake = super().subscribe(name, demand=demand, prefetch=prefetch, codec=codec, peer=peer)
-        return Subscription(self, intake)
+        codec: Codec[T] | MessageClass[T] | None = None,
+    ) -> Subscription[T] | Subscription[bytes]:
+        """As `Streams.subscribe`, at this peer."""
+        return self._core.subscription(name, demand, prefetch, codec, self)
 
-    def feed(self, key: Key, name: str, publication: Publication, grant: int) -> OutboundStream:
-        return OutboundStream(self, key, name, publication, grant)
+
+class Streams(BaseStreams[Peer]):
+    """Running streams, from `create_streams` to `close`. Its calls belong on the reactor's thread."""
+
+    _core: StreamsCore
+
+    def __init__(self, options: StreamsOptions, reactor: Any = None) -> None:
+        super().__init__(StreamsCore(options, reactor))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    def close(self) -> Deferred[None]:
+        """End every connection in order, then close what else is open: at most `Limits.close_timeout` and a second.
+
+        Calling it again waits for the same end. A reactor that is stopped calls it, and waits for it.
+        """
+        return self._core.close()
+
+    def connect(self, remote: str | Remote, *, timeout: float | None = None) -> Deferred[Peer]:
+        """Dial a peer ("host" is port 7012), and fire with its `Peer` when it has said hello.
+
+        It is dialled once, and nothing is taken up again after it is lost (R-31): connect again, and subscribe again.
+        Fails with TimeoutError after `timeout` seconds (what was begun is given up), CertificateError,
+        IdentityConflict, VersionMismatch, ConnectionLost, and ValueError for plaintext beyond this machine (D-15).
+        """
+        return Deferred.fromCoroutine(self._connect(remote, timeout))
+
+    async def _connect(self, remote: str | Remote, timeout: float | None) -> Peer:
+        cid, call = self._core.connect(remote)
+        try:
+            return await self._core.wait(call, timeout)
+        except BaseException as error:
+            self._core.give_up(cid)
+            if not isinstance(error, TimeoutError):
+                raise
+            raise TimeoutError(f"{remote} said no hello within {timeout:g} s and was given up: try again") from error
+
+    @overload
+    def publish(
+        self, name: str, source: Source[bytes], *, codec: None = None, element_size: int = 0
+    ) -> Publication: ...
+
+    @overload
+    def publish(
+        self, name: str, source: Source[T], *, codec: Codec[T] | MessageClass[T], element_size: int = 0
+    ) -> Publication: ...
+
+    def publish(
+        self,
+        name: str,
+        source: Source[T] | Source[bytes],
+        *,
+        codec: Codec[T] | MessageClass[T] | None = None,
+        element_size: int = 0,
+    ) -> Publication:
+        """Offer elements under a name, to every peer, until the publication is closed.
+
+        - `name`: exact, or a pattern with `*`, `?` and `[...]`, as file names have; exact names come first.
+        - `source`: an iterable or an async iterable of elements; one that can be read only once, such as a generator,
+          goes to the first subscriber. Or a function of the requested name that returns one, or an awaitable of one:
+          each subscriber has its own. It is pulled from while its subscriber wants more and the connection takes it
+          (R-32); what it raises ends the stream, and the peer sees type and text of it, no traceback (R-34).
+        - `codec`: makes bytes of each element: an object with `encode` and `decode`, or a protobuf message class.
+        - `element_size`: bytes of each element, where all have the same: they then go packed, many in one frame.
+
+        Raises TypeError, and ValueError where the name is taken.
+        """
+        return self._core.publish(name, source, coding_of(codec), element_size)
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: None = None,
+        peer: Peer | None = None,
+    ) -> Subscription[bytes]: ...
+
+    @overload
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T],
+        peer: Peer | None = None,
+    ) -> Subscription[T]: ...
+
+    def subscribe(
+        self,
+        name: str,
+        *,
+        demand: int | None = None,
+        prefetch: int | None = None,
+        codec: Codec[T] | MessageClass[T] | None = None,
+        peer: Peer | None = None,
+    ) -> Subscription[T] | Subscription[bytes]:
+        """Ask a peer for the elements under a name, and iterate over them.
+
+        - `prefetch`: the window, in elements: so many may be on their way or wait here. When the application is
+          through with half of them, the window is filled up again. 0: nothing is granted but by `request(count)`.
+        - `demand`: what is granted with the subscription; the window, if it is not given. 0 is legal: the first grant
+          then comes with the first element that is asked for. Given alone, it is the window too.
+        - `codec`: makes objects of the elements' bytes, as in `publish`.
+        - `peer`: whom to ask; where there is one connection, it need not be said.
+
+        Iterating raises StreamError with the peer's text where the publisher fails or refuses, ConnectionClosed after
+        a goodbye, ConnectionLost where the connection broke. Leaving the subscription's block, closing it or dropping
+        it cancels the stream, once. Raises TypeError, ValueError, LookupError where no one peer is meant,
+        OwnLimitExceeded, and ConnectionClosing where the peer is gone.
+        """
+        return self._core.subscription(name, demand, prefetch, codec, peer)
 
 
 def create_streams(options: StreamsOptions, reactor: Any = None) -> Deferred[Streams]:
@@ -115,4 +256,5 @@ def create_streams(options: StreamsOptions, reactor: Any = None) -> Deferred[Str
     Fails with CertificateError, and ConnectionLost where it cannot listen. Where the Deferred is cancelled, what was
     opened is closed again. `reactor`: None is the global one.
     """
-    return Streams(options, reactor)._start()
+    streams = Streams(options, reactor)
+    return streams._core.open().addCallback(lambda _: streams)

@@ -1,6 +1,6 @@
-"""One connection on Twisted, and what Deferreds wait for.
+"""Transport of one connection on Twisted, and the Deferreds of those who wait.
 
-The idea: Twisted owns the socket and what is still to be written to it, the session all that is above TCP. So Twisted
+Twisted owns the socket and what is still to be written to it, the session all that is above TCP. So Twisted
 is given ciphertext until it has more than its mark, and the rest stays with the node, which knows what to do about a
 peer that does not read.
 
@@ -18,9 +18,8 @@ Whoever waits gets a Deferred of its own: to cancel it, or to change its result,
 from __future__ import annotations
 
 import socket
-from collections import deque
 from collections.abc import Callable
-from typing import Any, NoReturn, Self, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionAborted
@@ -32,47 +31,35 @@ from zope.interface import implementer
 from tolliver_proto import ConnectionLost, Role, TolliverError
 
 from .._driver.driver import Driver
+from .._driver.pending import PendingCall
 from .._driver.session import Session, broken
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 
+T = TypeVar("T")
 _REST = 65536  # bytes: more than any peer says before it has heard from us
 
 
-class Promise:
-    """An answer that is still to come, for any number of Deferreds. `clock` counts their timeouts."""
+def wait_for(call: PendingCall[T], clock: Any, timeout: float | None = None) -> Deferred[T]:
+    """A new Deferred of the answer. After `timeout` seconds it fails with TimeoutError; what was asked for goes on."""
+    waiting: Deferred[T] = Deferred(lambda _: call.forget(wake))
 
-    __slots__ = ("_clock", "_tell", "_waiting")
-
-    def __init__(self, clock: Any) -> None:
-        self._clock = clock
-        self._waiting: deque[Deferred[Any]] = deque()
-        self._tell: Callable[[Deferred[Any]], None] | None = None
-
-    def follow(self, result: Deferred[Any]) -> Self:
-        """Keep it when `result` fires, which nobody can cancel any more."""
-        result.addCallbacks(self.resolve, lambda failure: self.fail(failure.value))
-        return self
-
-    def resolve(self, value: Any) -> None:
-        self._settle(lambda waiting: waiting.callback(value))
-
-    def fail(self, error: BaseException | None) -> None:
-        self._settle(lambda waiting: waiting.errback(error))
-
-    def _settle(self, tell: Callable[[Deferred[Any]], None]) -> None:
-        self._tell = tell
-        while self._waiting:
-            tell(self._waiting.popleft())
-
-    def wait(self, timeout: float | None = None) -> Deferred[Any]:
-        """A new Deferred. After `timeout` seconds it fails with TimeoutError; the promise stays."""
-        waiting: Deferred[Any] = Deferred(self._waiting.remove)
-        if self._tell is None:
-            self._waiting.append(waiting)
+    def wake() -> None:
+        if waiting.called:  # cancelled by one that was woken before
+            return
+        if call.error is not None:
+            waiting.errback(call.error)
         else:
-            self._tell(waiting)
-        return waiting if timeout is None else waiting.addTimeout(timeout, self._clock, _too_late)
+            waiting.callback(call.result())
+
+    call.when_done(wake)
+    return waiting if timeout is None else waiting.addTimeout(timeout, clock, _too_late)
+
+
+def follow(call: PendingCall[T], result: Deferred[T]) -> PendingCall[T]:
+    """Answer the call when `result` fires, which nobody can cancel any more."""
+    result.addCallbacks(call.resolve, lambda failure: call.fail(failure.value))
+    return call
 
 
 def _too_late(_cancelled: object, timeout: float) -> NoReturn:

@@ -29,8 +29,7 @@ from tolliver_proto.recording import BLOCK
 
 from ..._options.instance import Remote
 from ..._options.streams import StreamsOptions
-from ..._streams.streams import Peer
-from ...blocking import create_streams
+from ...blocking import Peer, create_streams
 from ...blocking.subscription import Subscription
 from ...staging import FolderOptions, StageFolder, StageWriter
 from ...staging._writer import RETRY
@@ -77,7 +76,7 @@ class _Arrived(NamedTuple):
 class _Live:
     """A stream that runs, or is about to."""
 
-    subscription: Subscription
+    subscription: Subscription[bytes]
 
     def __init__(self, granted: int) -> None:
         self.due = granted

@@ -1,0 +1,61 @@
+"""Counters and gauges of a node, as one frozen snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .._common.snapshot import Snapshot, counter, counters_by, gauge
+from .._wire.events import IgnoreReason
+from .actions import NoticeKind
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStats(Snapshot):
+    """Numbers of a node: totals since the start, and sizes now (docs/messaging.md says what each one counts)."""
+
+    bytes_received: int = counter()
+    bytes_sent: int = counter()
+    handled: int = counter()
+    failed: int = counter()
+    duplicates: int = counter()
+    withheld: int = counter()
+    unwanted: int = counter()
+    acked: int = counter()
+    resent: int = counter()
+    stray_acks: int = counter()
+    probes: int = counter()
+    probes_unanswered: int = counter()
+    aged_out: int = counter()
+    expired_messages: int = counter()
+    unreliable_sent: int = counter()
+    unreliable_dropped: int = counter()
+    refused_subscriptions: int = counter()
+    refused_messages: int = counter()
+    refused_handshakes: int = counter()
+    hurried: int = counter()
+    ignored: Mapping[IgnoreReason, int] = counters_by()
+    """By reason: frames that were whole but not understandable (T-10, T-20, T-27)."""
+    notices: Mapping[NoticeKind, int] = counters_by()
+    """By kind: the node's own notices."""
+
+    connections: int = gauge()
+    peers: int = gauge()
+    peers_up: int = gauge()
+    pending: int = gauge()
+    parked: int = gauge()
+    own_subscriptions: int = gauge()
+    peer_subscriptions: int = gauge()
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], **gauges: int) -> NodeStats:
+        """From what the node counts by name."""
+        return cls(
+            **{name: counts.get(name, 0) for name in _COUNTED},
+            ignored={reason: counts.get(f"ignored_{reason}", 0) for reason in IgnoreReason},
+            notices={kind: counts.get(f"notices_{kind}", 0) for kind in NoticeKind},
+            **gauges,
+        )
+
+
+_COUNTED = tuple(NodeStats().counters())

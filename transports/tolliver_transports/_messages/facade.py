@@ -1,0 +1,93 @@
+"""Calls of an instance that never wait: the same on every loop.
+
+An adapter's `Instance` holds a core and adds the calls that wait, in the form that its users know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, NoReturn, TypeVar
+from uuid import UUID
+
+from tolliver_proto import Acl, DeadLetter, NodeStats, Notice, PeerInfo, Subscription
+
+from .._options.instance import Remote
+from .instance import BaseInstanceCore
+
+C = TypeVar("C", bound=BaseInstanceCore)
+
+
+class BaseInstance(Generic[C]):
+    """A running instance, as far as nothing waits."""
+
+    def __init__(self, core: C) -> None:
+        self._core = core
+
+    @property
+    def instance_id(self) -> UUID:
+        """Our UUID: the certificate's, else the database's."""
+        return self._core.node.instance_id
+
+    @property
+    def port(self) -> int | None:
+        """The port that it listens on, or None."""
+        return self._core.port
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each address that it listens on."""
+        return list(self._core.addresses)
+
+    def remove_connection(self, remote: str | Remote, *, block: bool = False) -> None:
+        """Close it and dial no more. Subscriptions and waiting messages stay (T-77).
+
+        With `block` its peer may not connect to us either, until `new_connection(remote)` or a restart.
+        Raises ConnectionClosing where the instance is not open.
+        """
+        with self._core.lock:
+            self._core.remove_connection(remote, block)
+
+    def subscriptions(self) -> list[Subscription]:
+        """Our own subscriptions, (channel, key) pairs, as the next handshake will list them."""
+        with self._core.lock:
+            return self._core.subscriptions()
+
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
+        """Give dead letters to the matching handlers again; returns how many. One that is handled well is removed.
+
+        Raises ConnectionClosing where the instance is not open.
+        """
+        letters = tuple(letters)  # a generator may take its time
+        with self._core.lock:
+            return self._core.replay(letters)
+
+    def set_acl(self, acl: Acl) -> None:
+        """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8).
+
+        Raises ConnectionClosing where the instance is not open.
+        """
+        with self._core.lock:
+            self._core.set_acl(acl)
+
+    def peers(self) -> list[PeerInfo]:
+        """Every peer that is known, connected or not: UUID, address, subscriptions, messages and bytes that wait."""
+        with self._core.lock:
+            return self._core.peers()
+
+    def notices(self) -> list[Notice]:
+        """The last thousand things that an operator may want to know, oldest first."""
+        with self._core.lock:
+            return self._core.notices()
+
+    def stats(self) -> NodeStats:
+        """Counters since the start, and sizes now: a frozen snapshot with every name from the start."""
+        with self._core.lock:
+            return self._core.stats()
+
+    def __repr__(self) -> str:
+        with self._core.lock:
+            return self._core.describe(type(self).__name__)
+
+    def __reduce__(self) -> NoReturn:
+        """A copy would be a second one of the same UUID on the same database (D-16, T-79)."""
+        self._core.refuse_copy()
