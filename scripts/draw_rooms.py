@@ -46,7 +46,11 @@ def reduced(called: Calls) -> dict[str, list[str]]:
     """Without the arrows that say no more than others together."""
 
     def reached(name: str) -> set[str]:
-        return {name}.union(*(reached(goal) for goal in called.get(name, ())))
+        found, ahead = {name}, [name]
+        while ahead:
+            ahead = [goal for goal in called.get(ahead.pop(), ()) if goal not in found] + ahead
+            found.update(ahead)
+        return found
 
     return {
         name: sorted(goal for goal in goals if not any(goal in reached(other) for other in goals if other != goal))

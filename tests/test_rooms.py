@@ -19,7 +19,7 @@ import twisted
 from tolliver_transports.sqlite import SQLiteStore
 
 from scripts import draw_rooms, rooms
-from scripts.rooms import INSIDERS, ROOT, Arrow, arrows, circle, outside, packages, private, room_of, upward
+from scripts.rooms import INSIDERS, ROOT, TRANSPORTS, Arrow, arrows, circle, outside, packages, private, room_of, upward
 
 MODULES = packages()
 ARROWS = arrows(MODULES, MODULES)
@@ -42,6 +42,16 @@ def through_a_wall(drawn: Iterable[Arrow]) -> list[Arrow]:
 def test_every_module_has_a_room() -> None:
     assert [module for module in MODULES if room_of(module) is None] == []
     assert {room_of(module) for module in MODULES} == {room.name for floor in rooms.FLOORS for room in floor}
+
+
+def test_every_folder_says_what_it_is_for_and_private_ones_load_nothing() -> None:
+    for floor in rooms.FLOORS:
+        for room in floor:
+            path = MODULES[room.name]
+            tree = ast.parse(path.read_text("utf-8"))
+            assert ast.get_docstring(tree), f"{path} has no docstring"
+            if path.name == "__init__.py" and (room.name.split(".")[-1].startswith("_") or room in TRANSPORTS[0]):
+                assert len(tree.body) == 1, f"{path} has code: whoever imports from the room would pay for it"
 
 
 def test_no_import_leads_upwards() -> None:
