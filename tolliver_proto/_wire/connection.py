@@ -1,6 +1,6 @@
 """One connection as a pure machine: bytes in, events out, frames in, bytes out.
 
-The idea: whatever can happen is a signal, and `_state.TRANSITIONS` says what it does; this module turns frames and
+The idea: whatever can happen is a signal, and `state.TRANSITIONS` says what it does; this module turns frames and
 calls into signals and keeps the version table (T-60). State changes as each event is handed out, never
 earlier, so an error is the last event in order and eats none before it. The machine never acknowledges, never reads a
 clock, never raises for what the peer does: the peer's fault is the `error` of `Closed`.
