@@ -33,8 +33,8 @@ from typing import Any, NamedTuple, cast
 import anyio
 import anyio.lowlevel
 from tolliver_transports import blocking
-from tolliver_transports._options.instance import TLS, InstanceOptions
 from tolliver_transports._tls.policy import client_context, server_context
+from tolliver_transports.anyio import TLS, InstanceOptions
 from tolliver_transports.certs import make_ca, make_certificate
 
 from tolliver_proto import Message, Revision, encode

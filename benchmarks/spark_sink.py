@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
-from tolliver_transports._tls.policy import Pumps
-from tolliver_transports.blocking import TLS, BlockingConnection
+from tolliver_transports.blocking import TLS, BlockingConnection, Pumps
 from tolliver_transports.certs import make_ca, make_certificate
 from tolliver_transports.derived import new_prefix
 from tolliver_transports.spark import register

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver_transports.sqlite import SQLiteStore
 
 from tolliver_proto import RemoveDeliveries, RemoveMessages, StoredMessage, StoreMessages
 

@@ -30,6 +30,7 @@ from tolliver_proto import (
     Message,
     OutboxFull,
     Revision,
+    Rights,
     Role,
     StoreError,
     Subscribe,
@@ -37,13 +38,12 @@ from tolliver_proto import (
     Unsubscribe,
     encode,
 )
-from tolliver_proto._node.ids import NO_ID
-from tolliver_proto._testing.simnet import _RIGHTS
 
 from .bodies import MOST_STEPS, bounded
-from .node_program import STRANGER, UUIDS, End, Program, StrangersWitness
+from .node_program import NO_ID, STRANGER, UUIDS, End, Program, StrangersWitness
 
 _MOST_WIRES = 8
+RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
 
 SAID: list[Frame] = [
     HandshakeRequest(1, STRANGER, (Subscription("p", ""), Subscription("v", ""))),
@@ -308,7 +308,7 @@ def _repin(run: Program, number: int, argument: int) -> None:
 def _set_acl(run: Program, number: int, argument: int) -> None:
     """Other rules for one of the others. What is published is always taken, or the peer is kept out: it is promised."""
     host, peer = run.hosts[number], _peer(run, argument)
-    host.acl = Acl(peers={**host.acl.peers, peer: _RIGHTS[argument // 8 % len(_RIGHTS)]})
+    host.acl = Acl(peers={**host.acl.peers, peer: RIGHTS[argument // 8 % len(RIGHTS)]})
     host.opening.clear()  # those that are being made are promised nothing
     run.call(number, "set_acl", host.acl)
 

@@ -47,11 +47,10 @@ from tolliver_proto import (
     Subscription,
     Transmit,
 )
-from tolliver_proto._node.ids import NO_ID
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check, check_memory
-from tolliver_proto._testing.memory import MemoryStore
 from tolliver_proto._testing.world import POLICIES, ROOMY, TIGHT
+from tolliver_proto.testing import MemoryStore
 
 UUIDS = [UUID(f"01890000-0000-7000-8000-00000000000{number}") for number in range(1, 4)]
 STRANGER = UUID("01890000-0000-7000-8000-00000000000f")
@@ -62,6 +61,7 @@ LIMITS = (
 )
 _ODD = Policy(announce_after_handshake=True, probe="ack", probe_interval=3)
 POLICY = (*POLICIES[1:], Policy(strict_block=True), _ODD)
+NO_ID = 2**31 - 1  # no message has it: an ack of it says nothing (T-80)
 STARTS = (1, 2**31 - 20, 2**31 - 3, 5000)
 _MOST_ROUNDS = 3000
 

@@ -1,4 +1,4 @@
-"""Flip single bits of databases, on all cores, and count what was wrong afterwards without a word (PROOF V9).
+"""Flip single bits of databases, on all cores, and count what was wrong afterwards without a word (V9).
 
     python scripts/bit_flips.py [FLIPS] [--first N]     10,000 by default; exit status 1 if one was silent
 

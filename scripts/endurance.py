@@ -1,4 +1,4 @@
-"""Three nodes for a long time, two of them killed again and again: does the third one grow (PROOF V23)?
+"""Three nodes for a long time, two of them killed again and again: does the third one grow (V23)?
 
     python scripts/endurance.py [SECONDS] [--warm-up KILLS] [--seed N]     600 s by default; Linux, for /proc
 

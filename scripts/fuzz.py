@@ -1,4 +1,4 @@
-"""All fuzz targets on all cores, and what they reached (PROOF V3). Linux only, as atheris is.
+"""All fuzz targets on all cores, and what they reached (V3). Linux only, as atheris is.
 
     python scripts/fuzz.py MINUTES [TARGET ...]     in all: the targets share the time
 

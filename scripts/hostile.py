@@ -1,4 +1,4 @@
-"""What hostile and many peers cost an instance, on a loop of choice, against the aims of PROOF.md. Linux only.
+"""What hostile and many peers cost an instance, on a loop of choice, against the aims of docs/proof.md. Linux only.
 
     python scripts/hostile.py bombs KIND         V11: 1,000 heads that announce gigabytes
     python scripts/hostile.py linear KIND        V12: a frame of 16 MiB in small pieces

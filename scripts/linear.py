@@ -1,4 +1,4 @@
-"""A large frame that comes byte by byte, 8 and 16 MiB, read by bare connections (PROOF V12): `linear.py [MIB]`.
+"""A large frame that comes byte by byte, 8 and 16 MiB, read by bare connections (V12): `linear.py [MIB]`.
 
 The idea: what reads in linear time takes twice as long for twice as much. Here no socket is between, so nothing else
 counts; `hostile.py linear` is the same over TLS. CPU time, the best of three runs, in turns: what else a machine does

@@ -1,4 +1,4 @@
-"""Power failures of a store, on all cores: is there what a commit had reported (PROOF V8)?
+"""Power failures of a store, on all cores: is there what a commit had reported (V8)?
 
     python scripts/power_loss.py [IMAGES] [--synchronous FULL|NORMAL|OFF] [--seed N]     10,000 images by default
 

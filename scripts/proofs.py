@@ -1,4 +1,4 @@
-"""Proofs by number of runs, on all cores: `proofs.py NAME [SIZE]`, or `proofs.py all` in the sizes of PROOF.md.
+"""Proofs by number of runs, on all cores: `proofs.py NAME [SIZE]`, or `proofs.py all` in the sizes of docs/proof.md.
 
     converge   V21  subscriptions converge                                100,000
     cross      V15  crossing dials leave one connection                    10,000

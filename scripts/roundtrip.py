@@ -1,4 +1,4 @@
-"""Random frames there and back (PROOF V2): `roundtrip.py [COUNT]`, 1,000,000 of each protocol by default, on all cores.
+"""Random frames there and back (V2): `roundtrip.py [COUNT]`, 1,000,000 of each protocol by default, on all cores.
 
 The idea: a stream is a seed. Its frames are made by a random generator that likes edges, written, and read whole and
 cut at random; what is read must be what was written. A failure names its seed. `tests/wire` and `tests/reactive` do

@@ -1,4 +1,4 @@
-"""Kill a sender and a receiver again and again, on all cores, and count what was lost (PROOF V7).
+"""Kill a sender and a receiver again and again, on all cores, and count what was lost (V7).
 
     python scripts/soak.py [KILLS] [--seed N] [--messages N]     10,000 kills and a random seed by default
 

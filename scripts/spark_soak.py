@@ -1,4 +1,4 @@
-"""Kill Spark drivers with their JVMs, and stagers, while messages come, and compare in the end (PROOF V25).
+"""Kill Spark drivers with their JVMs, and stagers, while messages come, and compare in the end (V25).
 
     python scripts/spark_soak.py [KILLS] [MESSAGES] [--external] [--seed N]     20 kills, 1,000,000 messages
 

@@ -1,4 +1,4 @@
-"""What two connected instances do while the disk of one is full, locked, limited or not a database (PROOF V10).
+"""What two connected instances do while the disk of one is full, locked, limited or not a database (V10).
 
     python scripts/store_errors.py
 

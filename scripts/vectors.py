@@ -1,4 +1,4 @@
-"""The golden vectors, cut everywhere and put behind one another (PROOF V1): what the tests did, in numbers.
+"""The golden vectors, cut everywhere and put behind one another (V1): what the tests did, in numbers.
 
     python scripts/vectors.py
 

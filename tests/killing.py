@@ -1,4 +1,4 @@
-"""kill -9 of real processes, again and again: what `send` returned for must be handled (PROOF V7).
+"""kill -9 of real processes, again and again: what `send` returned for must be handled (V7).
 
 The idea: one process that has everything imported forks a sender and a receiver, with a database each, kills them at
 random moments and starts them again. The sender writes down what it is about to send, and again when `send` has

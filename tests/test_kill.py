@@ -1,4 +1,4 @@
-"""Real processes, real SIGKILL (PROOF V7). TOLLIVER_KILLS sets how many; `scripts/soak.py` runs more and prints."""
+"""Real processes, real SIGKILL (V7). TOLLIVER_KILLS sets how many; `scripts/soak.py` runs more and prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bug to be planted: what a good test must see (PROOF, "Planted bugs").
+"""A bug to be planted: what a good test must see (V4).
 
 The idea: a bug is data, a place in the source and what stands there instead. The place must be there exactly once, so a
 change of the source that moves it makes the bug fail loudly instead of planting nothing.

@@ -1,4 +1,4 @@
-"""All bugs to be planted (PROOF, "Planted bugs")."""
+"""All bugs to be planted (V4)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What hostile and many peers do to an instance, as scenarios that return figures.
 
 The idea: a scenario takes its size and its bounds. The tests run it small and assert what must hold at any size;
-`scripts/hostile.py` runs it as large as PROOF.md says, on a machine of its own, and judges the figures.
+`scripts/hostile.py` runs it as large as docs/proof.md says, on a machine of its own, and judges the figures.
 """
 
 from __future__ import annotations

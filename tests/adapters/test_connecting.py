@@ -235,7 +235,7 @@ def test_a_key_that_is_not_the_one_first_seen_is_refused(nodes: Nodes, certs: Ce
 def test_versions_meet_or_part(
     nodes: Nodes, revision: Revision, dialler: tuple[int, bool], listener: tuple[int, bool], status: HandshakeStatus
 ) -> None:
-    """The version table of A5: `dialler` and `listener` are (version, whether it speaks others)."""
+    """The version table (T-60): `dialler` and `listener` are (version, whether it speaks others)."""
     here = {"version": dialler[0], "speaks": lambda _: dialler[1], "revision": revision}
     there = {"version": listener[0], "speaks": lambda _: listener[1], "revision": revision}
     inbox = Inbox()

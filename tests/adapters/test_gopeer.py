@@ -211,7 +211,7 @@ def test_no_frame_is_in_a_record_with_a_response_or_a_final(nodes: Nodes, identi
 def test_we_close_where_there_is_no_version_in_common(
     nodes: Nodes, identity: Identity, version: int, status: int
 ) -> None:
-    """T-67, A5. It never closes (G6), and to version 0 its server says status 2 and goes on as if nothing were (G5)."""
+    """T-60, T-67. It never closes (G6); to version 0 its server says status 2 and goes on as if nothing were (G5)."""
     defects = PRESETS["499b76d"]
     limits = Limits(close_timeout=0.2)  # seconds; the error is raised when our close is over, and it never closes
     with (

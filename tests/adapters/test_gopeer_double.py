@@ -165,7 +165,7 @@ def test_the_presets_are_the_ranges() -> None:
 
 
 def test_its_bytes_are_the_golden_vectors() -> None:
-    """DECISIONS A5."""
+    """The version table (T-60)."""
     one = OURS
     assert request(1, one).hex() == "0000000000000000010189000000007000800000000000000100000000"
     assert request(1, one, [("test", "key")]).hex() == (

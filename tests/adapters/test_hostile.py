@@ -85,7 +85,7 @@ def test_a_final_is_a_record_of_its_own(nodes: Nodes, certs: Certificates) -> No
         raw.establish()
         raw.read_to_the_end()
 
-    newer = {"version": 2, "speaks": lambda _: True, **TALKATIVE}  # only a newer dialler sends a final (A5)
+    newer = {"version": 2, "speaks": lambda _: True, **TALKATIVE}  # only a newer dialler sends a final (T-60)
     with RawListener(server_context(certs.tls("right")), serve) as listener, nodes.open("left", **newer) as left:
         left.subscribe("sport")
         left.new_connection(listener.address)

@@ -1,4 +1,4 @@
-"""Proofs of PROOF.md by number of runs: a few in `make test`, many with `scripts/proofs.py NAME SIZE`.
+"""Proofs by number of runs (docs/proof.md): a few in `make test`, many with `scripts/proofs.py NAME SIZE`.
 
 The idea: a proof is a function of one number that raises AssertionError; its size is how many numbers are tried.
 """

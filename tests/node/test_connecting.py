@@ -91,7 +91,7 @@ def test_a_failed_store_takes_the_routes_back_and_closes_without_a_frame() -> No
 
 @pytest.mark.parametrize("speaks", [True, False])
 def test_the_lower_version_is_spoken(speaks: bool) -> None:
-    """T-60, A5: an older client is answered with status 1, or refused with 2 and no list kept (T-61)."""
+    """T-60: an older client is answered with status 1, or refused with 2 and no list kept (T-61)."""
     play = Play(version=3, speaks=lambda _version: speaks)
     wire = play.accepted()
     actions = wire.request(("c", ""), version=2)
@@ -108,7 +108,7 @@ def test_the_lower_version_is_spoken(speaks: bool) -> None:
 
 @pytest.mark.parametrize("speaks", [True, False])
 def test_an_older_server(speaks: bool) -> None:
-    """A5: the client confirms and keeps the list, or denies and gives the dial up for good."""
+    """T-60: the client confirms and keeps the list, or denies and gives the dial up for good."""
     play = Play(version=3, speaks=lambda _version: speaks)
     wire = connecting(play)
     wire.got()

@@ -1,4 +1,4 @@
-"""The golden vectors of DECISIONS A6, as data: what each frame's bytes are, and in a stream of which element size."""
+"""The golden vectors of docs/reactive.md as data: each frame's bytes, and the element size of its stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pure package stays pure: rule 1 of the rooms, read from the source of every module."""
+"""The pure package stays pure: rule 1 of docs/architecture.md, read from the source of every module."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def wire(signal: Signal, version: int, revision: Revision) -> bytes:
 
 
 def contradicts(state: State, signal: Signal, version: int) -> bool:
-    """A client's response that does not fit the versions (A5) is a fault before the table is asked."""
+    """A client's response that does not fit the versions (T-60) is a fault before the table is asked."""
     if state is not State.AWAITING_RESPONSE:
         return False
     fitting = {

@@ -1,4 +1,4 @@
-"""The version table of DECISIONS A5, both roles and revisions: what is written, who closes, what the error is."""
+"""The version table (T-60), both roles and revisions: what is written, who closes, what the error is."""
 
 from __future__ import annotations
 

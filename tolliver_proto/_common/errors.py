@@ -77,7 +77,7 @@ class UnexpectedEOF(RemoteProtocolError):
 
 
 class HandshakeRejected(TolliverError):
-    """The two versions are not compatible (DECISIONS calls it IncompatibleVersion and VersionMismatch).
+    """The two versions are not compatible (T-60; of streams, R-26).
 
     `status` is the handshake's status from the responder's point of view, `peer_version` what the peer announced.
     """

@@ -1,4 +1,4 @@
-"""What must hold at every step of a simulation (PROOF, "Invariants checked at every simulated step").
+"""What must hold at every step of a simulation (I1 to I6).
 
 The idea: the witness believes no node. It reads the bytes that leave and arrive with a decoder of its own, sees what
 the stores really hold, and keeps for every message who must have it. A node's own numbers are compared with its store's

@@ -1,7 +1,7 @@
 """One connection as a pure machine: bytes in, events out, frames in, bytes out.
 
-The idea: whatever can happen is a signal, and `_state.TRANSITIONS` says what it does; this module turns frames and
-calls into signals and keeps the version table (DECISIONS A5). State changes as each event is handed out, never
+The idea: whatever can happen is a signal, and `state.TRANSITIONS` says what it does; this module turns frames and
+calls into signals and keeps the version table (T-60). State changes as each event is handed out, never
 earlier, so an error is the last event in order and eats none before it. The machine never acknowledges, never reads a
 clock, never raises for what the peer does: the peer's fault is the `error` of `Closed`.
 """
@@ -306,7 +306,7 @@ class Connection:
             self._write_unit(self._encoder.final(HandshakeFinal(False)))
         raise UnexpectedFrame(
             "status_contradicts_versions",
-            f"status {frame.status.name} from a peer of version {frame.version}, ours is {self.version} (A5)",
+            f"status {frame.status.name} from a peer of version {frame.version}, ours is {self.version} (T-60)",
             frame="HandshakeResponse",
             state=self.state.name,
         )
@@ -393,7 +393,7 @@ class Connection:
         return self.peer_version
 
     def _status_for(self, peer_version: int) -> HandshakeStatus:
-        """The responder's rows of the version table (A5)."""
+        """The responder's rows of the version table (T-60)."""
         if peer_version == self.version:
             return HandshakeStatus.SAME_VERSION
         if peer_version > self.version:

@@ -1,7 +1,7 @@
 """What passes over a connection: frames, which are also the events, and the two events that are not frames.
 
 The idea: one small class per frame, the same in both directions. They are slotted and, for the type checker, frozen;
-at run time they are not, because freezing costs more than parsing (ARCHITECTURE, "Speed that is designed in").
+at run time they are not, because freezing costs more than parsing (docs/architecture.md, "Speed").
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Revision(IntEnum):
 
 
 class HandshakeStatus(IntEnum):
-    """A handshake response's status, from the responder's point of view (DECISIONS A5)."""
+    """A handshake response's status, from the responder's point of view (T-60)."""
 
     SAME_VERSION = 0
     NEWER_COMPATIBLE = 1

@@ -252,7 +252,7 @@ def _text(text: str, what: str) -> bytes:
 
 def _code(codes: Mapping[Any, int], value: object, what: str) -> int:
     if value not in codes:
-        raise LocalProtocolError("no_code", f"{what} {value!r:.100} has no code: give one of {[*codes]} (A5, C1)")
+        raise LocalProtocolError("no_code", f"{what} {value!r:.100} has no code: give one of {[*codes]} (T-60, C1)")
     return codes[value]
 
 
@@ -495,7 +495,7 @@ class Decoder:
         buffer, limits = self._buffer, self._limits
         head = fields.unpack(buffer.data, buffer.pos)
         if kind is HandshakeResponse and head["status"] not in self._statuses:
-            self._malformed("unknown_status", f"status {head['status']} has no meaning (DECISIONS A5)", name)
+            self._malformed("unknown_status", f"status {head['status']} has no meaning (T-60)", name)
         peer = UUID(bytes=head["instance_id"])
         if peer in _NO_UUIDS:
             self._malformed("bad_uuid", f"{peer} names nobody (T-03)", name)

@@ -1,7 +1,7 @@
 """Every bound, in one place: what a peer may make us hold, and for how long.
 
 The idea: a bound is data, checked where the length or count is read and before memory is taken. Times are in seconds,
-sizes in bytes. Source of each default: the DECISIONS and PROOF id beside it.
+sizes in bytes. Source of each default: the ruling beside it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,12 @@
+"""Adapters for the machines of `tolliver_proto`, and what is built on them. Import one of the doors:
+
+- `anyio`, `twisted`, `blocking`: instances and streams on asyncio and trio, on Twisted, on threads
+- `spark`: data sources, sink, streams with demand and delivery audit in PySpark
+- `staging`: messages in files, each once, before they are acknowledged
+- `certs`: a private CA and certificates in PEM files
+- `derived`: identities derived from a label, for jobs with many short-lived writers
+- `sqlite`: the durable store, for programs that drive a node themselves
+- `cli`: the `tolliver` command
+
+Each needs its own extra, so nothing is imported here. docs/architecture.md draws the rooms behind the doors.
+"""

@@ -234,7 +234,7 @@ class InstanceOptions(EndpointOptions):
     - `retry_interval`: seconds before the first resend of an unacknowledged message, doubling from there (T-50).
     - `remotes`: where to dial from the start (T-75); strings as for `Remote.parse`, or Remotes.
     - `revision`: the wire layout of all connections; `version`: what we announce (T-02); `speaks(version)`: whether
-      we can speak a peer's version that is not ours (A5).
+      we can speak a peer's version that is not ours (T-60).
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
     - `identity`: our UUID where neither the certificate nor the database says it, or a derived one of our
       certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).

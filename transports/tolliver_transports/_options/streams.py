@@ -1,4 +1,4 @@
-"""What the streams of a program are made of: as `_options`, checked before anything is opened."""
+"""What the streams of a program are made of: as `instance`, checked before anything is opened."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _LAYOUT = 2
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
-# `crc` is a check of all other columns, except in `message`: see _sqlite_checks. A stamp there is its own.
+# `crc` is a check of all other columns, except in `message`: see checks.py. A stamp there is its own.
 _TABLES = {
     "instance": f"""CREATE TABLE instance(
         id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, seal BLOB,

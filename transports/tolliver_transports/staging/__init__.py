@@ -1,7 +1,8 @@
-"""Staging: messages on disk, in segments that any number of programs read, before they are acknowledged.
+"""Messages on disk, in segments that any number of programs read, before they are acknowledged.
 
 The idea: a receiver that only puts what comes into files is done with each message at once, whatever becomes of those
-who work on them. It remembers what it has had, so each message stands in the stage once (docs/staging.md).
+who work on them. It remembers what it has had, so each message stands in the stage once (docs/staging.md). `Stager`
+receives, `StageWriter` and `StageFolder` have the files. The `tolliver stage` command and Spark's streams use it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,261 @@
+"""Rooms of the code in their order, and the arrows that imports draw between them.
+
+The idea: the order is data. A room may import from rooms on lower floors, never from one beside or above it: so nothing
+runs in a circle, and two adapters cannot know each other. `scripts/draw_rooms.py` draws the order and the arrows into
+docs/architecture.md, `tests/test_rooms.py` holds every import against it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import Enum
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+
+class Room(NamedTuple):
+    """A folder or module, and what it is for. A package's own name stands for its `__init__` alone."""
+
+    name: str
+    purpose: str
+
+
+CORE: tuple[tuple[Room, ...], ...] = (
+    (
+        Room(
+            "tolliver_proto._common",
+            "shared by both protocols: errors, the words for transports, byte buffer, timers, rate limits",
+        ),
+    ),
+    (Room("tolliver_proto._wire", "one connection: frames, layouts as data, codec, transition table, `Connection`"),),
+    (
+        Room("tolliver_proto._node", "many connections with one durable outbox: `Node`, and what it asks of a store"),
+        Room("tolliver_proto.reactive", "the second protocol, Reactive Streams: frames, tables, `Connection`, `Hub`"),
+        Room("tolliver_proto.recording", "recorded wire bytes: block layout and sidecar index"),
+    ),
+    (
+        Room("tolliver_proto", "door: every public name of the messaging core"),
+        Room("tolliver_proto.layouts", "door: wire layouts and sets of ids, for whoever reads or writes in bulk"),
+        Room("tolliver_proto._testing", "simulated networks of nodes with every fault, and the checks of the promises"),
+    ),
+    (
+        Room("tolliver_proto.testing", "door: connection pairs, a store in memory, `SimNet`"),
+        Room("tolliver_proto.reactive._testing", "simulated networks of hubs, and the monitor of the wire"),
+    ),
+    (Room("tolliver_proto.reactive.testing", "door: connection pairs, `WireMonitor`, `StreamNet`"),),
+)
+"""Floors of the pure package, lowest first."""
+
+TRANSPORTS: tuple[tuple[Room, ...], ...] = (
+    (
+        Room("tolliver_transports", "the package: a list of its doors, no code"),
+        Room("tolliver_transports.derived", "door: identities derived from a label (T-72a)"),
+    ),
+    (
+        Room("tolliver_transports._options", "options of instances and streams, checked before anything is opened"),
+        Room("tolliver_transports._store", "the durable store: one SQLite file, its lock, its checksums"),
+    ),
+    (
+        Room("tolliver_transports._tls", "TLS policy, TLS without I/O, and the reading of certificates"),
+        Room("tolliver_transports.certs", "door: a private CA and certificates in PEM files"),
+        Room("tolliver_transports.sqlite", "door: the store, for whoever drives a node without an adapter"),
+    ),
+    (Room("tolliver_transports._driver", "adapter code common to both protocols and all loops"),),
+    (
+        Room(
+            "tolliver_transports._messages",
+            "messaging without a loop: calls, handlers, store jobs, recorder",
+        ),
+    ),
+    (Room("tolliver_transports._streams", "streams without a loop: publications, subscriptions, codecs, the bridge"),),
+    (
+        Room("tolliver_transports.anyio", "door: adapter for asyncio and trio"),
+        Room("tolliver_transports.twisted", "door: adapter for Twisted"),
+        Room("tolliver_transports.blocking", "door: adapter for threads"),
+    ),
+    (Room("tolliver_transports.staging", "door: messages in files, each once, before they are acknowledged"),),
+    (Room("tolliver_transports.spark", "door: PySpark data sources, sink, streams with demand, audit"),),
+    (
+        Room("tolliver_transports._cli", "commands of `tolliver`, one module each"),
+        Room("pyspark_tolliver", "the name under which Spark finds the data source by itself"),
+    ),
+    (Room("tolliver_transports.cli", "door: the `tolliver` command"),),
+)
+"""Floors of the adapters and of all that is built on them, lowest first, all above the pure package."""
+
+FLOORS = CORE + TRANSPORTS
+_FLOOR = {room.name: number for number, floor in enumerate(FLOORS) for room in floor}
+_PACKAGES = ("tolliver_proto", "transports/tolliver_transports", "pyspark_tolliver")
+_OUTSIDE = ("benchmarks", "examples", "fuzz", "scripts")
+"""Folders that use the packages by their doors, as a user does. Tests are of the rooms, and look into them."""
+
+
+class Insider(NamedTuple):
+    """A file outside the packages that has a reason to import private modules."""
+
+    file: str
+    modules: tuple[str, ...]
+    reason: str
+
+
+INSIDERS = (
+    Insider("benchmarks/adapters.py", ("tolliver_transports._tls.policy",), "its bare loops have an adapter's TLS"),
+    Insider("benchmarks/recording.py", ("tolliver_transports._messages.recorder",), "measures the recorder alone"),
+    Insider("fuzz/columns_bodies.py", ("tolliver_transports.spark.read._columns",), "fuzzes this reader of frames"),
+    Insider(
+        "fuzz/node_program.py",
+        (
+            "tolliver_proto._node.subscriptions",
+            "tolliver_proto._testing.checks",
+            "tolliver_proto._testing.world",
+        ),
+        "holds nodes to the checks of the simulator (I1 to I6), in its worlds",
+    ),
+    Insider("fuzz/ranges_bodies.py", ("tolliver_transports.spark.read._ranges",), "fuzzes this reader of recordings"),
+    Insider(
+        "fuzz/staging_bodies.py",
+        ("tolliver_transports.staging._folder", "tolliver_transports.staging._seen"),
+        "damages what lies on the disk under a stage",
+    ),
+    Insider("fuzz/trust_bodies.py", ("tolliver_transports._tls.x509",), "fuzzes this reader of certificates"),
+    Insider("fuzz/words.py", ("tolliver_proto.reactive._varint",), "writes numbers as that protocol does"),
+    Insider(
+        "scripts/draw_states.py",
+        ("tolliver_proto._wire.state", "tolliver_proto.reactive._state"),
+        "draws the transition tables",
+    ),
+)
+
+
+class When(Enum):
+    """The moment at which an import happens."""
+
+    LOADING = "when the module is loaded"
+    CALLING = "within a function"
+    CHECKING = "for the type checker alone"
+
+
+class Arrow(NamedTuple):
+    """An import, from module to module."""
+
+    source: str
+    target: str
+    when: When
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.source} imports {self.target}"
+
+
+def files(root: Path, folders: Iterable[str]) -> dict[str, Path]:
+    """The modules in these folders, by the name under which they are imported."""
+    found = {}
+    for folder in folders:
+        base = (root / folder).parent
+        for path in sorted((root / folder).rglob("*.py")):
+            parts = path.relative_to(base).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def packages(root: Path = ROOT) -> dict[str, Path]:
+    return files(root, _PACKAGES)
+
+
+def outside(root: Path = ROOT) -> dict[str, Path]:
+    return files(root, _OUTSIDE)
+
+
+def arrows(modules: Mapping[str, Path], known: Collection[str], root: Path = ROOT) -> list[Arrow]:
+    """All imports of one of the `known` modules by one of these."""
+    found = (
+        Arrow(module, target, when, f"{path.relative_to(root)}:{line}")
+        for module, path in modules.items()
+        for name, when, line in _imports(ast.parse(path.read_text("utf-8")), _package(module, path), When.LOADING)
+        if (target := _known_part(name, known)) is not None
+    )
+    return [*dict.fromkeys(found)]
+
+
+def _package(module: str, path: Path) -> list[str]:
+    parts = module.split(".")
+    return parts if path.name == "__init__.py" else parts[:-1]
+
+
+def _known_part(name: str, known: Collection[str]) -> str | None:
+    """The module of a dotted name whose last part may be something in it."""
+    for module in (name, name.rpartition(".")[0]):
+        if module in known:
+            return module
+    return None
+
+
+def _imports(node: ast.AST, package: list[str], when: When) -> Iterator[tuple[str, When, int]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from ((alias.name, when, child.lineno) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            home = package[: len(package) - child.level + 1] if child.level else []
+            parts = [*home, *([child.module] if child.module else [])]
+            yield from ((".".join([*parts, alias.name]), when, child.lineno) for alias in child.names)
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _imports(child, package, When.CALLING)
+        elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            yield from _imports(child, package, When.CHECKING)
+        else:
+            yield from _imports(child, package, when)
+
+
+def room_of(module: str) -> str | None:
+    """The room that a module is in."""
+    if module in _FLOOR:
+        return module
+    above = module.rpartition(".")[0]
+    return room_of(above) if "." in above else None
+
+
+def upward(drawn: Iterable[Arrow]) -> list[Arrow]:
+    """Arrows that lead to a room above or beside one's own."""
+    return [
+        arrow
+        for arrow in drawn
+        if (source := room_of(arrow.source)) != (target := room_of(arrow.target))
+        and (source is None or target is None or _FLOOR[source] <= _FLOOR[target])
+    ]
+
+
+def circle(drawn: Iterable[Arrow]) -> list[str]:
+    """The modules of a circle, if there is one. An import within a function is there to break one, and does."""
+    calls: dict[str, set[str]] = {}
+    for arrow in drawn:
+        if arrow.when is not When.CALLING:
+            calls.setdefault(arrow.source, set()).add(arrow.target)
+    try:
+        TopologicalSorter(calls).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def private(drawn: Iterable[Arrow]) -> list[Arrow]:
+    """Arrows into a package that do not come from it and do not end at one of its doors."""
+    return [
+        arrow
+        for arrow in drawn
+        if any(part.startswith("_") for part in arrow.target.split("."))
+        and arrow.source.split(".")[0] != arrow.target.split(".")[0]
+    ]
+
+
+def calls(drawn: Iterable[Arrow]) -> dict[str, set[str]]:
+    """From each room to those that it imports from, except itself."""
+    found: dict[str, set[str]] = {room.name: set() for floor in FLOORS for room in floor}
+    for arrow in drawn:
+        source, target = room_of(arrow.source), room_of(arrow.target)
+        if source is not None and target is not None and source != target:
+            found[source].add(target)
+    return found
