@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from tolliver_transports._options.instance import Remote
 from tolliver_transports._options.uuid7 import uuid7
-from tolliver_transports._tls.policy import ALPN, Pumps, client_context, own_identity, server_context
+from tolliver_transports._tls.policy import ALPN, Pumps, client_context, server_context
 from tolliver_transports._tls.pump import PlainPump, Pump
 
 from tests.certificates import Certificates
@@ -465,7 +465,7 @@ def test_a_garbled_uuid_is_refused(certs: Certificates) -> None:
     ours, _ = shake(client(certs.tls("alice")), server(certs.tls("garbled")))
     assert says(ours, CertificateError, "'urn:uuid:not-a-uuid' is no UUID")
     with pytest.raises(CertificateError, match=r"garbled\.pem would be refused: 'urn:uuid:not-a-uuid' is no UUID"):
-        own_identity(certs.tls("garbled"))
+        Pumps(certs.tls("garbled"))
 
 
 def test_names_that_cannot_be_read_are_refused(certs: Certificates) -> None:
@@ -475,6 +475,6 @@ def test_names_that_cannot_be_read_are_refused(certs: Certificates) -> None:
 
 def test_no_uuid_is_no_error(certs: Certificates) -> None:
     """Then the first use pins the key (D-3)."""
-    identity = own_identity(certs.tls("anonymous"))
+    identity = Pumps(certs.tls("anonymous")).identity
     assert identity.uuids == frozenset()
     assert identity.spki_sha256 is not None

@@ -12,13 +12,14 @@ The theory, for TCP in Twisted 23.10 to 26:
   is closed in the next turn.
 - A transport that has paused its producer waits for that before it is closed: so it has none any more by then.
 
-Whoever waits gets a Deferred of its own: to cancel it, or to change its result, is nobody else's business.
+Each caller that waits gets a Deferred of its own: to cancel it, or to change its result, is nobody else's business.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn, TypeVar, cast
 
 from twisted.internet.defer import Deferred, succeed
@@ -213,11 +214,11 @@ class Transport(Session, Protocol):
 
     def _hear_the_rest(self) -> None:
         """A write that failed has closed the socket, with what had come and was not read: a refusal, perhaps (T-74)."""
+        rest = b""
         if self._second is not None:
-            try:
+            with suppress(OSError):
                 rest = self._second.recv(_REST)
-            except OSError:
-                return
+        if rest:
             self.receive(rest)
 
     def _drop_second(self) -> None:
@@ -227,7 +228,7 @@ class Transport(Session, Protocol):
 
 
 class Wires(Factory):
-    """Whom Twisted asks for the protocol of a connection that stands."""
+    """Protocol factory: Twisted asks it for the transport of each connection that stands."""
 
     noisy = False
 
