@@ -33,7 +33,7 @@ from typing import Any, NamedTuple, cast
 import anyio
 import anyio.lowlevel
 from tolliver_transports import blocking
-from tolliver_transports._options.instance import TLS, InstanceOptions, Remote
+from tolliver_transports._options.instance import TLS, InstanceOptions
 from tolliver_transports._tls.policy import client_context, server_context
 from tolliver_transports.certs import make_ca, make_certificate
 
@@ -347,23 +347,23 @@ def bare_twisted_protocol(wrapped: type, end: float, over: Callable[[list[float]
 
 
 async def bare_twisted(directory: Path, port: float = 0, seconds: float = 0) -> None:
-    from tolliver_transports.twisted.tls import Transports
     from twisted.internet import reactor
     from twisted.internet.defer import Deferred
     from twisted.internet.protocol import ClientFactory, Factory, Protocol
+    from twisted.internet.ssl import Certificate, PrivateCertificate
 
     over = Deferred[list[float]]()
-    transports = Transports(tls(directory, "client" if port else "server"))
+    files = tls(directory, "client" if port else "server")
+    load, ca = cast(Any, PrivateCertificate.loadPEM), cast(Any, Certificate.loadPEM)(files.ca.read_bytes())
+    context = load(files.cert.read_bytes() + files.key.read_bytes()).options(ca)
     loop = cast(Any, reactor)
     if port:
         bounce = bare_twisted_protocol(Protocol, time.perf_counter() + seconds, over.callback)
-        loop.connectTCP(
-            HOST, int(port), transports.client(Remote(HOST, int(port)), ClientFactory.forProtocol(bounce), loop)
-        )
+        loop.connectSSL(HOST, int(port), ClientFactory.forProtocol(bounce), context)
         say(gaps(await over))
     else:
         bounce = bare_twisted_protocol(Protocol, float("inf"), None)
-        listening = loop.listenTCP(0, transports.server(Factory.forProtocol(bounce), loop), interface=HOST)
+        listening = loop.listenSSL(0, Factory.forProtocol(bounce), context, interface=HOST)
         say(listening.getHost().port)
         await over
 

@@ -1,8 +1,7 @@
 """A connection that is over is freed at once, however it ended, and not by the next full garbage collection (D-12).
 
 The idea: a collection counts objects. What OpenSSL holds for a connection and what the peer sent of a frame are
-megabytes behind a few of them. So nothing of ours may be in a circle of references when a connection ends. Twisted's
-transports and the protocols on them are in one by themselves, which is why this asks the other adapters only.
+megabytes behind a few of them. So nothing of ours may be in a circle of references when a connection ends.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def refused(certs: Certificates, victim: Victim) -> None:
         wrapped.recv(1)
 
 
-@pytest.mark.parametrize("kind", ["asyncio", "trio", "blocking"])
+@pytest.mark.parametrize("kind", ["asyncio", "trio", "twisted", "twisted-asyncio", "blocking"])
 @pytest.mark.parametrize("of", LIMITS)
 def test_a_connection_is_freed_when_it_ends(
     of: Of, kind: str, worlds: Callable[[str], World], tmp_path: Path, certs: Certificates
@@ -73,7 +72,7 @@ def test_a_connection_is_freed_when_it_ends(
         until(lambda: max((alive() - before).values(), default=0) <= 1, "the end of all that visits left")
 
 
-@pytest.mark.parametrize("kind", ["asyncio", "trio", "blocking"])
+@pytest.mark.parametrize("kind", ["asyncio", "trio", "twisted", "twisted-asyncio", "blocking"])
 def test_a_dial_that_fails_is_freed(nodes: Nodes) -> None:
     """Three remotes where nobody listens, and three that hang up on the first word."""
     with ExitStack() as stack:

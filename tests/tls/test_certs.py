@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given
 from hypothesis import strategies as st
 from tolliver_transports._options.instance import TLS
-from tolliver_transports._tls.policy import Pumps, own_identity
+from tolliver_transports._tls.policy import Pumps
 from tolliver_transports._tls.x509 import subject_public_key_info
 from tolliver_transports.certs import Authority, make_ca, make_certificate
 
@@ -154,8 +154,8 @@ def test_times_that_cannot_be(tmp_path: Path) -> None:
 def test_own_identity_is_what_others_see(certs: Certificates) -> None:
     tls = certs.tls("alice")
     digest = hashlib.sha256(public_key(tls.cert)).digest()
-    assert own_identity(tls) == PeerIdentity(frozenset({certs.uuid("alice")}), digest)
-    assert own_identity(certs.tls("alice", tls12=True)) == own_identity(tls)
+    assert Pumps(tls).identity == PeerIdentity(frozenset({certs.uuid("alice")}), digest)
+    assert Pumps(certs.tls("alice", tls12=True)).identity == Pumps(tls).identity
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_own_identity_is_what_others_see(certs: Certificates) -> None:
 )
 def test_own_certificate_that_others_would_refuse(certs: Certificates, name: str, text: str) -> None:
     with pytest.raises(CertificateError, match=rf"our own certificate .*{name}\.pem would be refused: {text}"):
-        own_identity(certs.tls(name))
+        Pumps(certs.tls(name))
 
 
 def make_bad_file(directory: Path, content: bytes | None) -> Path:
@@ -261,7 +261,7 @@ def test_the_key_is_found_in_the_certificate(
     tls = certs.special(f"key-{request.node.callspec.id}", names, key=make())
     expected = public_key(tls.cert)
     assert subject_public_key_info(load(tls.cert).public_bytes(serialization.Encoding.DER)) == expected
-    assert own_identity(tls) == PeerIdentity(frozenset({ID, OTHER}), hashlib.sha256(expected).digest())
+    assert Pumps(tls).identity == PeerIdentity(frozenset({ID, OTHER}), hashlib.sha256(expected).digest())
 
 
 def element(tag: int, content: bytes) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._tls.policy import own_identity
+from tolliver_transports._tls.policy import Pumps
 from tolliver_transports.certs import make_ca, make_certificate
 from tolliver_transports.derived import derived_identity, new_prefix
 
@@ -70,7 +70,7 @@ def test_a_certificate_carries_its_prefix_beside_its_uuid(tmp_path: Path) -> Non
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     assert uris == [f"urn:uuid:{member.uuid}", f"urn:tolliver:derive:{PREFIX}"]
     assert member.derive == PREFIX
-    seen = own_identity(member.tls())
+    seen = Pumps(member.tls()).identity
     assert (seen.uuids, seen.prefixes) == (frozenset({member.uuid}), frozenset({PREFIX}))
 
 
@@ -91,7 +91,7 @@ def test_the_peer_sees_the_prefix(certs: Certificates) -> None:
 
 def test_a_prefix_that_begins_other_uuids_is_refused(certs: Certificates) -> None:
     with pytest.raises(CertificateError, match=r"low\.pem would be refused: 'e00dbabe0001' is no derive prefix"):
-        own_identity(certs.tls("low"))
+        Pumps(certs.tls("low"))
 
 
 def test_in_words() -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from tolliver_transports._options.instance import Remote
 from tolliver_transports._options.uuid7 import uuid7
-from tolliver_transports._tls.policy import ALPN, Pumps, client_context, own_identity, server_context
+from tolliver_transports._tls.policy import ALPN, Pumps, client_context, server_context
 from tolliver_transports._tls.pump import PlainPump, Pump
 
 from tests.certificates import Certificates
@@ -361,6 +361,41 @@ def test_an_end_inside_the_handshake(certs: Certificates, role: str, version: ss
         pump.handshake()
 
 
+# Alerts in the handshake that refuse our certificate (RFC 8446, 6.2).
+REFUSALS = {40: "handshake failure", 42: "bad certificate", 43: "unsupported certificate", 44: "certificate revoked"}
+REFUSALS |= {45: "certificate expired", 46: "certificate unknown", 48: "unknown CA", 49: "access denied"}
+REFUSALS |= {116: "certificate required"}
+
+
+def test_every_alert_in_the_handshake_has_its_words(certs: Certificates) -> None:
+    for code in range(256):
+        dialler = client(certs.tls("alice"))
+        dialler.handshake()
+        dialler.receive(bytes((0x15, 3, 3, 0, 2, 2, code)))
+        with pytest.raises((CertificateError, ConnectionLost)) as caught:
+            dialler.handshake()
+        if code in REFUSALS:
+            assert says(caught.value, CertificateError, f"refuses our certificate: {REFUSALS[code]}: "), code
+        else:
+            assert type(caught.value) is ConnectionLost, code
+
+
+@pytest.mark.parametrize("how", ["refused", "closed"])
+def test_what_nobody_reads_any_more_is_not_kept(certs: Certificates, how: str) -> None:
+    """A peer that is refused may go on sending until it is told, and a member after its end."""
+    dialler = client(certs.tls("expired" if how == "refused" else "alice"))
+    listener = server(certs.tls("bob"))
+    shake(dialler, listener)
+    if how == "closed":
+        dialler.close_notify()
+        move(dialler, listener)
+        assert listener.read() is None
+        assert listener.peer_closed
+    kept = listener._incoming.pending
+    listener.receive(bytes(100_000))
+    assert listener._incoming.pending == kept
+
+
 def test_a_damaged_record_is_a_lost_connection(certs: Certificates) -> None:
     dialler, listener = connected(client(certs.tls("alice")), server(certs.tls("bob")))
     dialler.write(b"first")
@@ -430,7 +465,7 @@ def test_a_garbled_uuid_is_refused(certs: Certificates) -> None:
     ours, _ = shake(client(certs.tls("alice")), server(certs.tls("garbled")))
     assert says(ours, CertificateError, "'urn:uuid:not-a-uuid' is no UUID")
     with pytest.raises(CertificateError, match=r"garbled\.pem would be refused: 'urn:uuid:not-a-uuid' is no UUID"):
-        own_identity(certs.tls("garbled"))
+        Pumps(certs.tls("garbled"))
 
 
 def test_names_that_cannot_be_read_are_refused(certs: Certificates) -> None:
@@ -440,6 +475,6 @@ def test_names_that_cannot_be_read_are_refused(certs: Certificates) -> None:
 
 def test_no_uuid_is_no_error(certs: Certificates) -> None:
     """Then the first use pins the key (D-3)."""
-    identity = own_identity(certs.tls("anonymous"))
+    identity = Pumps(certs.tls("anonymous")).identity
     assert identity.uuids == frozenset()
     assert identity.spki_sha256 is not None

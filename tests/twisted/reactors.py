@@ -13,10 +13,7 @@ from typing import Any
 from twisted.internet.asyncioreactor import AsyncioSelectorReactor
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.epollreactor import EPollReactor
-from twisted.internet.protocol import ClientFactory
 from twisted.logger import globalLogPublisher
-
-from .sides import Recorder
 
 TIMEOUT = 60  # seconds; nothing here takes one
 
@@ -57,18 +54,6 @@ class Loop:
 
         self.reactor.callFromThread(run)
         return answer.result(TIMEOUT)
-
-    def listen(self, make: Callable[[ClientFactory[Any]], Any], protocol: Recorder) -> int:
-        """Listens for the one connection of `protocol`; returns the port."""
-        factory = ClientFactory()
-        factory.buildProtocol = lambda _: protocol  # type: ignore[method-assign, assignment]  # one is enough
-        port = self.call(lambda: self.reactor.listenTCP(0, make(factory), interface="127.0.0.1"))
-        return int(port.getHost().port)
-
-    def dial(self, make: Callable[[ClientFactory[Any]], Any], protocol: Recorder, port: int) -> None:
-        factory = ClientFactory()
-        factory.buildProtocol = lambda _: protocol  # type: ignore[method-assign, assignment]  # one is enough
-        self.call(lambda: self.reactor.connectTCP("127.0.0.1", port, make(factory)))
 
 
 @contextmanager

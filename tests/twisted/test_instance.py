@@ -363,34 +363,43 @@ def test_a_reactor_that_stops_closes_what_is_open(tmp_path: Any, certs: Certific
         assert left.wires == right.wires == {}
 
 
-def test_the_global_reactor_is_left_alone(tmp_path: Any, certs: Certificates) -> None:
-    """Where a reactor is given, from the first import to the end."""
-    program = """
-        import sys
-        from twisted.internet.epollreactor import EPollReactor
-        from twisted.internet.defer import Deferred
-        from tolliver_transports.twisted import InstanceOptions, TLS, create_instance
+MESSAGES_OVER_TLS = """
+    from twisted.internet.epollreactor import EPollReactor
+    from twisted.internet.defer import Deferred
+    from tolliver_transports.twisted import InstanceOptions, TLS, create_instance
 
-        reactor = EPollReactor()
+    reactor = EPollReactor()
 
-        def opened(name):
-            tls = TLS(f"{name}.pem", f"{name}.key", "ca.pem")
-            database = f"{sys.argv[1]}/{name}.db"
-            return create_instance(InstanceOptions(database=database, listen="localhost:0", tls=tls), reactor)
+    def opened(name):
+        tls = TLS(f"{name}.pem", f"{name}.key", "ca.pem")
+        database = f"{sys.argv[1]}/{name}.db"
+        return create_instance(InstanceOptions(database=database, listen="localhost:0", tls=tls), reactor)
 
-        async def main():
-            async with await opened("bob") as bob, await opened("alice") as alice:
-                await bob.subscribe("news", handler=lambda message: print(message.body))
-                await alice.new_connection(f"localhost:{bob.port}")
-                await alice.wait_acked(await alice.send("news", "", b"hello"))
+    async def main():
+        async with await opened("bob") as bob, await opened("alice") as alice:
+            await bob.subscribe("news", handler=lambda message: print(message.body))
+            await alice.new_connection(f"localhost:{bob.port}")
+            await alice.wait_acked(await alice.send("news", "", b"hello"))
 
-        reactor.callWhenRunning(lambda: Deferred.fromCoroutine(main()).addBoth(print).addBoth(lambda _: reactor.stop()))
-        reactor.run()
-        assert "twisted.internet.reactor" not in sys.modules
-    """
+    reactor.callWhenRunning(lambda: Deferred.fromCoroutine(main()).addBoth(print).addBoth(lambda _: reactor.stop()))
+    reactor.run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("import sys", 'assert "twisted.internet.reactor" not in sys.modules'),
+        ('import sys; sys.modules["OpenSSL"] = sys.modules["service_identity"] = None', ""),
+    ],
+    ids=["the global reactor", "pyOpenSSL and service_identity"],
+)
+def test_it_does_without(tmp_path: Any, certs: Certificates, before: str, after: str) -> None:
+    """From the first import to the end, and without a warning."""
     for name in ("alice", "bob"):
         certs.tls(name)
-    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    program = "\n".join((before, textwrap.dedent(MESSAGES_OVER_TLS), after))
+    command = [sys.executable, "-c", program, str(tmp_path)]
     done = subprocess.run(command, cwd=certs.directory, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "b'hello'\nNone\n", "")
 

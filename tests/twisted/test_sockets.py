@@ -1,4 +1,7 @@
-"""On reactors and sockets: what memory cannot show, above all what becomes of a refusal when the line breaks (T-74)."""
+"""A transport on reactors and sockets: what becomes of a refusal when the line breaks (T-74), and how an end is closed.
+
+The idea: a test stands for the machine, so that it says when something is sent, and hears what a node would hear.
+"""
 
 from __future__ import annotations
 
@@ -6,61 +9,101 @@ import os
 import socket
 import ssl
 import struct
-import sys
 import threading
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
+import psutil
 import pytest
+from tolliver_transports._driver.driver import Driver
 from tolliver_transports._options.instance import Remote
 from tolliver_transports._tls.policy import client_context, server_context
-from tolliver_transports.twisted.policy import make_context
-from tolliver_transports.twisted.tls import Creator, TLSFactory, Transports
+from tolliver_transports._tls.pump import AnyPump
+from tolliver_transports.twisted.wire import Transport, Wires
+from twisted.internet.protocol import ClientFactory
 
 from tests.certificates import Certificates
-from tests.tls.pumping import records
-from tolliver_proto import CertificateError, ConnectionLost
+from tests.tls import pumping
+from tolliver_proto import (
+    Abort,
+    CertificateError,
+    ConnectionLost,
+    PauseReading,
+    Role,
+    ShutdownWrite,
+    TolliverError,
+    Transmit,
+)
 
 from .reactors import TIMEOUT, Loop
-from .sides import Recorder
 
-MEGABYTE = 1_000_000
+MIB = 2**20
 
 
-class Told(Recorder):
-    """A Recorder that other threads can wait for."""
+class Machine:
+    """A driver's machine and its loop adapter, by hand: one connection, which does what a test asks for with `do`.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun, self.half, self.over = threading.Event(), threading.Event(), threading.Event()
-        self.got = threading.Event()
+    `at_first` is asked for as soon as the connection stands.
+    """
 
-    def handshakeCompleted(self) -> None:
-        super().handshakeCompleted()
+    def __init__(self, loop: Loop, role: Role, pump: AnyPump, *at_first: object) -> None:
+        self.loop = loop
+        self.error: TolliverError | None = None
+        self.begun, self.heard, self.over = threading.Event(), threading.Event(), threading.Event()
+        self._at_first = at_first
+        self._actions: deque[object] = deque()
+        both: Any = self
+        self.driver = Driver(both, both)
+        self.transport = Transport(self.driver, 1, role, pump, self._lost, loop.reactor)
+        self.wires = {1: self.transport}
+
+    def do(self, *actions: object) -> None:
+        self._actions.extend(actions)
+        self.loop.call(self.driver.turn)
+
+    def promise(self) -> None: ...
+
+    def next_action(self) -> object:
+        return self._actions.popleft() if self._actions else None
+
+    def next_timeout(self) -> None: ...
+
+    def opened(self, *_: object) -> None:
+        self._actions.extend(self._at_first)
         self.begun.set()
 
-    def dataReceived(self, data: bytes) -> None:
-        super().dataReceived(data)
-        self.got.set()
+    def receive_data(self, *_: object) -> None:
+        self.heard.set()
 
-    def readConnectionLost(self) -> None:
-        super().readConnectionLost()
-        self.half.set()
+    def receive_eof(self, *_: object) -> None: ...
 
-    def connectionLost(self, reason: Any = None) -> None:
-        super().connectionLost(reason)
+    def sent(self, *_: object) -> None: ...
+
+    def _lost(self, _cid: int, error: TolliverError | None) -> None:
+        self.error = error
         self.over.set()
 
 
-def listening(loop: Loop, certs: Certificates, protocol: Recorder) -> int:
-    transports = Transports(certs.tls("bob"))
-    return loop.listen(lambda factory: transports.server(factory, loop.reactor), protocol)
+class Dials(ClientFactory[Any]):
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def buildProtocol(self, addr: object) -> Any:
+        return self._machine.transport
 
 
-def dialling(loop: Loop, certs: Certificates, member: str, protocol: Recorder, port: int) -> None:
-    remote = Remote("localhost", port)
-    creator = Creator(make_context(certs.tls(member), server=False))  # an instance would refuse some itself
-    loop.dial(lambda factory: TLSFactory(creator, factory, loop.reactor, remote, check_name=True), protocol, port)
+def listening(loop: Loop, certs: Certificates) -> tuple[Machine, int]:
+    machine = Machine(loop, Role.SERVER, pumping.server(certs.tls("bob")))
+    port = loop.call(loop.reactor.listenTCP, 0, Wires(lambda _: machine.transport), 50, "127.0.0.1")
+    return machine, port.getHost().port
+
+
+def dialling(loop: Loop, certs: Certificates, port: int, member: str, *at_first: object) -> Machine:
+    pump = pumping.client(certs.tls(member), remote=Remote("localhost", port))
+    machine = Machine(loop, Role.CLIENT, pump, *at_first)
+    loop.call(loop.reactor.connectTCP, "127.0.0.1", port, Dials(machine))
+    return machine
 
 
 def dial(certs: Certificates, member: str, port: int) -> ssl.SSLSocket:
@@ -68,86 +111,19 @@ def dial(certs: Certificates, member: str, port: int) -> ssl.SSLSocket:
     return client_context(certs.tls(member)).wrap_socket(sock, server_hostname="localhost")
 
 
-def reset(sock: socket.socket) -> None:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    sock.close()
-
-
 def read_all(sock: socket.socket) -> bytes:
-    parts = []
-    while data := sock.recv(65536):
-        parts.append(data)
-    return b"".join(parts)
-
-
-def test_units_on_the_wire(loop: Loop, certs: Certificates) -> None:
-    """T-69: a response and the frames that follow it in the same reactor turn are records of their own."""
-
-    class Answering(Told):
-        def handshakeCompleted(self) -> None:
-            for size in (30, 40, 50):
-                self.transport.write(bytes(size))
-            self.transport.loseWriteConnection()
-
-    port = listening(loop, certs, Answering())
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = client_context(certs.tls("alice")).wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with socket.create_connection(("127.0.0.1", port), TIMEOUT) as sock:
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                sock.sendall(outgoing.read())
-                incoming.write(sock.recv(65536))
-        sock.sendall(outgoing.read())
-        ciphertext = read_all(sock)
-    found = records(ciphertext)
-    assert found[-4:] == [(23, 30 + 17), (23, 40 + 17), (23, 50 + 17), (23, 2 + 17)], "and close_notify"
-    incoming.write(ciphertext)
-    assert tls.read(1000) == bytes(30)
-    assert "twisted.internet.reactor" not in sys.modules, "nothing here needs the global reactor"
-
-
-def test_both_ends_close_in_order(loop: Loop, certs: Certificates) -> None:
-    listener, dialler = Told(), Told()
-    port = listening(loop, certs, listener)
-    dialling(loop, certs, "alice", dialler, port)
-    assert dialler.begun.wait(TIMEOUT)
-    loop.call(lambda: (dialler.transport.write(b"question"), dialler.transport.loseWriteConnection()))
-    assert listener.half.wait(TIMEOUT)
-    assert listener.received == [b"question"]
-    loop.call(lambda: (listener.transport.write(b"answer"), listener.transport.loseWriteConnection()))
-    assert dialler.half.wait(TIMEOUT)
-    assert dialler.received == [b"answer"]
-    for side in (listener, dialler):
-        loop.call(side.transport.loseConnection)
-        assert side.over.wait(TIMEOUT)
-        assert side.error is None
-        assert side.calls == ["handshake", *sorted(set(side.calls[1:-1]), key=side.calls.index), "lost"], "each once"
-
-
-@pytest.mark.parametrize("how", ["cut", "reset"])
-def test_a_cut_is_told_apart(loop: Loop, certs: Certificates, how: str) -> None:
-    listener = Told()
-    sock = dial(certs, "alice", listening(loop, certs, listener))
-    sock.sendall(b"hello")
-    assert listener.got.wait(TIMEOUT)
-    (reset if how == "reset" else socket.socket.close)(sock)
-    assert listener.over.wait(TIMEOUT)
-    assert type(listener.error) is ConnectionLost
+    return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
 @pytest.mark.parametrize("how", ["closed", "damaged"])
 def test_what_comes_after_our_half_is_shut(loop: Loop, certs: Certificates, how: str) -> None:
-    """Twisted's TCP then ends within the call that closes it, and its TLS would go on with what is gone."""
-    listener = Told()
-    with dial(certs, "alice", listening(loop, certs, listener)) as sock:
+    """Twisted's TCP then ends within the call that closes it."""
+    listener, port = listening(loop, certs)
+    with dial(certs, "alice", port) as sock:
         assert listener.begun.wait(TIMEOUT)
-        loop.call(listener.transport.loseWriteConnection)
+        listener.do(ShutdownWrite(1))
         assert read_all(sock) == b""
         if how == "closed":
-            loop.call(listener.transport.loseConnection)
             with suppress(OSError):
                 sock.unwrap()
         else:
@@ -157,62 +133,35 @@ def test_what_comes_after_our_half_is_shut(loop: Loop, certs: Certificates, how:
     assert type(listener.error) is (type(None) if how == "closed" else ConnectionLost)
 
 
-@pytest.mark.parametrize("how", ["cut", "reset", "cut later"])
-def test_a_dialler_that_goes_in_the_handshake(loop: Loop, certs: Certificates, how: str) -> None:
-    listener, incoming, outgoing = Told(), ssl.MemoryBIO(), ssl.MemoryBIO()
-    port = listening(loop, certs, listener)
-    sock = socket.create_connection(("127.0.0.1", port), TIMEOUT)
-    if how == "cut later":
-        tls = client_context(certs.tls("alice")).wrap_bio(incoming, outgoing, server_hostname="localhost")
-        with suppress(ssl.SSLWantReadError):
-            tls.do_handshake()
-        sock.sendall(outgoing.read())
-        sock.recv(65536)
+@pytest.mark.parametrize("how", ["cut", "reset"])
+def test_a_line_that_breaks_is_no_end_in_order(loop: Loop, certs: Certificates, how: str) -> None:
+    listener, port = listening(loop, certs)
+    sock = dial(certs, "alice", port)
+    assert listener.begun.wait(TIMEOUT)
     (reset if how == "reset" else socket.socket.close)(sock)
     assert listener.over.wait(TIMEOUT)
     assert type(listener.error) is ConnectionLost
-    assert "closed during the TLS handshake" in str(listener.error)
+
+
+# Refusals.
 
 
 def test_a_refusal_is_heard_although_the_client_talks(loop: Loop, certs: Certificates) -> None:
     """Bytes of the client that nobody reads would make a reset of our close, and that could overtake the alert."""
-    for _ in range(10):
-        listener = Told()
-        with dial(certs, "expired", listening(loop, certs, listener)) as sock:
-            with suppress(OSError):
-                for _ in range(20):
-                    sock.sendall(bytes(65536))
-            with pytest.raises(ssl.SSLError, match=r"(?i)certificate.expired"):
-                read_all(sock)
-        assert listener.over.wait(TIMEOUT)
-        assert type(listener.error) is CertificateError
-
-
-class Eager(Told):
-    """Writes more than TCP takes, as a producer that waits to be resumed."""
-
-    def pauseProducing(self) -> None:
-        pass
-
-    def resumeProducing(self) -> None:
-        pass
-
-    def stopProducing(self) -> None:
-        pass
-
-    def connectionMade(self) -> None:
-        self.transport.registerProducer(self, True)
-
-    def handshakeCompleted(self) -> None:
-        for _ in range(80):
-            self.transport.write(bytes(50_000))
+    listener, port = listening(loop, certs)
+    with dial(certs, "expired", port) as sock:
+        for _ in range(16):  # more than a system takes that nobody reads from
+            sock.sendall(bytes(MIB))
+        with pytest.raises(ssl.SSLError, match=r"(?i)certificate.expired"):
+            read_all(sock)
+    assert listener.over.wait(TIMEOUT)
+    assert type(listener.error) is CertificateError
 
 
 def test_a_refusal_ends_a_client_that_waits_to_be_resumed(loop: Loop, certs: Certificates) -> None:
     """TCP closes for nobody whose producer it has paused."""
-    listener, dialler = Told(), Eager()
-    port = listening(loop, certs, listener)
-    dialling(loop, certs, "expired", dialler, port)
+    listener, port = listening(loop, certs)
+    dialler = dialling(loop, certs, port, "expired", Transmit(1, [bytes(MIB)] * 8))
     assert dialler.over.wait(TIMEOUT)
     assert listener.over.wait(TIMEOUT)
     assert type(dialler.error) is type(listener.error) is CertificateError
@@ -242,92 +191,39 @@ class Refusing(threading.Thread):
         self.gone.set()
 
 
+def reset(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
 @pytest.mark.parametrize("reads", [True, False], ids=["as it comes", "the write fails first"])
 def test_a_failed_write_does_not_hide_the_refusal(loop: Loop, certs: Certificates, reads: bool) -> None:
-    class Dialling(Told):
-        def handshakeCompleted(self) -> None:
-            super().handshakeCompleted()
-            if reads:
-                self.transport.write(b"request")
-            else:
-                self.transport.pauseProducing()  # so the reactor looks at the write alone
-
+    """T-74: Twisted closes the socket then, with what has come and was not read."""
+    request = Transmit(1, [b"request"])
     for _ in range(10):
-        listener, dialler = Refusing(certs), Dialling()
-        dialling(loop, certs, "expired", dialler, listener.port)
-        if not reads:
+        listener = Refusing(certs)
+        dialler = dialling(loop, certs, listener.port, "expired", request if reads else PauseReading(1))
+        if not reads:  # so the reactor looks at the write alone
             assert dialler.begun.wait(TIMEOUT)
             assert listener.gone.wait(TIMEOUT)
-            loop.call(dialler.transport.write, b"request")
+            dialler.do(request)
         assert dialler.over.wait(TIMEOUT)
         listener.join(TIMEOUT)
         assert type(dialler.error) is CertificateError
         assert "certificate expired" in str(dialler.error)
 
 
-# Pressure.
-
-
-def test_a_pause_stops_the_stream(loop: Loop, certs: Certificates) -> None:
-    class Pausing(Told):
-        later = 0
-        paused = False
-
-        def dataReceived(self, data: bytes) -> None:
-            if self.paused:
-                self.later += len(data)
-            elif not self.received:
-                self.transport.pauseProducing()
-                self.paused = True
-            super().dataReceived(data)
-
-    listener = Pausing()
-    with dial(certs, "alice", listening(loop, certs, listener)) as sock:
-        sending = threading.Thread(target=sock.sendall, args=(bytes(4 * MEGABYTE),))
-        sending.start()
-        assert listener.got.wait(TIMEOUT)
-        for _ in range(50):
-            loop.call(lambda: None)  # many turns of the reactor
-        assert listener.later < 65536, "what one read of the socket has brought, and no more"
-
-        def resume() -> None:
-            listener.paused = False
-            listener.transport.resumeProducing()
-
-        loop.call(resume)
-        sending.join(TIMEOUT)
-        assert not sending.is_alive()
-        sock.shutdown(socket.SHUT_WR)  # a close with their session tickets unread would be a reset
-        assert listener.over.wait(TIMEOUT)
-    assert sum(map(len, listener.received)) == 4 * MEGABYTE
-
-
-def test_a_producer_is_paused_and_resumed(loop: Loop, certs: Certificates) -> None:
-    class Producer:
-        def __init__(self) -> None:
-            self.paused, self.resumed = threading.Event(), threading.Event()
-
-        def pauseProducing(self) -> None:
-            self.paused.set()
-
-        def resumeProducing(self) -> None:
-            self.resumed.set()
-
-        def stopProducing(self) -> None:
-            pass
-
-    listener, producer = Told(), Producer()
-    with dial(certs, "alice", listening(loop, certs, listener)) as sock:
-        sock.sendall(b"hello")
-        assert listener.got.wait(TIMEOUT)
-        loop.call(listener.transport.registerProducer, producer, True)
-        units = 0
-        while not producer.paused.is_set() and units < 1000:
-            loop.call(listener.transport.write, bytes(16384))
-            units += 1
-        assert producer.paused.is_set()
-        assert not producer.resumed.is_set()
-        loop.call(listener.transport.loseWriteConnection)
-        assert len(read_all(sock)) == units * 16384
-        assert producer.resumed.wait(TIMEOUT)
-        loop.call(listener.transport.unregisterProducer)
+def test_a_client_has_two_descriptors_until_it_has_heard_a_byte(loop: Loop, certs: Certificates) -> None:
+    listener, port = listening(loop, certs)
+    before = psutil.Process().num_fds()
+    dialler = dialling(loop, certs, port, "alice")
+    assert dialler.begun.wait(TIMEOUT)
+    assert listener.begun.wait(TIMEOUT)
+    counts = [psutil.Process().num_fds()]
+    listener.do(Transmit(1, [b"hello"]))
+    assert dialler.heard.wait(TIMEOUT)
+    counts.append(loop.call(psutil.Process().num_fds))
+    dialler.do(Abort(1))
+    assert dialler.over.wait(TIMEOUT)
+    assert listener.over.wait(TIMEOUT)
+    assert [count - before for count in counts] == [3, 2]

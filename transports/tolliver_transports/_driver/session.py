@@ -187,4 +187,4 @@ class Session(ABC):
 
 
 def broken(cause: BaseException) -> ConnectionLost:
-    return ConnectionLost(f"the connection broke: {cause.__cause__ or repr(cause)}")
+    return ConnectionLost(f"the connection broke: {cause.__cause__ or cause}")

@@ -112,16 +112,12 @@ class Pumps:
         return PlainPump() if self._server is None else Pump.server(self._server)
 
 
-def own_identity(tls: TLS) -> PeerIdentity:
+def _met_by_itself(tls: TLS, dialling: ssl.SSLContext, listening: ssl.SSLContext) -> PeerIdentity:
     """What our own certificate proves to others, found by a handshake with ourselves.
 
     It shows that the key fits, that the CA signed the certificate, that it is valid now and that it serves in both
     roles. Raises CertificateError where a peer would refuse it.
     """
-    return _met_by_itself(tls, client_context(tls, check_hostname=False), server_context(tls))
-
-
-def _met_by_itself(tls: TLS, dialling: ssl.SSLContext, listening: ssl.SSLContext) -> PeerIdentity:
     client = Pump(dialling, None, server=False)
     server = Pump.server(listening)
     try:

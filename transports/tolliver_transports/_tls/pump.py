@@ -75,7 +75,8 @@ class Pump:
         self._failure: TolliverError | None = None
         self._read_ahead: list[bytes] = []
         self._ciphertext: list[bytes] = []
-        self._heard = False  # an application byte has come
+        self.heard = False
+        """An application byte has come: so the peer takes our certificate."""
         self._no_more = False  # the transport has ended
         self._write_closed = False
         self._closed_by_peer = False
@@ -102,8 +103,8 @@ class Pump:
         return self._cut_off and not self._read_ahead
 
     def receive(self, ciphertext: bytes) -> None:
-        """Bytes from the network, cut anywhere."""
-        if not self._no_more:
+        """Bytes from the network, cut anywhere. They are dropped where nobody would read them any more."""
+        if not (self._no_more or self._closed_by_peer or self._failure):
             self._incoming.write(ciphertext)
 
     def receive_eof(self) -> None:
@@ -197,7 +198,7 @@ class Pump:
         try:
             while plaintext := self._tls.read(_RECORD):
                 self._read_ahead.append(plaintext)
-                self._heard = True
+                self.heard = True
             self._closed_by_peer = True
         except ssl.SSLWantReadError:
             pass
@@ -232,7 +233,7 @@ class Pump:
             reason=error.reason or "",
             words=words(error),
             verdict=verdict(error) if isinstance(error, ssl.SSLCertVerificationError) else None,
-            heard=self._heard,
+            heard=self.heard,
             shaken=self._identity is not None,
             ended=is_abrupt_end(error) or isinstance(error, ssl.SSLZeroReturnError),
         ).explain()
@@ -246,6 +247,8 @@ class PlainPump:
         self._units: list[bytes] = []
         self._no_more = False
         self._write_closed = False
+        self.heard = True
+        """Always True: there is no certificate that the peer could refuse."""
         self.truncated = False
         """Always False: plain TCP cannot tell."""
 

@@ -149,14 +149,10 @@ def is_abrupt_end(error: ssl.SSLError) -> bool:
 
 
 def verdict(error: ssl.SSLError) -> str:
+    """What is wrong with a certificate, in OpenSSL's words, and what to do."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         return words(error)
-    return verdict_of(error.verify_code, error.verify_message)
-
-
-def verdict_of(code: int, message: str) -> str:
-    """What is wrong with a certificate, by OpenSSL's X509_V_ERR_ number and its words, and what to do."""
-    return f"{message.rstrip('.')}: {_REMEDIES.get(code, NEW_CERTIFICATE)}"
+    return f"{error.verify_message.rstrip('.')}: {_REMEDIES.get(error.verify_code, NEW_CERTIFICATE)}"
 
 
 def subject_public_key_info(certificate: bytes) -> bytes:

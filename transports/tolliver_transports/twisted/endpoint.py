@@ -1,7 +1,7 @@
-"""What listens, dials and has connections on Twisted.
+"""Endpoint on a Twisted reactor, common to messages and streams: listening, dialling, closing.
 
 The idea: the reactor is the loop, and everything happens on its thread but what reads files, which goes to its thread
-pool. Each connection has its wire (`_twisted_wires`), and one delayed call keeps time. The reactor is the one that was
+pool. Each connection has its transport (`wire`), and one delayed call keeps time. The reactor is the one that was
 given: the global one is imported only where none was.
 """
 
@@ -20,15 +20,13 @@ from tolliver_proto import Role
 from .._driver.adapter import Job
 from .._driver.endpoint import BaseEndpoint
 from .._options.instance import Remote
+from .._tls.pump import AnyPump
 from .dialing import connect, in_pool, listen
-from .tls import Transports
 from .wire import Bell, Promise, Transport, Wires
 
 
 class Endpoint(BaseEndpoint):
     """It is open from `_start` to `close`, on the reactor's thread. `async with` only closes it."""
-
-    make_pumps = Transports
 
     def __init__(self, options: Any, reactor: Any = None) -> None:
         super().__init__(options)
@@ -166,8 +164,8 @@ class Endpoint(BaseEndpoint):
         return deferLater(self._reactor, 0)
 
     def dial(self, cid: int, remote: Remote) -> None:
-        wire = self._wire(cid, Role.CLIENT)
-        factory = self._pumps.client(remote, Wires(lambda _: wire), self._reactor)
+        wire = self._wire(cid, Role.CLIENT, self._pumps.client(remote))
+        factory = Wires(lambda _: self.wires.get(cid))  # by its name: Twisted keeps the factory longer than the wire
         patience = self.options.limits.handshake_timeout
         wire.dialling = Deferred.fromCoroutine(connect(self._reactor, remote.host, remote.port, factory, patience))
         wire.dialling.addErrback(wire.unreached, remote)
@@ -180,17 +178,14 @@ class Endpoint(BaseEndpoint):
 
     def _take_in(self, address: Any) -> Any:
         cid = self._accepted(address.host)
-        if cid is None:
-            return None
-        wire = self._wire(cid, Role.SERVER)
-        return self._pumps.server(Wires(lambda _: wire), self._reactor).buildProtocol(address)
+        return None if cid is None else self._wire(cid, Role.SERVER, self._pumps.server())
 
     def _stop_listening(self) -> Deferred[Any]:
         ports, self._ports = self._ports, []
         return DeferredList([maybeDeferred(port.stopListening) for port in ports])
 
-    def _wire(self, cid: int, role: Role) -> Transport:
-        wire = self.wires[cid] = Transport(self._driver, cid, role, self._lost)
+    def _wire(self, cid: int, role: Role, pump: AnyPump) -> Transport:
+        wire = self.wires[cid] = Transport(self._driver, cid, role, pump, self._lost, self._reactor)
         return wire
 
 

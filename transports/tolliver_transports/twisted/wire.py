@@ -1,22 +1,31 @@
-"""One connection on Twisted, and what Deferreds wait for.
+"""Transport over Twisted's TCP, and the promises behind its Deferreds.
 
-The idea: Twisted owns socket, TLS and buffers, so a wire only translates: what the driver asks for into calls of the
-transport, and what Twisted reports into inputs of the node. `sent` is said once the transport's buffer is below its
-mark, so what a peer does not read stays with the node, which knows what to do about it.
+The idea: Twisted owns the socket and what is still to be written to it, the session all that is above TCP. So Twisted
+is given ciphertext until it has more than its mark, and the rest stays with the node, which knows what to do about a
+peer that does not read.
 
-Whoever waits gets a Deferred of its own: to cancel it, or to change its result, is nobody else's business.
+The theory, for TCP in Twisted 23.10 to 26:
+
+- A write that fails closes the socket, and what had come and was not read is gone: the peer's refusal of our
+  certificate, perhaps (T-74). So a client has a second descriptor until it has heard a byte, and reads the rest.
+- A transport whose half is shut ends within the call that closes it, in the middle of whatever led to that call. So it
+  is closed in the next turn.
+- A transport that has paused its producer waits for that before it is closed: so it has none any more by then.
+
+Each caller that waits gets a Deferred of its own: to cancel it, or to change its result, is nobody else's business.
 """
 
 from __future__ import annotations
 
+import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, cast
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IHandshakeListener, IPushProducer
+from twisted.internet.error import ConnectionAborted
+from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -24,8 +33,11 @@ from zope.interface import implementer
 from tolliver_proto import ConnectionLost, Role, TolliverError
 
 from .._driver.driver import Driver
-from .._driver.sockets import SELF_CONNECTED, address_of, tune
+from .._driver.session import Session, broken
 from .._options.instance import Remote
+from .._tls.pump import AnyPump
+
+_REST = 65536  # bytes: more than any peer says before it has heard from us
 
 
 class Promise:
@@ -101,46 +113,54 @@ class Bell:
         self._listener = None
 
 
-@implementer(IHandshakeListener, IHalfCloseableProtocol, IPushProducer)
-class Transport(Protocol):
+@implementer(IHalfCloseableProtocol, IPushProducer)
+class Transport(Session, Protocol):
     """A connection of the instance, from its cid to its end. `lost` is told why it ended."""
 
-    transport: Any  # a TLSTransport or a PlainTransport; None while it is dialled
+    transport: Any = None  # Twisted's, over TCP; None while it is dialled
     dialling: Deferred[Any]
 
-    def __init__(self, driver: Driver, cid: int, role: Role, lost: Callable[[int, TolliverError | None], None]) -> None:
-        self.cid = cid
-        self._driver = driver
-        self._role = role
+    def __init__(
+        self,
+        driver: Driver,
+        cid: int,
+        role: Role,
+        pump: AnyPump,
+        lost: Callable[[int, TolliverError | None], None],
+        clock: Any,
+    ) -> None:
+        super().__init__(driver, cid, role, pump)
         self._lost = lost
-        self._address = ""
-        self._error: TolliverError | None = None
-        self._full = False  # the transport has more than it can pass on now
-        self._owes_sent = False  # the node waits for `sent`
-        self._shut = False
-        self._peer_closed = False
+        self._clock = clock
+        self._full = False  # Twisted has more than it can pass on now
+        self._busy = False  # it is being written to, or never will be again
+        self._second: socket.socket | None = None
 
-    # What the driver asks for.
+    # What the session and the driver ask for.
 
-    def transmit(self, units: Sequence[bytes]) -> None:
-        self._owes_sent = True
-        for unit in units:
-            self.transport.write(unit)
-        self._say_sent()
+    def write_soon(self) -> None:
+        """At once, until Twisted has enough."""
+        if self._busy or self.transport is None:
+            return
+        self._busy = True
+        while not (self._full or self.writing_over):
+            output = self.next_output()
+            if output:
+                self.transport.write(output)
+            elif output is None:
+                self._shut_half()
+            else:
+                break
+        self._busy = self.over
+        if self.over:
+            self.transport.unregisterProducer()
+            self._clock.callLater(0, self.transport.loseConnection)
 
     def pause(self) -> None:
         self.transport.pauseProducing()
 
     def resume(self) -> None:
         self.transport.resumeProducing()
-
-    def shutdown_write(self) -> None:
-        """The node asks for it when all was sent: so no producer is paused, which TCP would wait for."""
-        self._shut = True
-        self.transport.unregisterProducer()
-        self.transport.loseWriteConnection()
-        if self._peer_closed:
-            self.transport.loseConnection()
 
     def abort(self) -> None:
         if self.transport is None:
@@ -157,36 +177,35 @@ class Transport(Protocol):
         self._lost(self.cid, error)
 
     def connectionMade(self) -> None:
-        line, peer, host = self.transport.transport, self.transport.getPeer(), self.transport.getHost()
-        self._address = address_of((peer.host, peer.port))
-        with suppress(OSError):  # it is gone already, as we shall hear
-            tune(line.getHandle())
-        if (peer.host, peer.port) == (host.host, host.port):
-            self._error = ConnectionLost(SELF_CONNECTED)
-            self.transport.abortConnection()
         self.transport.registerProducer(self, True)
-
-    def handshakeCompleted(self) -> None:
-        identity = self.transport.identity(self._address)
-        self._driver.machine.opened(self.cid, self._role, identity, monotonic())
-        self._driver.turn()
+        sock = self.transport.getHandle()
+        try:
+            if self._role is Role.CLIENT and not self._pump.heard:
+                self._second = sock.dup()
+            self.start(sock)
+        except OSError as failure:  # it is gone already
+            self._end(broken(failure))
 
     def dataReceived(self, data: bytes) -> None:
-        self._driver.received(self.cid, data)
-        self._driver.turn()
+        self.receive(data)
+        if self.over:
+            self.write_soon()  # which closes it
+        if self._second is not None and self._pump.heard:
+            self._drop_second()
 
     def readConnectionLost(self) -> None:
-        self._peer_closed = True
-        self._driver.machine.receive_eof(self.cid, monotonic())
-        if self._shut:
-            self.transport.loseConnection()
-        self._driver.turn()
+        self.dataReceived(b"")
 
     def writeConnectionLost(self) -> None:
         """Our half is shut."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._lost(self.cid, self._error or self.transport.ended(reason))
+        self._busy = True
+        if not reason.check(ConnectionAborted):
+            self._hear_the_rest()
+            self.broken(cast(BaseException, reason.value))
+        self._drop_second()
+        self._lost(self.cid, self.error)
 
     # What Twisted asks of a producer.
 
@@ -195,20 +214,34 @@ class Transport(Protocol):
 
     def resumeProducing(self) -> None:
         self._full = False
-        self._say_sent()
-        self._driver.turn()
+        self.write_soon()
 
     def stopProducing(self) -> None:
         """The connection is lost: `connectionLost` follows."""
 
-    def _say_sent(self) -> None:
-        if self._owes_sent and not self._full:
-            self._owes_sent = False
-            self._driver.machine.sent(self.cid, monotonic())
+    # How it ends.
+
+    def _shut_half(self) -> None:
+        self.transport.loseWriteConnection()
+        self.written()
+
+    def _hear_the_rest(self) -> None:
+        """A write that failed has closed the socket, with what had come and was not read: a refusal, perhaps (T-74)."""
+        rest = b""
+        if self._second is not None:
+            with suppress(OSError):
+                rest = self._second.recv(_REST)
+        if rest:
+            self.receive(rest)
+
+    def _drop_second(self) -> None:
+        if self._second is not None:
+            self._second.close()
+            self._second = None
 
 
 class Wires(Factory):
-    """Whom Twisted asks for the protocol of a connection that stands."""
+    """Protocol factory: Twisted asks it for the transport of each connection that stands."""
 
     noisy = False
 
