@@ -25,6 +25,7 @@ from pathlib import Path
 
 from .planted.bug import Bug
 from .planted.bugs import BUGS
+from .planted.place import planted
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _COPIED = ("tolliver_proto", "transports", "tests", "fuzz", "scripts", "docs", "pyproject.toml", "README.md")
@@ -33,21 +34,15 @@ _ALL = 3600.0  # seconds for those of all, one after the other
 _PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 _SEEN = re.compile(r"^(seed \d+ at [\d.]+ s: .*)$", re.MULTILINE)
-_MEND = "its place must be there exactly once: adapt scripts/planted"
 
 See = Callable[[Path, Bug], str | None]
 """What is seen of a bug that stands in this copy of the project, or None."""
 
 
 def plant(bug: Bug, project: Path) -> None:
-    """Raises SystemExit where its place is not there, or not only there, or where it would be no program."""
-    source = project / bug.file
-    text = source.read_text("utf-8")
-    if text.count(bug.good) != 1:
-        raise SystemExit(f"{bug.name}: {bug.file} has its place {text.count(bug.good)} times; {_MEND}")
-    changed = text.replace(bug.good, bug.bad)
-    compile(changed, bug.file, "exec")
-    source.write_text(changed, "utf-8")
+    """Raises SystemExit as `planted` does."""
+    path, text = planted(bug, project)
+    path.write_text(text, "utf-8")
 
 
 def copied(project: Path) -> None:

@@ -5,6 +5,7 @@ All of them: `python -m scripts.planted_bugs`.
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from scripts.planted.bug import Bug
 from scripts.planted.bugs import BUGS
+from scripts.planted.place import planted
 from scripts.planted_bugs import by_tests, seen
 
 ROOT = Path(__file__).parent.parent
@@ -22,14 +24,10 @@ def test_names_are_told_apart() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("file", sorted({bug.file for bug in BUGS}))
-def test_every_place_is_there_once_and_what_is_planted_is_a_program(file: str) -> None:
-    text = (ROOT / file).read_text("utf-8")
-    for bug in BUGS:
-        if bug.file == file:
-            assert text.count(bug.good) == 1, f"{bug.name}: its place is {text.count(bug.good)} times in {file}"
-            assert bug.bad != bug.good, bug.name
-            compile(text.replace(bug.good, bug.bad), file, "exec")
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_every_place_is_there_once_and_what_is_planted_is_another_program(bug: Bug) -> None:
+    path, text = planted(bug, ROOT)
+    assert text != ast.unparse(ast.parse(path.read_text("utf-8")))
 
 
 def test_every_test_that_is_named_is_there() -> None:
@@ -57,6 +55,58 @@ def test_what_changes_nothing_is_not_caught() -> None:
     assert seen(by_tests, bug._replace(bad=bug.good)) is None
 
 
-def test_a_place_that_moved_is_told() -> None:
-    with pytest.raises(SystemExit, match=r"has its place 0 times; .* adapt scripts/planted"):
-        seen(by_tests, find("ack before handler")._replace(good="what is not there"))
+def project(directory: Path, **sources: str) -> Path:
+    package = directory / "tolliver_proto"
+    package.mkdir()
+    for name, source in sources.items():
+        (package / f"{name}.py").write_text(source)
+    return directory
+
+
+BUG = Bug("early", "tolliver_proto/old.py", "Node.run", "if self.late():\n    return", "", ("tests",))
+RUN = "class Node:\n    def run(self):\n        {}\n        self.go()\n"
+
+
+def test_formatting_and_comments_do_not_matter(tmp_path: Path) -> None:
+    there = RUN.format("if (self  # as it may be\n            .late()):\n\n            return  # at once")
+    path, text = planted(BUG, project(tmp_path, old=there))
+    assert (path.name, text) == ("old.py", "class Node:\n\n    def run(self):\n        self.go()")
+
+
+def test_a_function_that_moved_is_found_in_its_package(tmp_path: Path) -> None:
+    there = RUN.format("if self.late(): return")
+    path, _ = planted(BUG, project(tmp_path, old="", new=there, other=there.replace("Node", "Hub")))
+    assert path.name == "new.py"
+
+
+def test_an_expression_of_a_module_and_all_that_stood_in_a_body(tmp_path: Path) -> None:
+    where = project(tmp_path, old="LAST = 2**31 - 2\ndef last():\n    return LAST == 2**31 - 2\n")
+    whole = BUG._replace(function="", good="2**31 - 2", bad="2**31")
+    assert planted(whole, where)[1].startswith("LAST = 2 ** 31\n")
+    assert planted(whole._replace(function="last", good="return LAST == 2**31 - 2", bad=""), where)[1].endswith("pass")
+
+
+@pytest.mark.parametrize(
+    ("sources", "told"),
+    [
+        (
+            {"old": RUN.format("if self.late(2):\n            return")},
+            r"0 times in Node.run of .*near it:\n    if self.late",
+        ),
+        ({"old": RUN.format("if self.late(): return").replace("run", "go")}, r"near it:\n    .*old\.py: Node"),
+        ({"new": RUN.format("pass").replace("Node", "Hub")}, r"near it:\n    .*new\.py: Hub\.run"),
+        ({"old": RUN.format("if self.late(): return\n        if self.late(): return")}, "2 times"),
+        ({name: RUN.format("if self.late(): return") for name in ("new", "other")}, "2 times"),
+    ],
+    ids=["it changed", "its function has another name", "its class has another name", "twice", "in two files"],
+)
+def test_a_place_that_is_not_there_once_is_told(tmp_path: Path, sources: dict[str, str], told: str) -> None:
+    with pytest.raises(SystemExit, match=r"(?s)early: its place is .*adapt scripts/planted") as error:
+        planted(BUG, project(tmp_path, **sources))
+    assert re.search(told, str(error.value))
+
+
+@pytest.mark.parametrize(("good", "bad"), [("if it", ""), ("self.late()", "return")])
+def test_what_cannot_be_planted_is_told(tmp_path: Path, good: str, bad: str) -> None:
+    with pytest.raises(SystemExit, match="adapt scripts/planted"):
+        planted(BUG._replace(good=good, bad=bad), project(tmp_path, old=RUN.format("if self.late(): return")))

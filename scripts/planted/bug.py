@@ -1,7 +1,6 @@
 """A bug to be planted: what a good test must see (V4).
 
-The idea: a bug is data, a place in the source and what stands there instead. The place must be there exactly once, so a
-change of the source that moves it makes the bug fail loudly instead of planting nothing.
+The idea: a bug is data, a statement or an expression of a function and what stands there instead.
 """
 
 from __future__ import annotations
@@ -10,10 +9,15 @@ from typing import NamedTuple
 
 
 class Bug(NamedTuple):
-    """`good` is the place in `file`, `bad` what stands there instead; `tests` are those that see it, and few."""
+    """`good` stands in `function` of `file`, `bad` takes its place; `tests` are those that see it, and few.
+
+    `function` is a name as `__qualname__` has it ("Receiving.acknowledge", or a class), "" what is in none. `good` is
+    one or more statements, or one expression; how it is indented, broken into lines and commented does not matter.
+    """
 
     name: str
     file: str
+    function: str
     good: str
     bad: str
     tests: tuple[str, ...]

@@ -16,47 +16,55 @@ BUGS = (
     Bug(
         "synchronous NORMAL",
         SQLITE_FILE,
-        "PRAGMA synchronous = FULL",
-        "PRAGMA synchronous = NORMAL",
+        "",
+        '"PRAGMA synchronous = FULL"',
+        '"PRAGMA synchronous = NORMAL"',
         ("tests/store/test_power_loss.py::test_every_commit_is_synced",),
     ),
     Bug(
         "no CRC",
         SQLITE,
-        "if stored_id == wire_id and crc == _checksum(seq, wire_id, channel, key, body):",
-        "if stored_id == wire_id:",
+        "_verified",
+        "stored_id == wire_id and crc == _checksum(seq, wire_id, channel, key, body)",
+        "stored_id == wire_id",
         ("tests/store/test_damage.py::test_no_flipped_bit_is_silent",),
     ),
     Bug(
         "no CRC of dead letters",
         SQLITE,
-        "good = crc == letter_check(content, number, peer, attempts, failed_at)",
-        "good = True",
+        "SQLiteStore.dead_letters",
+        "crc == letter_check(content, number, peer, attempts, failed_at)",
+        "True",
         ("tests/store/test_upkeep.py::test_a_damaged_letter_is_left_out",),
     ),
     Bug(
         "half a commit",
         SQLITE_FILE,
-        '            connection.execute("BEGIN")\n            yield connection\n',
-        "            yield connection\n",
+        "DatabaseFile.transaction",
+        'connection.execute("BEGIN")',
+        "",
         ("tests/store/test_power_loss.py::test_every_commit_is_synced",),
     ),
     Bug(
         "a commit that failed is kept",
         SQLITE_FILE,
-        "            with suppress(sqlite3.Error):\n"
-        "                if connection.in_transaction:\n"
-        '                    connection.execute("ROLLBACK")\n'
-        "            raise\n",
-        "            with suppress(sqlite3.Error):\n"
-        "                if connection.in_transaction:\n"
-        '                    connection.execute("COMMIT")\n'
-        "            raise\n",
+        "DatabaseFile.transaction",
+        """
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        """,
+        """
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+        """,
         ("tests/store/test_failures.py::test_nothing_is_half_written_and_it_works_again",),
     ),
     Bug(
         "a database that others may read",
         SQLITE_FILE,
+        "DatabaseFile._create",
         "os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)",
         "os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)",
         ("tests/store/test_opening.py::test_every_file_is_its_owners_alone",),
@@ -64,125 +72,157 @@ BUGS = (
     Bug(
         "two instances on one database",
         SQLITE_FILE,
-        "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)",
-        "fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)",
+        "DatabaseFile._take_lock",
+        "fcntl.LOCK_EX",
+        "fcntl.LOCK_SH",
         ("tests/store/test_opening.py::test_a_second_opening_is_refused_and_the_first_goes_on",),
     ),
     Bug(
         "a forked child goes on with the store",
         SQLITE_FILE,
-        "    os.register_at_fork(after_in_child=_disown_all)\n",
-        "    pass\n",
+        "",
+        "os.register_at_fork(after_in_child=_disown_all)",
+        "pass",
         ("tests/store/test_opening.py::test_a_forked_child_may_not_use_the_store_and_does_not_keep_the_lock",),
     ),
     Bug(
         "a newer layout is opened",
         SQLITE_FILE,
-        "        if not 1 <= layout <= _LAYOUT:\n",
-        "        if layout < 1:\n",
+        "DatabaseFile._probe",
+        "not 1 <= layout <= _LAYOUT",
+        "layout < 1",
         ("tests/store/test_opening.py::test_a_newer_layout_is_left_to_the_version_that_wrote_it",),
     ),
     Bug(
         "held messages stay for ever",
         SQLITE_FILE,
-        "            connection.execute(_DROP_HELD)\n",
+        "DatabaseFile._open",
+        "connection.execute(_DROP_HELD)",
         "",
         ("tests/store/test_opening.py::test_what_is_held_and_owed_to_nobody_is_gone_after_a_restart",),
     ),
     Bug(
         "a crash is not noticed",
         SQLITE_FILE,
-        "        self.unclean = instance[2] is None or bool(self.damage)\n",
-        "        self.unclean = False\n",
+        "DatabaseFile._open",
+        "instance[2] is None or bool(self.damage)",
+        "False",
         ("tests/store/test_opening.py::test_an_end_without_close_is_seen_once",),
     ),
     Bug(
         "what is set aside is sent",
         SQLITE,
-        "AND seq > ? AND parked = 0 ORDER BY seq LIMIT ?",
-        "AND seq > ? ORDER BY seq LIMIT ?",
+        "",
+        '''
+        f"""
+            SELECT seq, wire_id, size, {GOOD["delivery"]} FROM delivery
+            WHERE peer = ? AND seq > ? AND parked = 0 ORDER BY seq LIMIT ?"""
+        ''',
+        '''
+        f"""
+            SELECT seq, wire_id, size, {GOOD["delivery"]} FROM delivery
+            WHERE peer = ? AND seq > ? ORDER BY seq LIMIT ?"""
+        ''',
         ("tests/store/test_upkeep.py::test_what_is_set_aside_is_not_fetched_until_it_is_put_back",),
     ),
     Bug(
         "a fetch over its bytes",
         SQLITE,
-        "            deliveries = deliveries[: max(1, within)]\n",
+        "SQLiteStore.fetch",
+        "deliveries = deliveries[: max(1, within)]",
         "",
         ("tests/store/test_sizes.py::test_opening_reads_no_bodies_and_fetching_only_those_that_fit",),
     ),
     Bug(
         "the store's replace becomes add",
         SQLITE,
-        '            self._execute("DELETE FROM peer_subscription WHERE peer = ?", (number,))\n',
+        "SQLiteStore._replace_peer_subscriptions",
+        'self._execute("DELETE FROM peer_subscription WHERE peer = ?", (number,))',
         "",
         ("tests/store/test_upkeep.py::test_a_list_takes_the_place_of_the_one_before",),
     ),
     Bug(
         "handled ids of a forgotten peer stay on disk",
         SQLITE,
-        'for table in ("delivery", "peer_subscription", "handled"):',
-        'for table in ("delivery", "peer_subscription"):',
+        "SQLiteStore._forget_peers",
+        '("delivery", "peer_subscription", "handled")',
+        '("delivery", "peer_subscription")',
         ("tests/store/test_upkeep.py::test_forgetting_many_at_once",),
     ),
     Bug(
         "a peer of a failed commit is known",
         SQLITE,
-        "            for peer in self._new_peers:\n                self._peers.pop(peer, None)\n",
+        "SQLiteStore.commit",
+        """
+        for peer in self._new_peers:
+            self._peers.pop(peer, None)
+        """,
         "",
         ("tests/store/test_failures.py::test_nothing_is_half_written_and_it_works_again",),
     ),
     Bug(
         "a row is not looked at by its number",
         SQLITE,
-        "return crc32(body, crc32(_CHECKED.pack(seq, wire_id,",
-        "return crc32(body, crc32(_CHECKED.pack(0, wire_id,",
+        "_checksum",
+        "_CHECKED.pack(seq, wire_id, len(channel), len(key))",
+        "_CHECKED.pack(0, wire_id, len(channel), len(key))",
         ("tests/store/test_damage.py::test_a_row_in_the_place_of_another_is_noticed",),
     ),
     Bug(
         "a damaged page takes all rows",
         SQLITE,
-        "                if primary_code(error) != sqlite3.SQLITE_CORRUPT:\n                    raise\n",
-        "                raise\n",
+        "SQLiteStore.fetch",
+        """
+        if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+            raise
+        """,
+        "raise",
         ("tests/store/test_damage.py::test_a_damaged_page_takes_its_own_rows_and_no_others",),
     ),
     Bug(
         "recordings: no checksum of the payload",
         RECORDING,
-        "        if crc32(payload) != head.payload_crc32:\n",
-        "        if False:\n",
+        "Blocks.next_block",
+        "crc32(payload) != head.payload_crc32",
+        "False",
         ("tests/wire/test_recording.py::test_no_flipped_bit_is_silent",),
     ),
     Bug(
         "recordings: no checksum of the header",
         RECORDING,
-        '    if crc32(data[pos : pos + BLOCK.size - _CHECKSUM.size]) != values["header_crc32"]:\n',
-        "    if False:\n",
+        "_read_head",
+        'crc32(data[pos : pos + BLOCK.size - _CHECKSUM.size]) != values["header_crc32"]',
+        "False",
         ("tests/wire/test_recording.py::test_no_flipped_bit_is_silent",),
     ),
     Bug(
         "recordings: another recording's index is believed",
         RECORDING,
-        "return self.length == length and self.first == crc32(start[: BLOCK.size])",
-        "return self.length == length",
+        "Index.fits",
+        "self.length == length and self.first == crc32(start[: BLOCK.size])",
+        "self.length == length",
         ("tests/wire/test_recording.py::test_an_index_is_only_that_of_its_recording",),
     ),
     Bug(
         "recordings: a torn block is not told",
         RECORDING,
-        "        if self._stopped or not rest:\n            return None\n        self._stopped = True\n",
-        "        if True:\n            return None\n        self._stopped = True\n",
+        "Blocks.finish",
+        "self._stopped or not rest",
+        "True",
         ("tests/wire/test_recording.py::test_a_torn_file_gives_what_is_whole_and_says_where_it_is_torn",),
     ),
     Bug(
         "recordings: an index that covers a torn end",
         RECORDING,
-        "        if isinstance(head, str) or indexer.length + BLOCK.size + head.length > length:\n",
-        "        if isinstance(head, str):\n",
+        "build_index",
+        "isinstance(head, str) or indexer.length + BLOCK.size + head.length > length",
+        "isinstance(head, str)",
         ("tests/wire/test_recording.py::test_an_index_that_is_made_anew_ends_where_the_damage_begins",),
     ),
     Bug(
         "recordings: others may read them",
         RECORDER,
+        "_create",
         "os.open(name, flags, 0o600)",
         "os.open(name, flags, 0o644)",
         ("tests/adapters/test_recorder.py::test_nobody_else_may_read_them",),
@@ -190,37 +230,47 @@ BUGS = (
     Bug(
         "recordings: what waits has no bound",
         RECORDER,
-        "        elif self.waiting + cost > self._queue_bytes:\n",
-        "        elif False:\n",
+        "Recorder._give",
+        "self.waiting + cost > self._queue_bytes",
+        "False",
         ("tests/adapters/test_recorder.py::test_a_full_queue_ends_the_recording_of_that_connection_alone",),
     ),
     Bug(
         "recordings: a hole in a direction",
         RECORDER,
-        "        self._stopped.add(cid)\n        self._put(cid)\n",
-        "        self._put(cid)\n",
+        "Recorder._stop",
+        "self._stopped.add(cid)",
+        "",
         ("tests/adapters/test_recorder.py::test_a_full_queue_ends_the_recording_of_that_connection_alone",),
     ),
     Bug(
         "recordings: half a frame is written",
         RECORDER,
-        "            payload = bytes(memoryview(tail.data)[: found.end])\n"
-        "            del tail.data[: found.end if found.wanted is not None else None]\n",
-        "            payload = bytes(tail.data)\n            tail.data.clear()\n",
+        "_Writer._blocks",
+        """
+        payload = bytes(memoryview(tail.data)[: found.end])
+        del tail.data[: found.end if found.wanted is not None else None]
+        """,
+        """
+        payload = bytes(tail.data)
+        tail.data.clear()
+        """,
         ("tests/adapters/test_recorder.py::test_whole_frames_of_both_directions_however_they_are_cut",),
     ),
     Bug(
         "recordings: a full disk leaves half a block",
         RECORDER,
-        "            self._file.truncate(self._indexer.length)\n",
-        "            pass\n",
+        "_Files.abandon",
+        "self._file.truncate(self._indexer.length)",
+        "pass",
         ("tests/adapters/test_recorder.py::test_a_disk_that_is_full_ends_it_with_what_is_whole",),
     ),
     Bug(
         "recordings: files never end",
         RECORDER,
-        "            if length and length + len(block) > self._file_bytes:\n",
-        "            if False:\n",
+        "_Files.write",
+        "length and length + len(block) > self._file_bytes",
+        "False",
         ("tests/adapters/test_recorder.py::test_files_end_and_the_next_begins",),
     ),
 )

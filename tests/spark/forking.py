@@ -12,20 +12,22 @@ import gc
 import os
 import threading
 from importlib import import_module
+from pkgutil import walk_packages
 
 from pyspark.daemon import manager
 
+NEEDED = ("pandas", "pyarrow.pandas_compat", "pyspark.worker")
 SOURCE = "tolliver_transports.spark"
-NEEDED = (
-    "pandas",
-    "pyarrow.pandas_compat",
-    "pyspark.worker",
-    *(f"{SOURCE}.{name}" for name in ("_columns", "_reader", "_sending", "source", "audit._facts")),
-)
+
+
+def modules_of(package: str) -> list[str]:
+    path = import_module(package).__path__
+    return [module.name for module in walk_packages(path, f"{package}.")]
+
 
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # or it would start one for each core
-    for name in NEEDED:
+    for name in (*NEEDED, *modules_of(SOURCE)):
         import_module(name)
     if threading.active_count() > 1:
         raise SystemExit(f"a fork would lose these threads: {threading.enumerate()}")
