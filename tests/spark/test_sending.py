@@ -25,7 +25,7 @@ from tolliver_transports.spark.write._encode import Ids, encode_rows, take_rows
 from tolliver_transports.spark.write._link import Link
 from tolliver_transports.spark.write._options import WriteOptions, write_options
 from tolliver_transports.spark.write._sending import NotAcknowledged, NotSubscribed, Run, unwanted
-from tolliver_transports.spark.write._write import BatchWriter, StreamWriter, Written, write_rows
+from tolliver_transports.spark.write._sink import BatchWriter, StreamWriter, Written, write_rows
 
 from tests.certificates import PREFIX, Certificates
 from tests.raw import RawListener, RawPeer

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 from tolliver_transports.blocking import TLS, Remote
 from tolliver_transports.spark.source import TolliverSource
 from tolliver_transports.spark.write._options import _OPTIONS, WriteOptions, write_options
-from tolliver_transports.spark.write._write import check_schema
+from tolliver_transports.spark.write._sink import check_schema
 
 from tolliver_proto import Revision
 

@@ -114,7 +114,7 @@ class partition_batches:
         return ddl(self._columns)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        from .read._read import BatchMaker, Policy, Wanted, arrow_schema, batches_of
+        from .read._batches import BatchMaker, Policy, Wanted, arrow_schema, batches_of
 
         options = self._options
         policy, wanted = Policy(options), Wanted.of(options)
@@ -122,7 +122,7 @@ class partition_batches:
         return batches_of(self._pieces(batches, policy, wanted), maker, policy)
 
     def _pieces(self, batches: Iterable[Any], policy: Any, wanted: Any) -> Iterator[Any]:
-        from .read._read import Piece, good_blocks
+        from .read._batches import Piece, good_blocks
 
         bare = BlockHeader(0, UUID(int=0), None, 0, Direction.IN, self._revision, 0)
         for file, value in self._values(batches):
