@@ -249,7 +249,7 @@ def test_all_options_in_any_case() -> None:
         ({"publishers": '["\\ud800"]'}, "is no name"),
         ({"publishers": '[""]'}, "is no name"),
         ({"publishers": "x" * 4097}, "4096 bytes"),
-        ({"window": "0"}, "the option window is '0': give a whole number, 1 or more"),
+        ({"window": "0"}, "the option window is '0': give a whole number from 1 on"),
         ({"maxElements": "1e3"}, "maxElements"),
         ({"maxElements": "9" * 30}, "maxElements"),
         ({"maxElementBytes": str(2**30 + 1)}, "maxElementBytes"),
