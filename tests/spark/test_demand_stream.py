@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from tolliver_transports.blocking import Streams
 from tolliver_transports.spark import lag
 from tolliver_transports.spark.demand._options import BATCH
-from tolliver_transports.spark.demand._stage import DemandStager
+from tolliver_transports.spark.demand._stager import DemandStager
 from tolliver_transports.spark.demand._stream import STREAM, DemandStreamReader, demand_stream
 from tolliver_transports.spark.demand_source import DemandSource
 

@@ -25,7 +25,7 @@ from ..stream._log import Log
 from ..stream._options import LIVE_OPTIONS, Staging, StreamOptions, staged
 from ..stream._reader import StreamReader
 from ._options import COLUMNS, COMMON, ENDS, READER, dialled_publisher, publishers
-from ._stage import DemandStageOptions, DemandStager
+from ._stager import DemandStageOptions, DemandStager
 
 WINDOW = 4096
 ELEMENT_BYTES = 2**20
