@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 from tolliver_transports.spark.source import TolliverSource
-from tolliver_transports.spark.write._write import BatchWriter, StreamWriter
+from tolliver_transports.spark.write._sink import BatchWriter, StreamWriter
 
 
 class FailingSource(TolliverSource):

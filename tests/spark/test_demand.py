@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 from tolliver_transports.blocking import TLS
-from tolliver_transports.spark.demand._demand import Demand, DemandReader
 from tolliver_transports.spark.demand._options import BATCH, demand_options
+from tolliver_transports.spark.demand._reader import Demand, DemandReader
 from tolliver_transports.spark.demand_source import DemandSource
 from tolliver_transports.spark.source import TolliverSource
 
@@ -249,7 +249,7 @@ def test_all_options_in_any_case() -> None:
         ({"publishers": '["\\ud800"]'}, "is no name"),
         ({"publishers": '[""]'}, "is no name"),
         ({"publishers": "x" * 4097}, "4096 bytes"),
-        ({"window": "0"}, "the option window is '0': give a whole number, 1 or more"),
+        ({"window": "0"}, "the option window is '0': give a whole number from 1 on"),
         ({"maxElements": "1e3"}, "maxElements"),
         ({"maxElements": "9" * 30}, "maxElements"),
         ({"maxElementBytes": str(2**30 + 1)}, "maxElementBytes"),

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from tolliver_transports.blocking import Streams
 from tolliver_transports.spark import lag
 from tolliver_transports.spark.demand._options import BATCH
-from tolliver_transports.spark.demand._stage import DemandStager
+from tolliver_transports.spark.demand._stager import DemandStager
 from tolliver_transports.spark.demand._stream import STREAM, DemandStreamReader, demand_stream
 from tolliver_transports.spark.demand_source import DemandSource
 
@@ -159,7 +159,7 @@ def test_making_a_reader_opens_nothing(tmp_path: Path) -> None:
         ({"publishers": None}, "needs the option publishers"),
         ({"publishers": "a,tolliver"}, "'tolliver' cannot be staged"),
         ({"staging": "external"}, "give shared or inline"),
-        ({"deadline": "5"}, "deadline ends a batch, and a stream does not end"),
+        ({"deadline": "5"}, "has no option 'deadline': it ends a batch, and a stream does not end"),
         ({"maxStagedBytes": "1000"}, "maxStagedBytes is 1000, and an element of each publisher may take"),
         ({"syncInterval": "x"}, "syncInterval"),
         ({"channels": "a"}, "no option 'channels'"),

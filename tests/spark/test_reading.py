@@ -38,9 +38,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from tolliver_transports.spark import DamagedRecording, partition_batches
 from tolliver_transports.spark.partitions import Content
+from tolliver_transports.spark.read._batches import _COLUMNS, arrow_schema
 from tolliver_transports.spark.read._options import OPTIONS, parse_options
 from tolliver_transports.spark.read._ranges import plan
-from tolliver_transports.spark.read._read import _COLUMNS, arrow_schema
 from tolliver_transports.spark.read._reader import PushdownReader
 from tolliver_transports.spark.read._schema import METADATA, OF_FRAMES, OF_MESSAGES, ddl
 from tolliver_transports.spark.source import TolliverSource
@@ -484,7 +484,7 @@ def test_options_are_read_in_any_case() -> None:
         ("minPartitions", "0", "from 1 on"),
         ("rowsPerBatch", "-1", "from 1 on"),
         ("rowsPerBatch", "9" * 5000, "from 1 on"),
-        ("peers", "bob", "UUIDs"),
+        ("peers", "bob", "give the UUID"),
         ("timeFrom", "noon", "2026-11-21T15:04:05"),
         ("timeTo", "99999-01-01", "2026-11-21T15:04:05"),
         ("channels", "[1]", "JSON list"),
@@ -654,9 +654,9 @@ def test_a_value_that_is_malformed_is_named_after_its_file() -> None:
         ({"columns": ["topic"]}, "no column topic"),
         ({"columns": ["file"]}, "no column file"),
         ({"columns": ["sender"], "of": "frames"}, "no column sender"),
-        ({"peers": "x"}, "UUIDs"),
-        ({"path": "x"}, "'path' is not known"),
-        ({"minPartitions": 2}, "'minPartitions' is not known"),
+        ({"peers": "x"}, "give the UUID"),
+        ({"path": "x"}, "has no option 'path'"),
+        ({"minPartitions": 2}, "has no option 'minPartitions'"),
         ({"timeFrom": "2026-01-01", "of": "frames"}, "channels, keys, mode, rowsPerBatch"),
     ],
 )

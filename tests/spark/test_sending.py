@@ -25,7 +25,7 @@ from tolliver_transports.spark.write._encode import Ids, encode_rows, take_rows
 from tolliver_transports.spark.write._link import Link
 from tolliver_transports.spark.write._options import WriteOptions, write_options
 from tolliver_transports.spark.write._sending import NotAcknowledged, NotSubscribed, Run, unwanted
-from tolliver_transports.spark.write._write import BatchWriter, StreamWriter, Written, write_rows
+from tolliver_transports.spark.write._sink import BatchWriter, StreamWriter, Written, write_rows
 
 from tests.certificates import PREFIX, Certificates
 from tests.raw import RawListener, RawPeer
@@ -511,7 +511,7 @@ def linked(on_acks: Callable[[Ids], None], **limits: int) -> Iterator[tuple[Link
     ours, theirs = socket.socketpair()
     with theirs, Link(ours, on_acks, revision=Revision.DRAFT_2, limits=Limits(**limits)) as link:
         server = Connection(Role.SERVER, instance_id=SOMEBODY)
-        link.is_written()
+        link.flush()
         server.receive_data(theirs.recv(65536))
         assert [type(event) for event in server.events()] == [HandshakeRequest]
         server.accept()
@@ -527,25 +527,26 @@ def test_what_a_receiver_says_is_bounded() -> None:
         wanted = [Subscribe("c", str(number), number) for number in range(1, 3001)]
         for start in range(0, 3000, 100):
             for _ in range(20):
-                link._received(b"".join(map(encode, wanted[start : start + 100])), 0.0)
-                link.wait(lambda: True, 1)
+                theirs.sendall(b"".join(map(encode, wanted[start : start + 100])))
+                link.poll()
         assert link.subscriptions == {Subscription("c", str(number)) for number in (1, 2, 3)}
         assert 0 < link.machine.unsent_bytes <= 10_000 + 100 * 5
         message = encode(Message("c", "k", b"for nobody", 7))
         before = link.machine.unsent_bytes
-        link._received(message, 0.0)
-        link.wait(lambda: True, 1)
+        theirs.sendall(message)
+        link.poll()
         assert link.machine.unsent_bytes == before
 
 
 @given(st.lists(FRAMES, max_size=40), st.lists(st.integers(0, 999), max_size=10))
 def test_acks_come_out_however_they_are_cut(frames: list[Ack | Subscribe | Unsubscribe], places: list[int]) -> None:
     acks: list[int] = []
-    with linked(lambda ids: acks.extend(ids.tolist())) as (link, _):
+    with linked(lambda ids: acks.extend(ids.tolist())) as (link, theirs):
         stream = b"".join(map(encode, frames))
         cuts = sorted(place % (len(stream) + 1) for place in places)
         for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-            link._received(stream[start:stop], 0.0)
+            theirs.sendall(stream[start:stop])
+            link.step(0)
             passed_on = link.machine.buffered_bytes
             assert not passed_on or not all(isinstance(frame, Ack) for frame in frames), "acks are not the machine's"
             link.wait(lambda: True, 1)

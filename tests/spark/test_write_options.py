@@ -11,8 +11,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType
 from tolliver_transports.blocking import TLS, Remote
 from tolliver_transports.spark.source import TolliverSource
-from tolliver_transports.spark.write._options import _OPTIONS, WriteOptions, write_options
-from tolliver_transports.spark.write._write import check_schema
+from tolliver_transports.spark.write._options import OPTIONS, WriteOptions, write_options
+from tolliver_transports.spark.write._sink import check_schema
 
 from tolliver_proto import Revision
 
@@ -73,13 +73,13 @@ def test_what_is_not_given() -> None:
         ({"ackTimeout": "inf"}, "the option ackTimeout is 'inf': give a positive"),
         ({"ackTimeout": "soon"}, "the option ackTimeout is 'soon': give a positive"),
         ({"reliable": "yes"}, "the option reliable is 'yes': give true or false"),
-        ({"unsubscribed": "keep"}, "the option unsubscribed is 'keep': give one of error, drop"),
-        ({"revision": "3"}, "the option revision is '3': give one of 1, 2"),
+        ({"unsubscribed": "keep"}, "the option unsubscribed is 'keep': give error or drop"),
+        ({"revision": "3"}, "the option revision is '3': give 1 or 2"),
         ({"peer": "bob"}, "the option peer is 'bob': "),
         ({"writeId": ""}, "the option writeId is '': give a text"),
         ({"writeId": "x"}, "the option writeId is for a batch"),
         ({"idColumn": "n", "reliable": "false"}, "idColumn gives ids, and reliable=false sends none"),
-        ({"connect": "example.org"}, "the option connect is 'example.org': plaintext with example.org:7011"),
+        ({"connect": "example.org"}, "the option plaintext is true: plaintext with example.org:7011"),
         ({"connect": "::1"}, "the option connect is '::1': .* several colons"),
         ({"plaintext": "false"}, "neither of plaintext=true and a certificate"),
         ({"tls.cert": "c", "tls.key": "k", "tls.ca": "a"}, "both of plaintext=true and a certificate"),
@@ -135,4 +135,4 @@ def test_nothing_can_be_overwritten() -> None:
 def test_the_page_names_all_options() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark-sink.md").read_text()
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
-    assert sorted(re.findall(r"`([^`]+)`", "".join(rows))) == sorted(_OPTIONS)
+    assert sorted(re.findall(r"`([^`]+)`", "".join(rows))) == sorted(OPTIONS)

@@ -13,7 +13,16 @@ from typing import Any
 
 import pytest
 from tolliver_transports.blocking import Instance
-from tolliver_transports.staging import StageFolder, StageFull, StageInUse, StageOptions, Stager, _stager, _writer
+from tolliver_transports.staging import (
+    StageFolder,
+    StageFull,
+    StageInUse,
+    StageOptions,
+    Stager,
+    _loop,
+    _stager,
+    _writer,
+)
 
 from tests.blocking.nodes import PATIENCE, Nodes, until
 from tests.cli.commands import free_address
@@ -149,7 +158,7 @@ def test_at_its_bound_the_stage_takes_no_more_and_the_peers_keep_it(nodes: Nodes
 def test_a_full_disk_is_waited_for_and_the_peers_keep_what_comes(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_stager, "RETRY", 0.05)
+    monkeypatch.setattr(_loop, "RETRY", 0.05)
     with (
         small_disk(nodes.directory / "disk", 1024) as enlarge,
         Stager(options(nodes, directory=nodes.directory / "disk" / "stage")) as stager,
@@ -169,7 +178,7 @@ def test_a_full_disk_is_waited_for_and_the_peers_keep_what_comes(
 
 
 def test_a_disk_that_stays_full_ends_it(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_stager, "RETRY", 0.05)
+    monkeypatch.setattr(_loop, "RETRY", 0.05)
     directory = nodes.directory / "disk" / "stage"
     with (
         small_disk(nodes.directory / "disk", 1024) as enlarge,
@@ -227,7 +236,7 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(nodes: Nodes, monkeypatc
         hanging.set()
         assert goes_on.wait(PATIENCE)
 
-    monkeypatch.setattr(_stager, "_ENDING", 0.05)
+    monkeypatch.setattr(_loop, "_ENDING", 0.05)
     with Stager(options(nodes)) as stager, sender(nodes, stager) as bob:
         monkeypatch.setattr(_writer, "sync_file", hang)
         send(bob, [b"1"])

@@ -16,18 +16,39 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol
 
-from tolliver_proto import ConnectionLost, Role, TolliverError
+from tolliver_proto import ConnectionLost, PeerIdentity, Role, TolliverError
 
 from .._tls.pump import AnyPump
-from .driver import Driver
 from .sockets import SELF_CONNECTED, address_of, is_self_connected, tune
+
+
+class SessionMachine(Protocol):
+    """The part of a machine that sessions feed."""
+
+    def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None: ...
+
+    def receive_eof(self, cid: int, now: float | None = None) -> None: ...
+
+    def sent(self, cid: int, now: float | None = None) -> None: ...
+
+
+class SessionDriver(Protocol):
+    """The part of a `Driver` that sessions call. One for a single connection need not have more."""
+
+    @property
+    def machine(self) -> SessionMachine: ...
+
+    def received(self, cid: int, plaintext: bytes) -> None: ...
+
+    def turn(self) -> None: ...
 
 
 class Session(ABC):
     """A connection, from its cid to its end. A subclass brings `write_soon`, `pause`, `resume` and `abort`."""
 
-    def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump) -> None:
+    def __init__(self, driver: SessionDriver, cid: int, role: Role, pump: AnyPump) -> None:
         self.cid = cid
         self.error: TolliverError | None = None
         """Why it ended; None where that was in order."""

@@ -13,8 +13,7 @@ from time import thread_time
 from tolliver_proto import Role
 
 from .._tls.pump import AnyPump
-from .driver import Driver
-from .session import Session
+from .session import Session, SessionDriver
 from .sockets import NOT_YET
 
 CHUNK, LEAST = 65536, 4096  # bytes that are read at once: less where they take long
@@ -26,7 +25,12 @@ class SocketSession(Session):
     """`lock` is held while bytes go into the machine or come out of it, and never while the system takes them."""
 
     def __init__(
-        self, driver: Driver, cid: int, role: Role, pump: AnyPump, lock: AbstractContextManager[object] | None = None
+        self,
+        driver: SessionDriver,
+        cid: int,
+        role: Role,
+        pump: AnyPump,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         super().__init__(driver, cid, role, pump)
         self.busy = False

@@ -11,7 +11,6 @@ import math
 import selectors
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Self
@@ -22,10 +21,10 @@ from tolliver_proto import (
     Closed,
     Connection,
     ConnectionClosing,
-    ConnectionLost,
     Event,
     Limits,
     Message,
+    PeerIdentity,
     Revision,
     Role,
     State,
@@ -35,14 +34,69 @@ from tolliver_proto import (
     Unsubscribe,
 )
 
-from .._driver.session import broken
-from .._driver.socket_session import CHUNK
-from .._driver.sockets import NOT_YET, tune
+from .._driver.socket_session import SocketSession
 from .._options.uuid7 import uuid7
 from .._tls.pump import AnyPump, PlainPump
 from .loop import READ, WRITE
 
 UNDECIDED = (State.DECIDING, State.CONFIRMING, State.RENEWING)
+Intake = Callable[[bytes], bytes]
+
+
+class _Line(SocketSession):
+    """The session of a `Connection`, and its own driver: there is no other connection, and nobody to wake."""
+
+    def __init__(self, connection: Connection, role: Role, pump: AnyPump, intake: Intake | None) -> None:
+        super().__init__(self, 0, role, pump)
+        self.paused = True  # so that it reads one chunk at a time
+        self._connection = connection
+        self._intake = intake
+
+    def begin(self, sock: socket.socket) -> None:
+        """It is connected; a client's TLS handshake begins."""
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                self.start(sock)
+            except OSError as failure:
+                self.broken(failure)
+        else:  # a pair of sockets has no addresses
+            self._go_on()
+
+    def has_output(self) -> bool:
+        """Whether `write` has something to do. The machine is asked once all before it is written."""
+        if self._opened and not self.busy:
+            if self._connection.unsent_bytes:
+                self.transmit(self._connection.data_to_send())
+            elif self._connection.wants_write_shutdown and not self._closing:
+                self.shutdown_write()
+        return self.busy
+
+    # The driver.
+
+    @property
+    def machine(self) -> Self:
+        return self
+
+    def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None:
+        """`has_output` may ask the machine from here on."""
+
+    def received(self, cid: int, plaintext: bytes) -> None:
+        if self._intake is not None:
+            plaintext = self._intake(plaintext)
+        if plaintext:
+            self._connection.receive_data(plaintext, time.monotonic())
+
+    def receive_eof(self, cid: int, now: float | None = None) -> None:
+        self._connection.receive_eof(now)
+
+    def sent(self, cid: int, now: float | None = None) -> None:
+        """`has_output` sees that by itself."""
+
+    def turn(self) -> None:
+        """Whoever has the connection asks for events."""
+
+    def write_soon(self) -> None:
+        self.busy = True
 
 
 class BlockingConnection:
@@ -51,6 +105,9 @@ class BlockingConnection:
     `pump` is the TLS: `Pumps(tls).client(remote)` or `.server()`; None is plaintext. The other options are those of
     `tolliver_proto.Connection`, which is here as `machine`. A handshake that was handed out is accepted when the next
     event is asked for; until then `machine.reject()` refuses it. Timeouts are in seconds; after a TimeoutError go on.
+
+    `intake` is for those who know a faster way for some of what comes: it gets all plaintext, cut anywhere, and returns
+    what is left of it for the machine, which is between two frames where `machine.buffered_bytes` is 0.
     """
 
     def __init__(
@@ -64,6 +121,7 @@ class BlockingConnection:
         version: int = 1,
         revision: Revision = Revision.DRAFT_2,
         limits: Limits | None = None,
+        intake: Intake | None = None,
     ) -> None:
         self.machine = Connection(
             role,
@@ -75,21 +133,12 @@ class BlockingConnection:
             now=time.monotonic(),
         )
         self._sock = sock
-        self._pump = pump or PlainPump()
-        self._units: deque[bytes] = deque()
-        self._rest = b""  # what the system has not taken yet
-        self._secure = False  # the TLS handshake is over
-        self._finished = False  # TLS is told that nothing more is written
-        self._reading_over = False
-        self._writing_over = False
-        self._error: TolliverError | None = None  # of what is below the machine
+        self._line = _Line(self.machine, role, pump or PlainPump(), intake)
         self._over = False
         sock.setblocking(False)
-        if sock.family in (socket.AF_INET, socket.AF_INET6):
-            tune(sock)
         self._selector = selectors.DefaultSelector()
         self._selector.register(sock, READ)
-        self._take_in(b"")  # a client begins the TLS handshake
+        self._line.begin(sock)
 
     def send(self, frame: Message | Ack | Subscribe | Unsubscribe, timeout: float | None = None) -> None:
         """Returns when the system has taken it. After a TimeoutError it is still on its way: do not send it again.
@@ -97,7 +146,7 @@ class BlockingConnection:
         Raises LocalProtocolError before Established came, and ConnectionClosing once the connection is ending.
         """
         self.machine.send(frame, time.monotonic())
-        self._until(timeout, self._flush, f"the system has not taken {type(frame).__name__}")
+        self._until(timeout, self.flush, f"the system has not taken {type(frame).__name__}")
 
     def send_encoded(self, frames: bytes, timeout: float | None = None) -> None:
         """As `send`, for any number of whole frames that `encode` made, or would have, for this revision.
@@ -106,7 +155,7 @@ class BlockingConnection:
         """
         if frames:
             self.machine.send_encoded(frames)
-        self._until(timeout, self._flush, "the system has not taken all frames")
+        self._until(timeout, self.flush, "the system has not taken all frames")
 
     def receive(self, timeout: float | None = None) -> Event:
         """The next event. Closed is the last one; asking on raises ConnectionClosing.
@@ -119,8 +168,44 @@ class BlockingConnection:
             self.machine.accept(now=time.monotonic())
         found: list[Event] = []
         self._until(timeout, lambda: self._find(found), "nothing has come")
-        self._over = isinstance(found[0], Closed)
         return found[0]
+
+    def next_event(self) -> Event | None:
+        """The next event of what has come already, or None; what the machine answers is written as far as it goes.
+
+        Raises as `receive`, but accepts no handshake.
+        """
+        event = self.machine.next_event()
+        self.flush()
+        if event is None and self._line.error is not None:
+            self._over = True
+            raise self._line.error
+        self._over = self._over or isinstance(event, Closed)
+        return event
+
+    def flush(self) -> bool:
+        """Write what the system takes at once; whether that was all."""
+        line = self._line
+        while line.has_output():
+            line.write(self._sock)
+            if line.rest:
+                return False
+        return True
+
+    def step(self, timeout: float | None = None) -> None:
+        """Wait until the system can take more or has brought something, at most until the machine has a deadline.
+
+        For loops of yours: call `next_event` until it is None, then this.
+        """
+        now = time.monotonic()
+        wait = min(math.inf if timeout is None else timeout, (self.machine.next_timeout() or math.inf) - now)
+        writing = WRITE if self._line.rest else 0
+        crowded = writing and self.machine.buffered_bytes > self.machine.limits.high_water
+        self._selector.modify(self._sock, writing if crowded or self._line.reading_over else writing | READ)
+        for _, events in self._selector.select(None if wait == math.inf else max(0.0, wait)):
+            if events & READ:
+                self._line.read(self._sock)
+        self.machine.handle_timeout(time.monotonic())
 
     def __iter__(self) -> Iterator[Event]:
         """All events but Closed; raises its error if it has one."""
@@ -141,7 +226,7 @@ class BlockingConnection:
                 while not isinstance(self.receive(limit), Closed):
                     pass
             with suppress(TolliverError, TimeoutError):
-                self._until(limit, self._flush, "")
+                self._until(limit, self.flush, "")
         finally:
             self._over = True
             self._selector.close()
@@ -154,93 +239,15 @@ class BlockingConnection:
         self.close()
 
     def _find(self, found: list[Event]) -> bool:
-        event = self.machine.next_event()
-        self._flush()
+        event = self.next_event()
         if event is not None:
             found.append(event)
-        elif self._error is not None:
-            self._over = True
-            raise self._error
         return event is not None
 
     def _until(self, timeout: float | None, done: Callable[[], bool], late: str) -> None:
         end = math.inf if timeout is None else time.monotonic() + timeout
         while not done():
-            now = time.monotonic()
-            if now >= end:
+            left = end - time.monotonic()
+            if left <= 0:
                 raise TimeoutError(f"after {timeout:g} s {late}: go on")
-            self._step(min(end, self.machine.next_timeout() or math.inf) - now)
-
-    def _step(self, wait: float) -> None:
-        """Wait until something can be written or has come, whichever is first."""
-        writing = WRITE if self._has_output() else 0
-        crowded = writing and self.machine.buffered_bytes > self.machine.limits.high_water
-        self._selector.modify(self._sock, writing if crowded or self._reading_over else writing | READ)
-        for _, events in self._selector.select(None if wait == math.inf else max(0.0, wait)):
-            if events & READ:
-                self._read()
-        self.machine.handle_timeout(time.monotonic())
-
-    def _flush(self) -> bool:
-        """Write what the system takes at once; whether that was all."""
-        while self._has_output():
-            try:
-                self._rest = self._rest[self._sock.send(self._rest) :]
-            except NOT_YET:
-                return False
-            except OSError:
-                self._writing_over = True  # only the reading side knows why (T-74)
-        return True
-
-    def _has_output(self) -> bool:
-        """Whether there is something to write; if not, and all is said, our half is shut."""
-        if self._writing_over:
-            return False
-        self._rest = self._rest or self._pump.outgoing()
-        if self._rest or not self._secure:
-            return bool(self._rest)
-        self._units.extend(self.machine.data_to_send())
-        with suppress(TolliverError):  # the reading side will say why
-            if self._units:
-                self._pump.write(self._units.popleft())  # one write each (T-69)
-            elif self.machine.wants_write_shutdown and not self._finished:
-                self._finished = True
-                self._pump.close_notify()
-        self._rest = self._pump.outgoing()
-        if self._finished and not self._rest:
-            self._writing_over = True
-            with suppress(OSError):
-                self._sock.shutdown(socket.SHUT_WR)
-        return bool(self._rest)
-
-    def _read(self) -> None:
-        try:
-            ciphertext = self._sock.recv(CHUNK)
-        except NOT_YET:
-            return
-        except OSError as failure:
-            self._error = broken(failure)
-            self._reading_over = self._writing_over = True
-            return
-        if not ciphertext:
-            self._reading_over = True
-            self._pump.receive_eof()
-        self._take_in(ciphertext)
-
-    def _received(self, plaintext: bytes, now: float) -> None:
-        """What has come, in order; whoever knows a faster way for some of it begins here."""
-        self.machine.receive_data(plaintext, now)
-
-    def _take_in(self, ciphertext: bytes) -> None:
-        pump, now = self._pump, time.monotonic()
-        try:
-            pump.receive(ciphertext)
-            self._secure = self._secure or pump.handshake()
-            while self._secure and (plaintext := pump.read()) is not None:
-                self._received(plaintext, now)
-            if pump.peer_closed:
-                self.machine.receive_eof(now)
-            elif pump.truncated:
-                raise ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off")
-        except TolliverError as failure:
-            self._error = failure
+            self.step(left)

@@ -1,6 +1,8 @@
 """tolliver in PySpark: recordings as tables, peers as streams, tables as messages, and the delivery audit.
 
-The idea: workers import this package for one name of it, so each name is loaded when it is asked for.
+`source` and `demand_source` are the doors that Spark opens; `read`, `stream`, `write`, `demand` and `audit` hold one
+concern each; `_options` and `_peer` are what their options have in common.
+Workers import this package for one name of it, so each name is loaded when it is asked for.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from .read._schema import ddl
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from .demand._demand import DemandReader
+    from .demand._reader import DemandReader
     from .demand._stream import DemandStreamReader
 
 
@@ -32,7 +32,7 @@ class DemandSource(DataSource):
 
     def reader(self, schema: StructType) -> DemandReader:
         """Raises ValueError for an option that makes no sense, and for columns that there are not."""
-        from .demand._demand import DemandReader
+        from .demand._reader import DemandReader
 
         return DemandReader(demand_options(self.options), schema)
 

@@ -13,14 +13,16 @@ from uuid import UUID
 from tolliver_proto import Decoded, Decoder, RemoteProtocolError, Revision
 from tolliver_proto.recording import Block, BlockHeader, Direction, read_blocks
 
-from .read._options import OPTIONS, parse_options
+from ._options import parse
+from .read._options import OPTIONS, ReadOptions
 from .read._ranges import DamagedRecording
 from .read._schema import OF_FRAMES, ddl, message_columns
 
 Content = Literal["recording", "frames"]
-_CONTENTS = ("recording", "frames")
-_OF_THE_SOURCE = {"path", "paths", "minPartitions", "filterPushdown"}
-_OF_FRAMES = {"channels", "keys", "mode", "rowsPerBatch"}
+_OPTIONS = {
+    "recording": [name for name in OPTIONS if name not in ("path", "paths", "minPartitions", "filterPushdown")],
+    "frames": ["channels", "keys", "mode", "rowsPerBatch"],
+}
 
 
 def partition_events(
@@ -49,8 +51,8 @@ def partition_events(
 
 
 def _check(of: str) -> None:
-    if of not in _CONTENTS:
-        raise ValueError(f"of={of!r}: there is {' and '.join(map(repr, _CONTENTS))}")
+    if of not in _OPTIONS:
+        raise ValueError(f"of={of!r}: there is {' and '.join(map(repr, _OPTIONS))}")
 
 
 def _frames(chunks: Iterable[bytes | bytearray | memoryview], revision: Revision) -> Iterator[Decoded]:
@@ -94,11 +96,9 @@ class partition_batches:
         **options: object,
     ) -> None:
         _check(of)
-        known = [name for name in OPTIONS if name not in _OF_THE_SOURCE and (of == "recording" or name in _OF_FRAMES)]
-        for name in options:
-            if name not in known:
-                raise ValueError(f"option {name!r} is not known for of={of!r}: there are {', '.join(known)}")
-        self._options = parse_options({"path": "-"} | {name: str(value) for name, value in options.items()})
+        known = {name: OPTIONS[name] for name in _OPTIONS[of]}
+        texts = {name: str(value) for name, value in options.items()}
+        self._options = ReadOptions(paths=(), **parse(texts, known, f"partition_batches(of={of!r})"))
         kinds = message_columns(self._options.include_metadata) if of == "recording" else OF_FRAMES
         for name in columns or ():
             if name not in kinds:
@@ -114,7 +114,7 @@ class partition_batches:
         return ddl(self._columns)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        from .read._read import BatchMaker, Policy, Wanted, arrow_schema, batches_of
+        from .read._batches import BatchMaker, Policy, Wanted, arrow_schema, batches_of
 
         options = self._options
         policy, wanted = Policy(options), Wanted.of(options)
@@ -122,7 +122,7 @@ class partition_batches:
         return batches_of(self._pieces(batches, policy, wanted), maker, policy)
 
     def _pieces(self, batches: Iterable[Any], policy: Any, wanted: Any) -> Iterator[Any]:
-        from .read._read import Piece, good_blocks
+        from .read._batches import Piece, good_blocks
 
         bare = BlockHeader(0, UUID(int=0), None, 0, Direction.IN, self._revision, 0)
         for file, value in self._values(batches):

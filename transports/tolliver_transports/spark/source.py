@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from .stream._reader import StreamReader
-    from .write._write import BatchWriter, StreamWriter
+    from .write._sink import BatchWriter, StreamWriter
 
 
 class TolliverSource(DataSource):
@@ -49,12 +49,12 @@ class TolliverSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Raises ValueError for an option that makes no sense, and for columns that are not those of messages."""
-        from .write._write import batch_writer
+        from .write._sink import batch_writer
 
         return batch_writer(schema, overwrite, self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """As `writer`. `overwrite` is the output mode "complete": every batch sends the whole table."""
-        from .write._write import stream_writer
+        from .write._sink import stream_writer
 
         return stream_writer(schema, self.options)

@@ -228,6 +228,14 @@ class StageFolder:
         except OSError as error:
             raise self._unreadable(self.segments_directory, error) from error
 
+    def used_bytes(self) -> int:
+        """What stands in the segments now; readers delete some of it at any time."""
+        total = 0
+        for segment in self.segments():
+            with suppress(FileNotFoundError):
+                total += os.stat(segment.path).st_size
+        return total
+
     def head(self) -> Position | None:
         """How far the stage is on the disk: what stands before it never changes. None where that is not known.
 

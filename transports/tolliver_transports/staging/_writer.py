@@ -202,21 +202,14 @@ class StageWriter:
         if now - self._looked < _LOOK:
             return False
         self._looked = now
-        with suppress(OSError):
-            self._staged = self._size()
+        with suppress(StoreError):
+            self._staged = self.folder.used_bytes()
         return self._staged + self.waiting_bytes < self._options.max_staged_bytes
 
     @property
     def staged_bytes(self) -> int:
         """What stands in the segments, as far as we know."""
         return self._staged
-
-    def _size(self) -> int:
-        total = 0
-        for segment in segments_in(self.folder.segments_directory):
-            with suppress(FileNotFoundError):
-                total += segment.path.stat().st_size
-        return total
 
     def _on_failure(self, error: OSError) -> None:
         now = self._clock()
@@ -326,7 +319,7 @@ class StageWriter:
         if self._open is None:
             self._next_segment()
         self._sweep()
-        self._staged = self._size()
+        self._staged = self.folder.used_bytes()
         self._tell_head()
 
     def _read_again(self, segment: Segment, head: Position | None, after: Segment | None) -> _Segment:

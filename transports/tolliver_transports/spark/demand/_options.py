@@ -1,8 +1,4 @@
-"""What `format("tolliver-rs")` may be told, checked before a task starts.
-
-The idea: as for the sink, whose table, parser and names of certificates these are. What is particular to streams is
-that they need not end: so a batch must say what ends it.
-"""
+"""Options of `format("tolliver-rs")`: streams need not end, so a batch must say what ends it."""
 
 from __future__ import annotations
 
@@ -15,64 +11,49 @@ from tolliver_proto.reactive import Limits
 
 from ..._options.instance import TLS, Remote
 from ..._options.streams import StreamsOptions
-from ..read._options import name_list
-from ..write._options import OF_PEER, Parsers, flag, parse, seconds, where
+from .._options import Option, count, flag, names, parse, seconds, whole
+from .._peer import dialled, dialling
 
 COLUMNS = {"publisher": "string", "element": "binary"}
 READER = 'the format "tolliver-rs"'
 _MOST_BYTES = 2**30  # of an element: Spark's rows have at most 2 GiB
 
 
-def publishers(text: str) -> tuple[str, ...]:
+def publishers(given: str) -> tuple[str, ...]:
     """Names with commas between them, or a JSON list of any names. Raises ValueError."""
-    names = name_list(text)
-    if not names:
+    found = names(given)
+    if not found:
         raise ValueError("give the names of publishers, with commas between them or as a JSON list")
-    if len(set(names)) < len(names):
+    if len(set(found)) < len(found):
         raise ValueError("a name comes twice: a publisher is asked once, give each name once")
     most = Limits().max_name
-    for name in names:
-        size = len(name.encode(errors="surrogatepass"))
-        if not 0 < size <= most or not _is_text(name):
+    for name in found:
+        try:
+            size = len(name.encode())
+        except UnicodeEncodeError:
+            size = 0
+        if not 0 < size <= most:
             raise ValueError(f"{name!r:.100} is no name: it has 1 to {most} bytes of UTF-8")
-    return names
+    return found
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
-        raise ValueError("give a whole number, 1 or more")
-    return int(text)
-
-
-def element_bytes(text: str) -> int:
-    if count(text) > _MOST_BYTES:
-        raise ValueError(f"give bytes, {_MOST_BYTES} at most")
-    return int(text)
-
-
-OF_DEMAND: Parsers = {
-    **OF_PEER,
-    "publishers": ("publishers", publishers),
-    "window": ("window", count),
-    "maxElementBytes": ("max_element_bytes", element_bytes),
-    "rowsPerBatch": ("rows_per_batch", count),
+COMMON: dict[str, Option] = {
+    **dialling(StreamsOptions),
+    "publishers": Option("publishers", publishers),
+    "window": Option("window", count),
+    "maxElementBytes": Option("max_element_bytes", whole(most=_MOST_BYTES, of=" of bytes")),
+    "rowsPerBatch": Option("rows_per_batch", count),
 }
-"""What batches and streams may both be told."""
+"""Of batches and streams."""
 
-BATCH: Parsers = {
-    **OF_DEMAND,
-    "maxElements": ("max_elements", count),
-    "deadline": ("deadline", seconds),
-    "untilComplete": ("until_complete", flag),
+ENDS: dict[str, Option] = {
+    "maxElements": Option("max_elements", count),
+    "deadline": Option("deadline", seconds),
+    "untilComplete": Option("until_complete", flag),
 }
+"""Of batches alone."""
+
+BATCH = COMMON | ENDS
 
 
 @define(frozen=True, kw_only=True)
@@ -98,9 +79,9 @@ class DemandOptions:
 
 def demand_options(options: Mapping[str, str]) -> DemandOptions:
     """From Spark's options. Raises ValueError, naming the option."""
-    given = parse(options, BATCH, READER)
-    remote, tls = where_published(given)
-    made = DemandOptions(remote=remote, tls=tls, **given)
+    values = parse(options, BATCH, READER)
+    remote, tls = dialled_publisher(values)
+    made = DemandOptions(remote=remote, tls=tls, **values)
     if made.max_elements is None and made.deadline is None and not made.until_complete:
         raise ValueError(
             "nothing ends this batch if a publisher does not: give maxElements (of each publisher) or deadline "
@@ -109,8 +90,8 @@ def demand_options(options: Mapping[str, str]) -> DemandOptions:
     return made
 
 
-def where_published(given: dict[str, Any]) -> tuple[Remote, TLS | None]:
-    """Takes the options that say whom to dial. Raises ValueError, also where it is not said what to subscribe to."""
-    if "publishers" not in given:
+def dialled_publisher(values: dict[str, Any]) -> tuple[Remote, TLS | None]:
+    """As `dialled`. Raises ValueError also where it is not said what to subscribe to."""
+    if "publishers" not in values:
         raise ValueError(f"{READER} needs the option publishers: the names to subscribe to, with commas between them")
-    return where(given, READER, "publisher", StreamsOptions)
+    return dialled(values, READER, "publisher", StreamsOptions)

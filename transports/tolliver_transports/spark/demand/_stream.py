@@ -18,17 +18,18 @@ from tolliver_proto.reactive import Limits
 
 from ..._options.streams import StreamsOptions
 from ...staging import FolderOptions
+from .._options import Option, one_of, parse
 from ..read._schema import check_schema
 from ..stream._live import LOCK_TIMEOUT, Stage
 from ..stream._log import Log
-from ..stream._options import LIVE_OPTIONS, StreamOptions, stream_options
+from ..stream._options import LIVE_OPTIONS, Staging, StreamOptions, staged
 from ..stream._reader import StreamReader
-from ..write._options import OF_PEER, Parsers, parse
-from ._options import BATCH, COLUMNS, OF_DEMAND, READER, publishers, where_published
-from ._stage import DemandStageOptions, DemandStager
+from ._options import COLUMNS, COMMON, ENDS, READER, dialled_publisher, publishers
+from ._stager import DemandStageOptions, DemandStager
 
 WINDOW = 4096
 ELEMENT_BYTES = 2**20
+_STREAM = f"a stream of {READER}"
 _CLOSE = 1.0  # seconds: nothing here is in need of more
 _STAGED = {"publisher": "channel", "element": "body"}
 """What the columns are called in the stage."""
@@ -48,26 +49,21 @@ _OF_LIVE = (
 )
 
 
-def _staged_publishers(text: str) -> tuple[str, ...]:
-    names = publishers(text)
-    if RESERVED_CHANNEL in names:
+def _staged_publishers(given: str) -> tuple[str, ...]:
+    found = publishers(given)
+    if RESERVED_CHANNEL in found:
         raise ValueError(f"{RESERVED_CHANNEL!r} cannot be staged, as the name is the protocol's own: publish another")
-    return names
+    return found
 
 
-def _here(text: str) -> object:
-    staging = LIVE_OPTIONS["staging"].read(text)
-    if staging == "external":
-        raise ValueError("no other program stages elements: give shared or inline")
-    return staging
-
-
-STREAM: Parsers = {
-    **OF_DEMAND,
+STREAM: dict[str, Option] = {
+    **COMMON,
     **{name: LIVE_OPTIONS[name] for name in _OF_LIVE},
-    "publishers": ("publishers", _staged_publishers),
-    "staging": ("staging", _here),
+    "publishers": Option("publishers", _staged_publishers),
+    "staging": Option("staging", one_of({here.value: here for here in (Staging.SHARED, Staging.INLINE)})),
 }
+
+_OF_BATCHES = dict.fromkeys(ENDS, "it ends a batch, and a stream does not end: leave it out")
 
 
 @define(frozen=True, kw_only=True)
@@ -80,33 +76,19 @@ class DemandStream:
 
 def demand_stream(options: Mapping[str, str]) -> DemandStream:
     """From Spark's options. Raises ValueError, naming what is wrong and what to write instead."""
-    for name in BATCH.keys() - STREAM.keys():
-        if name.lower() in {given.lower() for given in options}:
-            raise ValueError(f"the option {name} ends a batch, and a stream does not end: leave it out")
-    given = parse(options, STREAM, READER)
-    remote, tls = where_published(given)
-    if "directory" not in given:
-        raise ValueError(f"a stream of {READER} needs the option stagingDir: a directory for what has arrived")
-    ours = {name.lower() for name in OF_DEMAND.keys() - OF_PEER.keys() | {"peer"}} - {"rowsperbatch"}
-    stream = stream_options({name: text for name, text in options.items() if name.lower() not in ours})
-    live = stream.live
-    assert live is not None
-    chosen: dict[str, Any] = {
-        "max_staged_bytes": live.max_staged_bytes,
-        "sync_bytes": live.sync_bytes,
-        "sync_interval": live.sync_interval,
-    }
-    limits = Limits(max_element=given.get("max_element_bytes", ELEMENT_BYTES), close_timeout=_CLOSE)
+    values = parse(options, STREAM, _STREAM, _OF_BATCHES)
+    remote, tls = dialled_publisher(values)
+    if "directory" not in values:
+        raise ValueError(f"{_STREAM} needs the option stagingDir: a directory for what has arrived")
+    stream = staged(values)
+    folder = {name: values[name] for name in ("max_staged_bytes", "sync_bytes", "sync_interval") if name in values}
+    limits = Limits(max_element=values.get("max_element_bytes", ELEMENT_BYTES), close_timeout=_CLOSE)
     stage = DemandStageOptions(
         remote=remote,
         streams=StreamsOptions(tls=tls, plaintext=tls is None, limits=limits),
-        publishers=given["publishers"],
-        window=given.get("window", WINDOW),
-        folder=FolderOptions(
-            directory=live.directory,
-            lock_timeout=LOCK_TIMEOUT,
-            **{name: value for name, value in chosen.items() if value is not None},
-        ),
+        publishers=values["publishers"],
+        window=values.get("window", WINDOW),
+        folder=FolderOptions(directory=values["directory"], lock_timeout=LOCK_TIMEOUT, **folder),
     )
     stage.credit()
     return DemandStream(stage=stage, stream=stream)

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from ._batches import Match, Wanted
 from ._options import nanoseconds
-from ._read import Match, Wanted
 
 _NAMES = ("channel", "key")
 _MICROSECOND = 1000  # nanoseconds: what Spark's timestamps leave of a block's time

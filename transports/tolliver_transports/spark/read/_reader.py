@@ -19,7 +19,7 @@ from ._schema import check_schema, message_columns
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ._read import Wanted
+    from ._batches import Wanted
 
 
 class RecordingReader(DataSourceReader):
@@ -40,14 +40,14 @@ class RecordingReader(DataSourceReader):
         """The messages of a partition: the same ones in the same order whenever it is asked."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from ._read import read_ranges
+        from ._batches import read_ranges
 
         return read_ranges(
             partition.value, to_arrow_schema(self._schema, timezone="UTC"), self._options, self._wanted()
         )
 
     def _wanted(self) -> Wanted:
-        from ._read import Wanted
+        from ._batches import Wanted
 
         return Wanted.of(self._options)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from attrs import fields
 
@@ -21,22 +21,18 @@ from ._options import LiveOptions, Staging, StreamOptions
 
 if TYPE_CHECKING:
     from ...staging import StageOptions
+    from ...staging._loop import StageLoop
 
 LOCK_TIMEOUT = 20.0
 """Seconds that the process of an earlier run may take to end, after its JVM was killed."""
 
 
-class Filler(Protocol):
-    """Whoever puts into a stage what comes."""
-
-    def check(self) -> None:
-        """Raises what ended it."""
-
-
 class Stage:
     """A stage as a log. With a stager it fills it, too."""
 
-    def __init__(self, folder: StageFolder, stager: Filler | None, options: StreamOptions, live: LiveOptions) -> None:
+    def __init__(
+        self, folder: StageFolder, stager: StageLoop[Any] | None, options: StreamOptions, live: LiveOptions
+    ) -> None:
         self._folder = folder
         self._stager = stager
         self._fails = options.fail_on_data_loss

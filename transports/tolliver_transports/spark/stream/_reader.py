@@ -29,7 +29,7 @@ from ._options import INLINE_BYTES, Staging, StreamOptions
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ..read._read import Piece, Policy
+    from ..read._batches import Piece, Policy
 
 _INLINE_TASK = 4 * 2**20  # bytes of a stage that one task is given along
 
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of a partition: the same ones in the same order whenever it is asked."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from ..read._read import BatchMaker, Policy, Wanted, batches_of, read_ranges
+        from ..read._batches import BatchMaker, Policy, Wanted, batches_of, read_ranges
 
         options, wanted = self._options.read, Wanted.of(self._options.read)
         schema = to_arrow_schema(self._schema, timezone="UTC")
@@ -150,7 +150,7 @@ def _carried(file: str, start: int, end: int) -> Inline:
 def _pieces(part: Inline, policy: Policy) -> Iterator[Piece]:
     from tolliver_proto.recording import read_blocks
 
-    from ..read._read import Piece, good_blocks
+    from ..read._batches import Piece, good_blocks
 
     for block in good_blocks(part.file, read_blocks([part.data], part.start), policy):
         yield Piece(part.file, block.payload_offset, block.header, block.payload)

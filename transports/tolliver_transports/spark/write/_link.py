@@ -32,7 +32,6 @@ from tolliver_proto import (
 )
 from tolliver_proto.layouts import LAYOUTS
 
-from ..._driver.sockets import SELF_CONNECTED, is_self_connected
 from ..._options.instance import Remote
 from ..._tls.policy import Pumps
 from ...blocking.connection import BlockingConnection
@@ -52,45 +51,39 @@ class Link(BlockingConnection):
         self._rest_of_ack = b""
         self.subscriptions: set[Subscription] = set()
         """What the receiver wants, as it has said so far."""
-        super().__init__(sock, Role.CLIENT, revision=revision, **options)
+        super().__init__(sock, Role.CLIENT, revision=revision, intake=self._take_in, **options)
 
     def establish(self, timeout: float) -> None:
         """Raises TimeoutError, and what ended the handshake."""
         end = time.monotonic() + timeout
         while not isinstance(event := self.receive(max(0.0, end - time.monotonic())), Established):
-            if isinstance(event, Closed):
-                self._ended(event)
+            self._handle(event)
         self.subscriptions = set(event.subscriptions)
 
     def wait(self, done: Callable[[], bool], timeout: float) -> None:
         """Write and read until it is done. Raises TimeoutError, and what ended the connection."""
-
-        def is_done() -> bool:
+        end = time.monotonic() + timeout
+        self._take_events()
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"after {timeout:g} s it is not done: go on")
+            self.step(left)
             self._take_events()
-            return done()
-
-        self._until(timeout, is_done, "it is not done")
 
     def poll(self) -> None:
         """Read and write once, without waiting. Raises what ended the connection."""
-        self._step(0)
+        self.step(0)
         self._take_events()
 
-    def is_written(self) -> bool:
-        """Whether the system has taken all there is to write; takes what it takes at once."""
-        return self._flush()
-
     def _take_events(self) -> None:
-        while (event := self.machine.next_event()) is not None:
+        while (event := self.next_event()) is not None:
             self._handle(event)
-        self._flush()
-        if self._error is not None:
-            raise self._error
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Closed):
-            self._ended(event)
-        elif isinstance(event, Ack):
+            raise event.error or ConnectionLost("the receiver closed the connection")
+        if isinstance(event, Ack):
             self._on_acks(np.array([event.message_id], np.uint32))
         elif isinstance(event, HandshakeRequest):  # on a live connection: its whole list again (T-66)
             self.subscriptions = set(event.subscriptions)
@@ -112,16 +105,11 @@ class Link(BlockingConnection):
         if event.message_id is not None:
             self.machine.send(Ack(event.message_id))
 
-    def _ended(self, event: Closed) -> None:
-        self._over = True
-        raise event.error or ConnectionLost("the receiver closed the connection")
-
-    def _received(self, plaintext: bytes, now: float) -> None:
+    def _take_in(self, plaintext: bytes) -> bytes:
         """Acks are taken out here while the machine is between two frames."""
         if self.machine.live and not self.machine.buffered_bytes:
-            plaintext = self._take_acks(self._rest_of_ack + plaintext)
-        if plaintext:
-            super()._received(plaintext, now)
+            return self._take_acks(self._rest_of_ack + plaintext)
+        return plaintext
 
     def _take_acks(self, plaintext: bytes) -> bytes:
         """What is behind the acks that it begins with; b"" if that may be the beginning of another."""
@@ -148,9 +136,6 @@ def open_link(
     end = time.monotonic() + timeout
     try:
         sock = socket.create_connection((remote.host, remote.port), timeout)
-        if is_self_connected(sock):
-            sock.close()
-            raise ConnectionLost(SELF_CONNECTED)
     except OSError as error:
         raise ConnectionLost(f"{error}") from error
     limits = Limits(close_timeout=min(timeout, Limits().close_timeout))

@@ -156,7 +156,7 @@ class Sender:
         return fits and (not self._runs or sum(run.size for run in self._runs) + size <= WINDOW_BYTES)
 
     def _is_written(self) -> bool:
-        return self._link is not None and self._link.is_written()
+        return self._link is not None and self._link.flush()
 
     def _wanted(self, rows: Rows) -> Rows:
         """The rows that the receiver subscribes to; their ids stay what they were."""

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolliver_transports.blocking import InstanceOptions, StreamsOptions, bridge, create_instance
-from tolliver_transports.spark.demand import _stage
+from tolliver_transports.spark.demand import _stager
 from tolliver_transports.spark.demand._credit import Credit
-from tolliver_transports.spark.demand._stage import DemandStageOptions, DemandStager
-from tolliver_transports.staging import FolderOptions, StageInUse
+from tolliver_transports.spark.demand._stager import DemandStageOptions, DemandStager
+from tolliver_transports.staging import FolderOptions, StageInUse, _loop
 
 from tests.certificates import Certificates
 from tests.spark.publishers import few, numbers, publishing
@@ -31,8 +31,8 @@ ONE_SEGMENT = {"segment_bytes": CAPACITY // 2}
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_stage, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(_stage, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(_stager, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(_stager, "LONGEST_PAUSE", 0.05)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_the_stage_holds_publishers_back_and_those_who_read_let_them_go_on(
 def test_a_disk_that_takes_nothing_is_no_reason_to_ask_for_more(
     certs: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_stage, "RETRY", 0.02)
+    monkeypatch.setattr(_loop, "RETRY", 0.02)
     body = bytes(900)
     with (
         small_disk(tmp_path / "disk", 64) as enlarge,
@@ -176,7 +176,7 @@ def test_a_disk_that_takes_nothing_is_no_reason_to_ask_for_more(
             )
         ) as stager,
     ):
-        wait_for(lambda: stager._writer.failing)
+        wait_for(lambda: stager.held)
         staged_now = len(staged(tmp_path / "disk" / "stage")["endless"])
         (ledger,) = publisher.ledgers
         assert ledger.granted == staged_now + 16

@@ -1,0 +1,66 @@
+"""One form of options in all formats of Spark: the same texts are taken, and refused in the same words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
+
+from tolliver_transports.spark._options import MOST, Table, parse
+from tolliver_transports.spark.demand._options import BATCH
+from tolliver_transports.spark.demand._stream import STREAM
+from tolliver_transports.spark.read._options import OPTIONS as READING
+from tolliver_transports.spark.stream._options import FILES_OPTIONS, LIVE_OPTIONS
+from tolliver_transports.spark.write._options import OPTIONS as SINK
+
+TABLES: dict[str, Table] = {
+    "reading": READING,
+    "recordings": FILES_OPTIONS,
+    "live": LIVE_OPTIONS,
+    "sink": SINK,
+    "batch": BATCH,
+    "stream": STREAM,
+}
+NUMBERS = ("rowsPerBatch", "minPartitions", "maxRowsPerTrigger", "maxBytesPerTrigger", "window", "rowsPerSend")
+FLAGS = ("includeMetadata", "failOnDataLoss", "plaintext", "reliable", "untilComplete")
+
+
+def forms(table: Table, names: tuple[str, ...]) -> list[str]:
+    found = [name for name in names if name in table]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_numbers_and_flags_are_read_alike(kind: str) -> None:
+    table = TABLES[kind]
+
+    def value(name: str, text: str) -> Any:
+        return parse({name.upper(): text}, table, kind)[table[name].field]
+
+    for name in forms(table, NUMBERS):
+        assert [value(name, text) for text in ("7", " 7\n", str(MOST))] == [7, 7, MOST]
+        for text in ("", "0", "-1", "+7", "1_000", "1e3", "7.0", "\u0667", str(MOST + 1), "9" * 5000):
+            with pytest.raises(ValueError, match=rf"^the option {name} is '.*: give a whole number.* from 1 on$"):
+                value(name, text)
+    for name in forms(table, FLAGS):
+        assert [value(name, text) for text in ("true", " False ")] == [True, False]
+        with pytest.raises(ValueError, match=f"^the option {name} is 'yes': give true or false$"):
+            value(name, "yes")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_an_unknown_option_is_told_with_those_that_there_are(kind: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{kind} has no option 'Topic': it knows {', '.join(TABLES[kind])}$"):
+        parse({"Topic": "a"}, TABLES[kind], kind)
+    assert parse({"checkpointLocation": "x", "queryname": "y"}, TABLES[kind], kind) == {}, "these are Spark's own"
+
+
+def test_paths_and_names_stay_as_they_are() -> None:
+    assert parse({"path": " a ", "channels": " a , b "}, READING, "") == {"paths": (" a ",), "channels": ("a", "b")}
+    assert parse({"writeId": " a ", "tls.cert": "a "}, SINK, "") == {"write_id": " a ", "cert": "a "}
+    for name in ("writeId", "idColumn", "tls.key"):
+        with pytest.raises(ValueError, match=f"the option {name} is ' ': give "):
+            parse({name: " "}, SINK, "")

@@ -1,0 +1,142 @@
+"""Option tables of the formats, and the parser that they share.
+
+The idea: Spark hands over texts, under names whose case it does not keep, and shows them in query plans. So a format is
+a table from names to fields and readers of text; values are made once, on the driver, an unknown option is refused
+before a task runs, and secrets are paths of files. Blanks around a value do not count, but in paths and names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+MOST = 2**63 - 1
+"""Of any whole number: what Spark's own have."""
+
+_DIGITS = len(str(MOST))
+_OF_SPARK = frozenset(("checkpointlocation", "queryname"))  # a stream's own options reach its source and sink, too
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Option(NamedTuple):
+    """A field, and how its value is made of an option's text. `read` raises ValueError with what to give instead."""
+
+    field: str
+    read: Callable[[str], Any]
+
+
+Table = Mapping[str, Option]
+"""Options by the name that users write, in any case."""
+
+
+def parse(
+    options: Mapping[str, str], known: Table, reader: str, refused: Mapping[str, str] = _NOTHING
+) -> dict[str, Any]:
+    """Values by field. `refused` has options that users may look for here, and what to do instead.
+
+    Raises ValueError, naming the option, its text and what to give, or who reads the options and which there are.
+    """
+    by_lower = {name.lower(): name for name in known}
+    instead = {name.lower(): remedy for name, remedy in refused.items()}
+    values = {}
+    for given, text in options.items():
+        lower = given.lower()
+        if lower in by_lower:
+            name = by_lower[lower]
+            try:
+                values[known[name].field] = known[name].read(text)
+            except ValueError as error:
+                raise ValueError(f"the option {name} is {text!r:.100}: {error}") from error
+        elif lower not in _OF_SPARK:
+            remedy = instead.get(lower) or f"it knows {', '.join(known)}"
+            raise ValueError(f"{reader} has no option {given!r}: {remedy}")
+    return values
+
+
+# Readers of texts.
+
+
+def text(given: str) -> str:
+    if not given.strip():
+        raise ValueError("give a text")
+    return given
+
+
+def path(given: str) -> str:
+    if not given.strip():
+        raise ValueError("give the path of a file")
+    return given
+
+
+def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    def read(given: str) -> Any:
+        word = given.strip().lower()
+        if word not in values:
+            raise ValueError(f"give {' or '.join(values)}")
+        return values[word]
+
+    return read
+
+
+flag = one_of({"true": True, "false": False})
+
+
+def whole(least: int = 1, most: int = MOST, of: str = "") -> Callable[[str], int]:
+    def read(given: str) -> int:
+        digits = given.strip()
+        number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS else -1
+        if not least <= number <= most:
+            raise ValueError(f"give a whole number{of} from {least} {'on' if most == MOST else f'to {most}'}")
+        return number
+
+    return read
+
+
+count = whole()
+size = whole(of=" of bytes")
+
+
+def seconds(given: str) -> float:
+    try:
+        number = float(given)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ValueError("give a positive number of seconds")
+    return number
+
+
+def uuid(given: str) -> UUID:
+    try:
+        return UUID(given.strip())
+    except ValueError:
+        raise ValueError("give the UUID of an instance, such as 01890000-0000-7000-8000-000000000001") from None
+
+
+def names(given: str) -> tuple[str, ...]:
+    """Names with commas between them, or a JSON list of any names."""
+    if given.lstrip().startswith("["):
+        return json_names(given)
+    return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+def json_names(given: str) -> tuple[str, ...]:
+    try:
+        found = json.loads(given)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise ValueError('give names with commas between them, or a JSON list such as ["a", "b,c"]')
+    return tuple(found)
+
+
+SECURITY: Table = {
+    "tls.cert": Option("cert", path),
+    "tls.key": Option("key", path),
+    "tls.ca": Option("ca", path),
+    "plaintext": Option("plaintext", flag),
+}
+"""For `_peer`, which takes them."""

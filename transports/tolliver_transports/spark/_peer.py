@@ -1,0 +1,71 @@
+"""The other end, as options say it: its address, and the certificate that it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from attrs import evolve
+
+from .._options.instance import TLS, EndpointOptions, Remote
+from ._options import SECURITY, Option, Table, uuid
+
+
+def addresses(given: str) -> tuple[Remote, ...]:
+    """Any number of them, with commas between."""
+    return tuple(Remote.parse(one.strip()) for one in given.split(","))
+
+
+def dialling(endpoint: type[EndpointOptions] = EndpointOptions) -> Table:
+    """The options of who dials a single peer: `dialled` takes them. `endpoint` knows the default port."""
+
+    def address(given: str) -> Remote:
+        return Remote.parse(given.strip(), endpoint.default_port)
+
+    return {"connect": Option("remote", address), "peer": Option("peer", uuid), **SECURITY}
+
+
+def dialled(
+    values: dict[str, Any], reader: str, other: str, endpoint: type[EndpointOptions] = EndpointOptions
+) -> tuple[Remote, TLS | None]:
+    """Whom to dial, and as whom; `other` is what an error calls the peer. Takes what `dialling` has from the values.
+
+    Raises ValueError, naming the option.
+    """
+    remote, peer = values.pop("remote", None), values.pop("peer", None)
+    if remote is None:
+        raise ValueError(f'{reader} needs the option connect: the address of the {other}, "host:port"')
+    security = secured(values, reader, None, [remote], endpoint)
+    return evolve(remote, identity=peer), security.tls
+
+
+def secured(
+    values: dict[str, Any],
+    reader: str,
+    listen: tuple[str, int] | None,
+    remotes: Iterable[Remote],
+    endpoint: type[EndpointOptions] = EndpointOptions,
+) -> EndpointOptions:
+    """TLS, or plaintext on this machine (D-15). Takes what `SECURITY` has from the values.
+
+    Raises ValueError, naming the options.
+    """
+    paths = [values.pop(name) for name in ("cert", "key", "ca") if name in values]
+    plaintext = values.pop("plaintext", False)
+    if len(paths) not in (0, 3):
+        raise ValueError(
+            "of the options tls.cert, tls.key and tls.ca some are missing: give the paths of all three files"
+        )
+    if bool(paths) is plaintext:
+        raise ValueError(
+            f"{reader} has {'both' if plaintext else 'neither'} of plaintext=true and a certificate: give tls.cert, "
+            "tls.key and tls.ca, or plaintext=true for a trial on one machine (D-15)"
+        )
+    security = endpoint(tls=TLS(*paths) if paths else None, plaintext=plaintext)
+    try:
+        security.check_security(listen)
+        for remote in remotes:
+            security.remote(remote)
+    except ValueError as error:
+        raise ValueError(f"the option plaintext is true: {error}") from error
+    return security

@@ -1,0 +1,185 @@
+"""Staging loop: what a source has goes into a stage, many items with one sync, from `start` to `close`.
+
+The idea: one thread takes what has come, has it written and synced together, and tells the source; so the slower the
+disk is, the more goes into one sync. What cannot be written now is held, and the source takes nothing meanwhile. No
+time limit of a reader plays a part.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Generic, Self, TypeVar
+
+from tolliver_proto import ConnectionClosing, TolliverError
+
+from ._folder import Position, StageFolder
+from ._options import FolderOptions
+from ._writer import RETRY, StageWriter
+
+LOOK = 0.2
+"""Seconds between two looks at whether to end, or at what readers have deleted."""
+
+_ENDING = 10.0  # seconds for the last sync
+_log = logging.getLogger("tolliver")
+
+Item = TypeVar("Item")
+
+
+class StageLoop(ABC, Generic[Item]):
+    """One source's way into a stage. A subclass brings the source; it may be left without `close`, as a daemon."""
+
+    failure: Exception | None = None
+    """What ended it, and not `close`. Raised by `check`."""
+
+    def __init__(self, options: FolderOptions) -> None:
+        self._folder_options = options
+        self._stopping = threading.Event()
+        self._closing = threading.Lock()
+        self._held: str | None = None
+        self._writer: StageWriter | None = None
+        self._thread: threading.Thread | None = None
+
+    @abstractmethod
+    def _open(self, writer: StageWriter) -> None:
+        """Open the source. Whatever this raises, `_let_go` is called."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Close the source, as far as it was opened. A second call does nothing."""
+
+    @abstractmethod
+    def _take(self, writer: StageWriter, timeout: float) -> Item | None:
+        """What has come, added to the writer; None after so many seconds in which nothing came."""
+
+    @abstractmethod
+    def _on_synced(self, items: Sequence[Item]) -> None:
+        """These are on the disk; there may be none, after a moment in which nothing came."""
+
+    # From start to close.
+
+    def start(self) -> None:
+        """Open the stage and the source, once. The others need not be there yet.
+
+        Raises UnknownStage, StageInUse, StageLost and other StoreErrors, CertificateError, IdentityConflict, and
+        ConnectionLost where it cannot listen.
+        """
+        if self._writer is not None:
+            raise RuntimeError("a stager is started once: make another one")
+        self._writer = StageWriter(self._folder_options)
+        try:
+            self._open(self._writer)
+            self._thread = threading.Thread(
+                target=self._work, args=(self._writer,), name="tolliver stages", daemon=True
+            )
+            self._thread.start()
+            atexit.register(self.close)
+        except BaseException:
+            self._shut()
+            raise
+
+    def close(self) -> None:
+        """Stage what has been taken, as far as the disk takes it now, and end. A second call does nothing."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_ENDING)
+        self._shut()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def _shut(self) -> None:
+        """The source first: what it still holds goes back."""
+        atexit.unregister(self.close)
+        with self._closing:
+            self._let_go()
+            thread = self._thread
+            at_work = thread is not None and thread is not threading.current_thread() and thread.is_alive()
+            if self._writer is not None and not at_work:  # else the disk hangs: the lock is kept as long
+                self._writer.close()
+
+    # How it stands.
+
+    def check(self) -> None:
+        """Raises what ended it."""
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    @property
+    def folder(self) -> StageFolder:
+        return self._started().folder
+
+    @property
+    def position(self) -> Position:
+        """In front of what is not staged yet."""
+        return self._started().end
+
+    @property
+    def held(self) -> str | None:
+        """Why nothing is taken at the moment; None while all is well."""
+        return self._held
+
+    def _started(self) -> StageWriter:
+        if self._writer is None:
+            raise RuntimeError("the stager was not started: call start(), or use it with `with`")
+        return self._writer
+
+    # The thread.
+
+    def _work(self, writer: StageWriter) -> None:
+        try:
+            while not self._stopping.is_set():
+                if not writer.has_room():
+                    self._hold("as much is staged as may be: readers must delete some")
+                    self._stopping.wait(LOOK)
+                    continue
+                items = self._gather(writer)
+                if self._sync(writer):
+                    self._on_synced(items)
+                self._held = None
+        except Exception as error:
+            self._fail(error)
+
+    def _gather(self, writer: StageWriter) -> list[Item]:
+        """What waits, for one sync: nothing more once there is a moment in which nothing waits."""
+        items: list[Item] = []
+        options, end = self._folder_options, math.inf
+        while (item := self._take(writer, 0.0 if items else LOOK)) is not None:
+            items.append(item)
+            now = time.monotonic()
+            end = min(end, now + options.sync_interval)
+            if writer.waiting_bytes >= options.sync_bytes or now >= end:
+                break
+        return items
+
+    def _sync(self, writer: StageWriter) -> bool:
+        """Whether it is done: False where it is to end before the disk takes it. Raises StageFull."""
+        while not writer.sync():
+            self._hold(f"the disk takes nothing: {writer.failing}")
+            if self._stopping.wait(RETRY):
+                return False
+        return True
+
+    def _hold(self, why: str) -> None:
+        if why != self._held:
+            _log.warning("the stage %s: %s. The peers keep what comes", self._folder_options.directory, why)
+        self._held = why
+
+    def _fail(self, error: Exception) -> None:
+        """Nothing goes on; whoever asks next is told the first reason."""
+        if self.failure is not None or (self._stopping.is_set() and isinstance(error, ConnectionClosing)):
+            return
+        self.failure = error
+        self._stopping.set()
+        with suppress(TolliverError):
+            self._shut()
