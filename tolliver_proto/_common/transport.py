@@ -97,3 +97,6 @@ class Abort:
     """Close now. The node has forgotten the cid already."""
 
     cid: int
+
+
+TransportAction = Transmit | Dial | PauseReading | ResumeReading | ShutdownWrite | Abort

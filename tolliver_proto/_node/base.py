@@ -7,17 +7,20 @@ takes the inputs and picks the next action.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
+from .._common.connection_table import ConnectionTable
 from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
-from .._common.timers import Timers
+from .._common.handshake_limiter import HandshakeLimiter
 from .._wire.events import PRIVATE_CHANNELS, HandshakeResponse, HandshakeStatus, Revision, Subscription
 from .._wire.frames import encoder
 from .._wire.limits import Limits
+from .._wire.state import State
 from .access import Acl
 from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
@@ -46,8 +49,10 @@ def _all(handlers: tuple[Handler, ...]) -> tuple[Handler, ...]:
     return handlers
 
 
-class NodeState:
+class NodeState(ConnectionTable[Link, Action]):
     """The node's data, and what is done with it everywhere."""
+
+    _CLOSED = State.CLOSED
 
     def __init__(
         self,
@@ -63,27 +68,25 @@ class NodeState:
         acl: Acl,
         now: float | None,
     ) -> None:
-        self.instance_id = instance_id
         self.limits = limits
+        super().__init__(
+            partial(Link, control_per_second=limits.control_per_second),
+            HandshakeLimiter(limits.max_handshakes, limits.max_handshakes_per_address),
+            limits.handshake_timeout,
+            now,
+        )
+        self.instance_id = instance_id
         self.version = version
         self.revision = revision
-        self.closing = False
         self._policy = policy
         self._acl = acl
         self._speaks = speaks
         self._rng = rng
         self._resend_first = limits.resend_first if retry_interval is None else retry_interval
-        self._now = now or 0.0
         self._encoder = encoder(revision)
-        self._counts: Counter[str] = Counter()
-        self._actions: deque[Action] = deque()
-        self._timers = Timers()
-        # Connections, and those of them that have something to do.
-        self._links: dict[int, Link] = {}
+        # Connections that stand, and those of them that may be sent something.
         self._up: dict[int, Link] = {}
-        self._readable: dict[Link, None] = {}
         self._sendable: dict[Link, None] = {}
-        self._writable: dict[Link, None] = {}
         # What is being stored.
         self._batch = Batch()
         self._running: tuple[int, Batch] | None = None
@@ -117,10 +120,6 @@ class NodeState:
                 continue  # there for the sake of its handled messages and dead letters
             self._peers[uuid] = peer = Peer(uuid, known)
             self._reroute(peer)
-
-    def _tick(self, now: float | None) -> None:
-        if now is not None and now > self._now:
-            self._now = now
 
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4)."""

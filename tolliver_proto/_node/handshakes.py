@@ -12,6 +12,7 @@ from uuid import UUID
 
 from .._common.errors import (
     AccessDenied,
+    CertificateError,
     ConnectionLost,
     IdentityConflict,
     LimitExceeded,
@@ -20,8 +21,8 @@ from .._common.errors import (
     TolliverError,
     UnexpectedFrame,
 )
-from .._common.handshake_limiter import HandshakeLimiter
-from .._common.transport import Abort, Dial, PeerIdentity, Remote, Role
+from .._common.link import LinkSignal, LinkState
+from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import (
     RESERVED_CHANNEL,
@@ -35,8 +36,8 @@ from .._wire.events import (
 )
 from .._wire.state import HOLDING, State
 from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
-from .dialing import Dialer, Dialled
-from .link import Link, Peer
+from .dialing import Dialer
+from .link import Hold, Link, Peer
 from .outbox import Window
 from .receiving import Receiving
 from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions
@@ -45,21 +46,8 @@ from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions
 class Handshakes(Receiving):
     """The life of links: made, identified, established, retired, forgotten."""
 
-    _arrivals: HandshakeLimiter
     _dialer: Dialer
-    _last_cid = 0
     _shut_out: dict[Remote, UUID]
-
-    def _new_link(self, role: Role, remote: Remote | None) -> Link:
-        self._last_cid += 1
-        link = self._links[self._last_cid] = Link(self._last_cid, role, remote, self.limits)
-        self._timers.set(("open", link.cid), self._now + self.limits.handshake_timeout)
-        return link
-
-    def _dial(self, dialled: Dialled) -> None:
-        link = self._new_link(Role.CLIENT, dialled.remote)
-        dialled.cid = link.cid
-        self._actions.append(Dial(link.cid, dialled.remote))
 
     def _redial_in(self, remote: Remote, seconds: float) -> None:
         self._timers.set(("redial", remote), self._now + seconds)
@@ -180,7 +168,7 @@ class Handshakes(Receiving):
         batch.lists[peer] = None
         self._pin(peer, link.identity)
         self._link(peer, self._stop_keeping(link, peer))
-        link.storing = True
+        link.holding |= Hold.LIST
         batch.handshakes.append(link)
 
     def _let_write(self, link: Link, peer: Peer, subscriptions: tuple[Subscription, ...]) -> None:
@@ -207,14 +195,14 @@ class Handshakes(Receiving):
         peer.spki_sha256 = key
 
     def _list_stored(self, link: Link) -> None:
-        link.storing = False
-        if link.cid not in self._links:
+        link.holding &= ~Hold.LIST
+        if link.state is LinkState.FORGOTTEN:
             return
-        if link.transport_lost:
+        if link.state is LinkState.DRAINING:
             self._end(link)
         elif _connection(link).state in HOLDING:
             self._accept(link)
-        self._go_on(link)
+        self._readable[link] = None
 
     def _accept(self, link: Link) -> None:
         """Answer the handshake, with the list that is true now (T-29)."""
@@ -249,7 +237,6 @@ class Handshakes(Receiving):
                 if link.remote is not None:
                     self._announce_up(old, link.remote)
                 return
-        link.up = True
         link.up_since = self._now
         link.version = event.version
         peer.link = link
@@ -278,16 +265,17 @@ class Handshakes(Receiving):
     # The end.
 
     def _on_closed(self, link: Link, event: Closed) -> None:
-        link.closed = True
+        before = link.state
+        link.move(LinkSignal.CLOSED)
         link.error = link.error or event.error
-        if isinstance(event.error, RemoteProtocolError) and not link.transport_lost:
+        if isinstance(event.error, RemoteProtocolError) and before is not LinkState.DRAINING:
             uuid = link.peer.uuid if link.peer else None
             self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
-        if link.up and event.error is None and not link.ending and not link.transport_lost:
+        if link.up and event.error is None and before is LinkState.OPEN:
             self._suspect(link)
         self._take_down(link, link.error)
         self._writable[link] = None
-        if link.transport_lost:
+        if before is LinkState.DRAINING:
             self._forget(link)
 
     def _suspect(self, link: Link) -> None:
@@ -328,40 +316,32 @@ class Handshakes(Receiving):
     def _end(self, link: Link) -> None:
         """Close in order. Where there is no connection yet there is nothing to say."""
         if link.connection is None:
-            self._actions.append(Abort(link.cid))
-            self._forget(link)
+            self._abort(link)
             return
-        link.ending = True
+        link.move(LinkSignal.END)
         link.connection.close(self._now)
         self._go_on(link)
-        self._writable[link] = None
 
     def _lost(self, link: Link, error: TolliverError | None) -> None:
-        """The transport is gone. What was received before is still handed out."""
-        link.transport_lost = True
-        link.error = link.error or error
-        if link.connection is None:
-            link.error = link.error or ConnectionLost("the connection was lost before it was open")
-            self._forget(link)
-        elif link.closed:
-            self._forget(link)
-        else:
-            link.connection.receive_eof(self._now)
-            self._readable[link] = None
+        if link.role is Role.SERVER and isinstance(error, CertificateError):
+            where = self._arrivals.address(link.cid) or "an unknown address"
+            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
+        link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
+        super()._lost(link, error)
 
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
+        was_up = link.up
         link.unsettled.clear()
         link.unsettled_bytes = 0
-        link.credit_exhausted = False
+        link.holding &= ~Hold.CREDIT
         link.window = None
         if link.control is not None:
             link.control.drop()
         peer = link.peer
         if peer is None:
             return
-        if link.up:
-            link.up = False
+        if was_up:
             del self._up[link.cid]
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
             self._actions.append(PeerDown(link.cid, peer.uuid, error))
@@ -381,15 +361,12 @@ class Handshakes(Receiving):
             self._peers.pop(peer.uuid, None)
 
     def _forget(self, link: Link) -> None:
-        """The transport is gone, or as good as: nothing comes of this cid any more."""
-        del self._links[link.cid]
-        for ready in (self._readable, self._sendable, self._writable):
-            ready.pop(link, None)
-        for name in ("open", "link", "resend", "fetch", "hurry", "probe", "age"):
+        super()._forget(link)
+        self._sendable.pop(link, None)
+        for name in ("resend", "fetch", "hurry", "probe", "age"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         self._stop_keeping(link)
-        self._arrivals.remove(link.cid)
         self._end_dial(link)
 
     def _end_dial(self, link: Link) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from .._common.derived import is_derived
 from .._common.errors import ConnectionLost, OutboxFull
+from .._common.link import LinkState
 from .._common.transport import Abort
 from .._wire.events import PROBE_CHANNEL, Established
 from .ids import NO_ID
@@ -44,7 +45,7 @@ class Watching(Upkeep):
 
     def _on_probe_timeout(self, cid: int) -> None:
         link = self._links[cid]
-        if not link.up or link.ending:
+        if not link.up or link.state is not LinkState.OPEN:
             return
         if _control(link).probing and not self._may_be_unheard(link):
             self._on_no_answer(link)
@@ -52,7 +53,7 @@ class Watching(Upkeep):
         link.overdue = False
         since = min(link.sent_at, link.last_received) if self._must_answer(link) else link.sent_at
         due = since + self._policy.probe_interval
-        if link.in_transit is not None:  # not silent: the socket still has bytes to send, and TCP watches those
+        if link.in_transit:  # not silent: the socket still has bytes to send, and TCP watches those
             due = self._now + self._policy.probe_interval
         elif due <= self._now:
             due = self._now + self._probe(link)
@@ -70,7 +71,7 @@ class Watching(Upkeep):
 
     def _may_be_unheard(self, link: Link) -> bool:
         """Whether the answer may be there, and unread, or the peer has begun to want what probes are made of."""
-        return link.waiting or link.paused or self._wants_probes(link)
+        return bool(link.holding) or link.paused or self._wants_probes(link)
 
     def _probe(self, link: Link) -> float:
         """Say something; returns the seconds until the next look."""

@@ -25,9 +25,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from .._common.errors import CertificateError, ConnectionClosing, ConnectionLost, TolliverError
-from .._common.handshake_limiter import ALL, HandshakeLimiter
-from .._common.transport import Abort, PeerIdentity, Remote, Role, ShutdownWrite
+from .._common.connection_table import pop_first
+from .._common.errors import ConnectionClosing, TolliverError
+from .._common.handshake_limiter import ALL
+from .._common.link import LinkSignal, LinkState
+from .._common.transport import Abort, PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import (
     Ack,
@@ -44,13 +46,12 @@ from .._wire.events import (
     Unsubscribe,
 )
 from .._wire.limits import Limits
-from .._wire.state import State
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
 from .base import Randomness
 from .dialing import Dialer
 from .keepalive import Watching
-from .link import ControlSync, Link
+from .link import ControlSync, Hold, Link
 from .policy import Policy
 from .store import Loaded
 
@@ -101,7 +102,6 @@ class Node(Watching):
             now,
         )
         self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
-        self._arrivals = HandshakeLimiter(self.limits.max_handshakes, self.limits.max_handshakes_per_address)
         self._shut_out = {}  # whom a remote led to that was removed with block=True (T-77)
         self._on_event: dict[type, Callable[[Link, Any], None]] = {
             Message: self._on_message if self._acl.is_open else self._on_guarded_message,
@@ -115,8 +115,6 @@ class Node(Watching):
             Closed: self._on_closed,
         }
         self._on_timer: dict[str, Callable[[Any], None]] = {
-            "open": self._on_open_timeout,
-            "link": self._on_link_timeout,
             "resend": self._on_resend_timeout,
             "fetch": self._on_fetch_timeout,
             "hurry": self._on_hurry_timeout,
@@ -134,24 +132,9 @@ class Node(Watching):
 
     # Connections: what the adapter reports.
 
-    def new_cid(self, now: float | None = None, address: str = "") -> int | None:
-        """A cid for a connection that was accepted. From here its time for TLS runs (T-68).
-
-        `address` is the peer's host, without a port. None: too many handshakes are in progress, of all or of that
-        address, so close the connection at once (D-7).
-        """
-        self._tick(now)
-        full = self._arrivals.full(address)
-        if full is not None:
-            self._refuse_arrival(full)
-            return None
-        link = self._new_link(Role.SERVER, None)
-        self._arrivals.add(link.cid, address)
-        return link.cid
-
-    def _refuse_arrival(self, full: str) -> None:
+    def _on_refused(self, full: str | None) -> None:
         self._counts["refused_handshakes"] += 1
-        if self._arrivals.is_news(full):
+        if full is not None and self._arrivals.is_news(full):
             whose = f"from {full}" if full != ALL else "in all"
             self._notice(
                 NoticeKind.TOO_MANY_HANDSHAKES,
@@ -165,18 +148,15 @@ class Node(Watching):
         """The transport stands and has proved who is there."""
         self._tick(now)
         link = self._links.get(cid)
-        if link is None or link.connection is not None:
+        if link is None or link.state is not LinkState.CONNECTING:
             self._actions.append(Abort(cid))
             return
-        if self.closing:
-            self._end(link)
-            return
-        self._timers.cancel(("open", cid))
         link.role = role
         link.identity = identity or PeerIdentity()
         if role is Role.CLIENT and self._is_kept_out(link):
             return
         own = tuple(self._own)
+        link.move(LinkSignal.OPENED)
         link.connection = Connection(
             role,
             instance_id=self.instance_id,
@@ -194,57 +174,24 @@ class Node(Watching):
             link.control.announced(own)
             self._keep(link)
         self._writable[link] = None
+        self._rearm(link)
 
-    def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
-        """Bytes that came in."""
-        self._tick(now)
-        link = self._links.get(cid)
-        if link is None or link.connection is None:
-            return
+    def _on_data(self, link: Link, size: int) -> None:
         link.last_received = self._now
-        link.connection.receive_data(data, self._now)
-        self._counts["bytes_received"] += len(data)
-        self._readable[link] = None
-        if link.waiting:
-            self._set_paused(link)
+        self._counts["bytes_received"] += size
+        if link.holding:
+            self._pace(link)
 
-    def receive_eof(self, cid: int, now: float | None = None) -> None:
-        """The peer ended its half in order."""
-        self._tick(now)
-        link = self._links.get(cid)
-        if link is not None and link.connection is not None:
-            link.connection.receive_eof(self._now)
-            self._readable[link] = None
-
-    def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
-        """The transport is gone. What was received before is still handed out."""
-        self._tick(now)
-        link = self._links.get(cid)
-        if link is None:
-            return
-        if link.role is Role.SERVER and isinstance(error, CertificateError):
-            where = self._arrivals.address(cid) or "an unknown address"
-            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
-        self._lost(link, error)
+    def _on_sent(self, link: Link) -> None:
+        if link.window is not None:
+            control_ids = link.control.under_way if link.control is not None else ()
+            link.window.transmitted(link.in_flight, control_ids, self._now)
+            self._sendable[link] = None
+        link.in_flight = []
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
         """The Dial came to nothing: CertificateError is final, anything else is tried again (T-73)."""
         self.lost(cid, error, now)
-
-    def sent(self, cid: int, now: float | None = None) -> None:
-        """The socket has taken the Transmit."""
-        self._tick(now)
-        link = self._links.get(cid)
-        if link is None or link.in_transit is None:
-            return
-        link.in_transit = None
-        if link.window is not None:
-            control_ids = link.control.under_way if link.control is not None else ()
-            link.window.transmitted(link.in_flight, control_ids, self._now)
-        link.in_flight = []
-        self._writable[link] = None
-        if link.up:
-            self._sendable[link] = None
 
     # Connections: what the application wants.
 
@@ -336,13 +283,13 @@ class Node(Watching):
             if self._actions:
                 return self._actions.popleft()
             if self._readable:
-                self._read(_pop(self._readable))
+                self._read(pop_first(self._readable))
             elif self._sendable:
-                self._pump(_pop(self._sendable))
+                self._pump(pop_first(self._sendable))
                 if not self._sendable:
                     self._frames.clear()
             elif self._writable:
-                self._write(_pop(self._writable))
+                self._write(pop_first(self._writable))
             elif self._running is None and (self._batch.urgent or self._removals_due):
                 self._begin_commit()
             else:
@@ -355,7 +302,7 @@ class Node(Watching):
         acked: dict[int, tuple[int, int]] = {}
         on_event, next_event = self._on_event, connection.next_event
         for _ in range(_EVENTS_A_TURN):
-            if link.waiting:
+            if link.holding:
                 break
             event = next_event()
             if event is None:
@@ -372,70 +319,35 @@ class Node(Watching):
             self._readable[link] = None
         if acked:
             self._settle(link, acked)
-        if link.cid in self._links:
+        if link.state is not LinkState.FORGOTTEN:
             if link not in self._readable:
-                self._set_paused(link)
+                self._pace(link)
             self._rearm(link)
 
     def _write(self, link: Link) -> None:
-        connection = link.connection
-        if connection is None or link.transport_lost:
-            return
-        if link.answers > self.limits.max_answers and connection.live:
+        if link.answers > self.limits.max_answers and link.state is not LinkState.DRAINING and _is_live(link):
             self._refuse_flood(link)
-        if link.in_transit is not None:
-            return
-        if connection.unsent_bytes:
-            self._transmit(link)
-        elif connection.wants_write_shutdown and not link.shut:
-            link.shut = True
-            self._actions.append(ShutdownWrite(link.cid))
-        self._rearm(link)
+        super()._write(link)
 
     # Time.
-
-    def next_timeout(self) -> float | None:
-        """When to call `handle_timeout`, or None."""
-        first = self._timers.earliest()
-        return first[0] if first else None
 
     @property
     def timeout_reason(self) -> str | None:
         """What the next timeout is for, to read while debugging."""
         first = self._timers.earliest()
-        return repr(first[1]) if first else None
+        if first is None:
+            return None
+        return f"connection {first[1]}" if isinstance(first[1], int) else repr(first[1])
 
     def handle_timeout(self, now: float | None = None) -> None:
         """Do what is due. At another time it does nothing."""
         self._tick(now)
         while (key := self._timers.pop_due(self._now)) is not None:
+            if isinstance(key, int):
+                self._on_link_timeout(self._links[key])
+                continue
             name, subject = key if isinstance(key, tuple) else (key, None)
             self._on_timer[name](subject)
-
-    def _rearm(self, link: Link) -> None:
-        due = link.connection.next_timeout() if link.connection else None
-        if due is not None:
-            self._timers.set(("link", link.cid), due)
-        else:
-            self._timers.cancel(("link", link.cid))
-
-    def _on_open_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        link.error = ConnectionLost(
-            f"no connection within {self.limits.handshake_timeout:g} s (TCP and TLS, T-68): is the peer there?"
-        )
-        self._end(link)
-
-    def _on_link_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        assert link.connection is not None
-        if link.connection.state is State.CLOSED:  # and the peer, or the application, still does not let go
-            self._actions.append(Abort(cid))
-            self._forget(link)
-            return
-        link.connection.handle_timeout(self._now)
-        self._readable[link] = None
-        self._rearm(link)
 
     def _on_resend_timeout(self, cid: int) -> None:
         link = self._links[cid]
@@ -455,8 +367,7 @@ class Node(Watching):
 
     def _on_hurry_timeout(self, cid: int) -> None:
         link = self._links[cid]
-        link.rate_limited = False
-        self._go_on(link)
+        self._release_hold(link, Hold.RATE)
 
     def _on_removals_timeout(self, _subject: None) -> None:
         self._removals_due = True
@@ -512,7 +423,5 @@ class PeerInfo:
     parked: int
 
 
-def _pop(ready: dict[Link, None]) -> Link:
-    link = next(iter(ready))
-    del ready[link]
-    return link
+def _is_live(link: Link) -> bool:
+    return link.connection is not None and link.connection.live

@@ -13,11 +13,11 @@ from uuid import UUID
 
 from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded
-from .._common.transport import PauseReading, ResumeReading
+from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt
 from .ids import NO_ID
-from .link import Link, Peer
+from .link import Hold, Link, Peer
 from .sending import Sending
 from .store import (
     AddOwnSubscription,
@@ -62,7 +62,7 @@ class Receiving(Sending):
     # Messages.
 
     def _on_message(self, link: Link, message: Message) -> None:
-        if not link.up:
+        if link.window is None:
             return  # a connection that lost against another (T-70): reliable ones come again there
         verdict = self._verdicts.get((message.channel, message.key))
         if verdict is None:
@@ -84,8 +84,8 @@ class Receiving(Sending):
         if run is None or run.handlers is not verdict:
             self._run = run = Deliver([], verdict)
             self._actions.append(run)
-        if self._is_credit_exhausted(link):
-            link.credit_exhausted = True
+        if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
+            link.holding |= Hold.CREDIT
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
 
     def _on_guarded_message(self, link: Link, message: Message) -> None:
@@ -222,9 +222,8 @@ class Receiving(Sending):
             return None
         del link.unsettled[delivery]
         link.unsettled_bytes -= len(delivery.message.body)
-        if link.credit_exhausted and not self._is_credit_exhausted(link, 2):
-            link.credit_exhausted = False
-            self._go_on(link)
+        if link.holding & Hold.CREDIT and not self._is_credit_exhausted(link, 2):
+            self._release_hold(link, Hold.CREDIT)
         return link
 
     def _is_credit_exhausted(self, link: Link, share: int = 1) -> bool:
@@ -234,19 +233,19 @@ class Receiving(Sending):
             or link.unsettled_bytes * share >= self.limits.inbox_bytes
         )
 
-    def _go_on(self, link: Link) -> None:
-        """What made it wait is over: what is here already comes first, and then what is still in the socket."""
+    def _release_hold(self, link: Link, reason: Hold) -> None:
+        """What is here already comes first, and then what is still in the socket."""
+        link.holding &= ~reason
         self._readable[link] = None
 
-    def _set_paused(self, link: Link) -> None:
+    def _pace(self, link: Link) -> None:
         """Read no more while it waits and holds more than a waiting connection should (D-9).
 
         That it no longer waits is not enough: each bit of credit would let in more than it hands out.
         """
-        full = link.waiting and _buffered(link) > self.limits.low_water
-        if full is not link.paused and not link.transport_lost:
-            link.paused = full
-            self._actions.append((PauseReading if full else ResumeReading)(link.cid))
+        full = bool(link.holding) and _buffered(link) > self.limits.low_water
+        if link.state is not LinkState.DRAINING:
+            self._set_paused(link, full)
 
     def _ack(self, link: Link, message_ids: Sequence[int]) -> None:
         connection = link.connection
@@ -270,7 +269,7 @@ class Receiving(Sending):
         if peer is None or not link.up:
             return
         if not link.control_allowance.spend(self._now):
-            link.rate_limited = True  # what follows waits a second (D-12)
+            link.holding |= Hold.RATE  # what follows waits a second (D-12)
             self._counts["hurried"] += 1
             self._timers.set(("hurry", link.cid), self._now + 1.0)
         wanted = isinstance(frame, Subscribe)

@@ -19,7 +19,6 @@ from .._common.errors import (
     ReservedChannel,
     TolliverError,
 )
-from .._common.transport import Transmit
 from .._wire.events import PRIVATE_CHANNELS
 from .actions import Acked, Fetch, Receipt, Stored
 from .base import Item, NodeState
@@ -272,15 +271,11 @@ class Sending(NodeState):
             self._actions.append(Fetch(peer.uuid, *wanted))
 
     def _transmit(self, link: Link) -> None:
-        """Hand all that has gathered to the socket."""
-        assert link.connection is not None
-        units = link.connection.data_to_send()
-        link.in_transit = sum(map(len, units))
+        super()._transmit(link)
         link.answers = 0
         link.sent_at = self._now
         link.in_flight, link.gathered = link.gathered, []
         self._counts["bytes_sent"] += link.in_transit
-        self._actions.append(Transmit(link.cid, units))
 
     def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
         """Control messages whose acknowledgement is overdue go out again as they were."""

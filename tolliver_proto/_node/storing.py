@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from .._common.errors import TolliverError
+from .._common.link import LinkState
 from .._wire.events import Subscription
 from .actions import Commit, NoticeKind, Stored
 from .batch import Batch
 from .handshakes import Handshakes
 from .intervals import spans_of
-from .link import Peer
+from .link import Hold, Peer
 from .store import (
     AddOwnSubscription,
     RememberHandled,
@@ -114,8 +115,8 @@ class Storing(Handshakes):
         if batch.tokens:
             self._actions.append(Stored(batch.tokens, error))
         for link in batch.handshakes:
-            link.storing = False
-            if link.cid in self._links:
+            link.holding &= ~Hold.LIST
+            if link.state is not LinkState.FORGOTTEN:
                 self._refuse(link, error)
         for subscription in batch.own:
             self._sync_own(subscription)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..._common.link import LinkState
 from ..._common.transport import Remote, Role, Transmit
 from ..._testing.checks import check
 from ..._testing.clockwork import Clockwork
@@ -179,10 +180,10 @@ class Host:
                 else:
                     check(ending or kept < _MOST_BUFFERED, "what was read is kept")
                 check(
-                    not link.above_high_water or link.in_transit or link.transport_lost,
+                    not link.above_high_water or link.in_transit or link.state is LinkState.DRAINING,
                     "nobody will say that it is drained (R-32)",
                 )
-                busy = link.in_transit or link.transport_lost or link.connection.state is not State.OPEN
+                busy = link.in_transit or link.state is LinkState.DRAINING or link.connection.state is not State.OPEN
                 check(busy or cid not in hub._timers._due, "a deadline, and nothing is waited for")
         for (cid, stream), feed in self.feeds.items():
             link = links[cid]
