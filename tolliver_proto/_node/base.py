@@ -1,8 +1,11 @@
-"""What all of the node knows, and the little that every part of it does.
+"""State of a node, and the little that every part of it does.
 
-The idea: the node is built in layers, each in a module of its own and each calling only those below it: this state,
-sending (`_sending`), receiving (`_receiving`), handshakes (`_handshakes`), and on top the node itself (`_node`), which
-takes the inputs and picks the next action.
+The idea: a node is one class, cut by topic into modules of which each calls only those before it: this state,
+`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs
+and picks the next action. They share this state because a commit, a handshake and an acknowledgement each touch most of
+it. What can be told apart is an object that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial
+when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and
+`Batch` are data with their own rules; the table of connections is the base of all.
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ from .access import Acl
 from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
 from .dedupe import DedupeCache
+from .gate import HandshakeGate
 from .ids import IdAllocator
 from .intervals import RefCounts
+from .keepalive import KeepAlive
 from .link import BufferedForConnect, Link, Peer, Recipients
 from .policy import Policy
 from .store import Loaded
@@ -79,13 +84,13 @@ class NodeState(ConnectionTable[Link, Action]):
         self.version = version
         self.revision = revision
         self._policy = policy
-        self._acl = acl
         self._speaks = speaks
         self._rng = rng
         self._resend_first = limits.resend_first if retry_interval is None else retry_interval
         self._encoder = encoder(revision)
         # Connections that stand, and those of them that may be sent something.
         self._up: dict[int, Link] = {}
+        self._keepalive = KeepAlive(policy, not is_derived(instance_id), rng.random, self._timers, self._counts)
         self._sendable: dict[Link, None] = {}
         # What is being stored.
         self._batch = Batch()
@@ -112,6 +117,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._handled = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._peers: dict[UUID, Peer] = {}
+        self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
         for uuid in (*loaded.peers, *(uuid for uuid, _ in loaded.handled)):
             self._handled.use(uuid, self._now)
@@ -123,7 +129,7 @@ class NodeState(ConnectionTable[Link, Action]):
 
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4)."""
-        routed = self._acl.rights(peer.uuid).granted(peer.subscriptions)
+        routed = self._gate.acl.rights(peer.uuid).granted(peer.subscriptions)
         for subscription in peer.routed - routed:
             self._routes.discard(subscription, peer)
         for subscription in routed - peer.routed:

@@ -47,7 +47,6 @@ class Handshakes(Receiving):
     """The life of links: made, identified, established, retired, forgotten."""
 
     _dialer: Dialer
-    _shut_out: dict[Remote, UUID]
 
     def _redial_in(self, remote: Remote, seconds: float) -> None:
         self._timers.set(("redial", remote), self._now + seconds)
@@ -98,54 +97,21 @@ class Handshakes(Receiving):
         if known is not None and known.forgotten:
             self._refuse(link, ConnectionLost(f"peer {claimed} is being forgotten here: try again in a moment"))
             return False
-        proved = link.identity
-        if not proved.may_be(claimed):
-            detail = f"its certificate names {proved.names}"
-        elif not proved.uuids and known is not None and known.spki_sha256 not in (None, proved.spki_sha256):
-            detail = "its key is not the one that this UUID was first seen with (repin it if that was on purpose)"
-        elif known is None and self._is_prolific(proved):
-            detail = (
-                f"its key has been {self.limits.peers_per_key} others already: forget some, raise "
-                "Limits.peers_per_key, or put UUIDs into certificates"
-            )
-        elif (denial := self._denial(link, claimed)) is not None:
+        conflict = self._gate.conflict(link.identity, claimed)
+        if conflict is not None:
+            error = IdentityConflict(f"{link.identity.address} claims to be {claimed}, but {conflict} (D-3, T-72)")
+            self._notice(NoticeKind.IDENTITY_MISMATCH, claimed, str(error))
+            self._refuse(link, error)
+            return False
+        denial = self._gate.denial(link.role, claimed)
+        if denial is not None:
             self._deny(link, claimed, denial)
             return False
-        else:
-            link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
-            if link.peer.derived:
-                self._peers[claimed] = link.peer
-                link.peer.voices[link] = None  # what it is known by: nothing of it is stored
-            return True
-        error = IdentityConflict(f"{link.identity.address} claims to be {claimed}, but {detail} (D-3, T-72)")
-        self._notice(NoticeKind.IDENTITY_MISMATCH, claimed, str(error))
-        self._refuse(link, error)
-        return False
-
-    def _is_prolific(self, proved: PeerIdentity) -> bool:
-        """Whether its key has as many UUIDs as one that names none may take. Asked at the first sight of one only."""
-        key = proved.spki_sha256
-        if key is None or proved.uuids or proved.prefixes:
-            return False
-        return sum(peer.spki_sha256 == key for peer in self._peers.values()) >= self.limits.peers_per_key
-
-    def _is_kept_out(self, link: Link) -> bool:
-        """Whether its certificate names one peer alone, which may not connect: then it need not see our request."""
-        if len(link.identity.uuids) != 1 or link.identity.prefixes:
-            return False
-        (peer,) = link.identity.uuids
-        denial = self._denial(link, peer)
-        if denial is not None:
-            self._deny(link, peer, denial)
-        return denial is not None
-
-    def _denial(self, link: Link, peer: UUID) -> str | None:
-        """Why this peer may not be connected, or None (D-4, T-77)."""
-        if not self._acl.rights(peer).connect:
-            return "the access rules keep it out: set other ones if it is to connect (D-4)"
-        if link.role is Role.SERVER and peer in self._shut_out.values():
-            return "its remote was removed with block=True: connect to that again to let it in (T-77)"
-        return None
+        link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
+        if link.peer.derived:
+            self._peers[claimed] = link.peer
+            link.peer.voices[link] = None  # what it is known by: nothing of it is stored
+        return True
 
     def _deny(self, link: Link, peer: UUID, denial: str) -> None:
         error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
@@ -161,7 +127,7 @@ class Handshakes(Receiving):
             return
         self._peers.setdefault(peer.uuid, peer)
         peer.voices[link] = None
-        may_have = self._acl.rights(peer.uuid).may_subscribe  # D-4
+        may_have = self._gate.acl.rights(peer.uuid).may_subscribe  # D-4
         wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
         self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
         self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
@@ -244,6 +210,7 @@ class Handshakes(Receiving):
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         self._sendable[link] = None
         self._announce_up(link, link.remote)
+        self._keepalive.begin(link, self._now)
         assert link.control is not None
         if self._policy.announce_after_handshake:
             link.control.doubt(self._own)

@@ -89,7 +89,7 @@ class ControlSync:
     while another of the same subscription is under way waits for its acknowledgement; the latest wins.
     """
 
-    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way", "probe_id")
+    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way", "overdue", "probe_id")
 
     def __init__(self, connection: Connection, ids: IdAllocator) -> None:
         self._connection = connection
@@ -99,6 +99,7 @@ class ControlSync:
         self._under_way: set[Subscription] = set()
         self._frames: dict[int, Subscribe | Unsubscribe] = {}
         self.probe_id: int | None = None  # of the probe that is unacknowledged
+        self.overdue = False  # its answer is, and what had come by then may not be read yet
 
     def announced(self, subscriptions: Iterable[Subscription]) -> None:
         """This list was just sent in a handshake: it says all that was under way, and more."""
@@ -198,7 +199,6 @@ class Link(BaseLink):
         "holding",
         "in_flight",
         "last_received",
-        "overdue",
         "peer",
         "sent_at",
         "told",
@@ -222,7 +222,6 @@ class Link(BaseLink):
         self.told_bytes = 0  # what that takes in a handshake
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
         self.up_since = 0.0
-        self.overdue = False  # the answer to a probe is, and what had come by then may not be read yet
         self.sent_at = 0.0  # when the socket was given something last
         self.last_received = 0.0  # and when something came
         self.version = 0  # what both speak, once established

@@ -26,7 +26,7 @@ from typing import Any
 from uuid import UUID
 
 from .._common.connection_table import pop_first
-from .._common.errors import ConnectionClosing, TolliverError
+from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError
 from .._common.handshake_limiter import ALL
 from .._common.link import LinkSignal, LinkState
 from .._common.transport import Abort, PeerIdentity, Remote, Role
@@ -50,8 +50,8 @@ from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
 from .base import Randomness
 from .dialing import Dialer
-from .keepalive import Watching
 from .link import ControlSync, Hold, Link
+from .maintenance import Maintenance
 from .policy import Policy
 from .store import Loaded
 
@@ -62,7 +62,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Watching):
+class Node(Maintenance):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -102,9 +102,8 @@ class Node(Watching):
             now,
         )
         self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
-        self._shut_out = {}  # whom a remote led to that was removed with block=True (T-77)
         self._on_event: dict[type, Callable[[Link, Any], None]] = {
-            Message: self._on_message if self._acl.is_open else self._on_guarded_message,
+            Message: self._on_message if self._gate.acl.is_open else self._on_guarded_message,
             Ignored: self._on_ignored,
             Subscribe: self._on_control,
             Unsubscribe: self._on_control,
@@ -153,7 +152,9 @@ class Node(Watching):
             return
         link.role = role
         link.identity = identity or PeerIdentity()
-        if role is Role.CLIENT and self._is_kept_out(link):
+        denied = self._gate.denied(link.identity) if role is Role.CLIENT else None
+        if denied is not None:
+            self._deny(link, *denied)
             return
         own = tuple(self._own)
         link.move(LinkSignal.OPENED)
@@ -203,7 +204,7 @@ class Node(Watching):
         self._tick(now)
         if self.closing:
             raise ConnectionClosing("the instance is closing: make a new one to connect")
-        self._shut_out.pop(remote, None)
+        self._gate.unblock(remote)
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
             self._announce_up(peer.link, remote)
@@ -225,7 +226,7 @@ class Node(Watching):
         if dialled.peer is not None and self._is_live(dialled.peer):
             links.append(self._peers[dialled.peer].link)
         if block and dialled.peer is not None:
-            self._shut_out[remote] = dialled.peer
+            self._gate.block(remote, dialled.peer)
             links += [one for one in self._links.values() if self._is_shut_out(one)]
         for link in dict.fromkeys(links):
             if link is not None:
@@ -233,7 +234,7 @@ class Node(Watching):
         self._actions.append(DialEnded(remote, None))
 
     def _is_shut_out(self, link: Link) -> bool:
-        return link.peer is not None and self._denial(link, link.peer.uuid) is not None
+        return link.peer is not None and self._gate.denial(link.role, link.peer.uuid) is not None
 
     def set_acl(self, acl: Acl, now: float | None = None) -> None:
         """Other access rules, from now on (D-4, D-5, D-8).
@@ -244,7 +245,7 @@ class Node(Watching):
         peer is kept out is dialled no more (DialEnded); when it is let in again, `connect` to it again.
         """
         self._tick(now)
-        before, self._acl = self._acl, acl
+        before, self._gate.acl = self._gate.acl, acl
         self._on_event[Message] = self._on_message if acl.is_open else self._on_guarded_message
         for uuid, peer in self._peers.items():
             if acl.rights(uuid) != before.rights(uuid):
@@ -252,7 +253,7 @@ class Node(Watching):
         for link in list(self._links.values()):
             if link.peer is None or acl.rights(link.peer.uuid) == before.rights(link.peer.uuid):
                 continue
-            denial = self._denial(link, link.peer.uuid)
+            denial = self._gate.denial(link.role, link.peer.uuid)
             if denial is not None:
                 self._deny(link, link.peer.uuid, denial)
             else:
@@ -271,7 +272,7 @@ class Node(Watching):
     @property
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
-        busy = self._links or self._running or self._actions or self._blocked or self._searches
+        busy = self._links or self._running or self._actions or self._blocked or self._searches.busy
         return not busy and self._batch.empty
 
     # The next thing to do.
@@ -368,6 +369,23 @@ class Node(Watching):
     def _on_hurry_timeout(self, cid: int) -> None:
         link = self._links[cid]
         self._release_hold(link, Hold.RATE)
+
+    def _on_probe_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        if not link.up or link.state is not LinkState.OPEN:
+            return
+        if self._keepalive.look(link, self._now):
+            self._writable[link] = None
+            return
+        seconds = self._policy.probe_timeout
+        self._actions.append(Abort(cid))
+        self._lost(link, ConnectionLost(f"the peer did not answer a probe within {seconds:g} s (T-80)"))
+
+    def _on_age_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        if link.up:
+            self._counts["aged_out"] += 1
+            self._end(link)
 
     def _on_removals_timeout(self, _subject: None) -> None:
         self._removals_due = True

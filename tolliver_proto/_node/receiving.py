@@ -91,7 +91,7 @@ class Receiving(Sending):
     def _on_guarded_message(self, link: Link, message: Message) -> None:
         """As `_on_message`, where not everybody may publish everything (D-5)."""
         peer = link.peer
-        if peer is None or not link.up or self._acl.rights(peer.uuid).may_publish(message.channel, message.key):
+        if peer is None or not link.up or self._gate.acl.rights(peer.uuid).may_publish(message.channel, message.key):
             self._on_message(link, message)
             return
         self._counts["refused_messages"] += 1
@@ -286,7 +286,7 @@ class Receiving(Sending):
             self._batch.control_acks.append((link, frame.message_id))
 
     def _may_have(self, link: Link, peer: Peer, subscription: Subscription) -> bool:
-        return self._has_room(link, subscription) and self._acl.rights(peer.uuid).may_subscribe(subscription)
+        return self._has_room(link, subscription) and self._gate.acl.rights(peer.uuid).may_subscribe(subscription)
 
     def _has_room(self, link: Link, subscription: Subscription) -> bool:
         """As a handshake's list has it: a peer cannot want more than it can announce (T-08, T-19)."""
@@ -302,7 +302,7 @@ class Receiving(Sending):
         self._set_told(link, applied(link.told, [said]), said)
         assert link.peer is not None
         self._route_to(link.peer)
-        if not link.peer.wide and not self._acl.is_open and any(not one.channel for one in link.told):
+        if not link.peer.wide and not self._gate.acl.is_open and any(not one.channel for one in link.told):
             link.peer.wide = True
             self._notice(
                 NoticeKind.WILDCARD_SUBSCRIPTION,
@@ -343,7 +343,7 @@ class Receiving(Sending):
         if subscription is not None:
             self._sync_control(link, subscription)
         elif link.control is not None and link.control.answered(ack.message_id):
-            self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
+            self._keepalive.answered(link)
         elif ack.message_id != NO_ID:
             self._counts["stray_acks"] += 1  # T-44
 

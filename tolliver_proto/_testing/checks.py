@@ -247,7 +247,7 @@ def audit(node: Node, store: MemoryStore) -> None:
         theirs = (known.pending, known.pending_bytes, known.parked, known.subscriptions)
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
-        granted = node._acl.rights(one.uuid).granted(one.subscriptions)
+        granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions)
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
     targets = {(subscription, one) for subscription, peers in node._routes for one in peers}
