@@ -8,6 +8,7 @@ same (T-70).
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 from .._common.errors import (
@@ -40,7 +41,7 @@ from .dialing import Dialer
 from .link import Hold, Link, Peer
 from .outbox import Window
 from .receiving import Receiving
-from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions
+from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 
 
 class Handshakes(Receiving):
@@ -135,7 +136,7 @@ class Handshakes(Receiving):
         self._pin(peer, link.identity)
         self._link(peer, self._stop_keeping(link, peer))
         link.holding |= Hold.LIST
-        batch.handshakes.append(link)
+        batch.then.append(partial(self._on_list_stored, link))
 
     def _let_write(self, link: Link, peer: Peer, subscriptions: tuple[Subscription, ...]) -> None:
         """A derived identity: nothing of it is stored, so the handshake waits for nothing (T-72a)."""
@@ -149,22 +150,27 @@ class Handshakes(Receiving):
             self._refuse(link, error)
             return
         self._stop_keeping(link)
-        self._list_stored(link)
+        self._on_list_stored(link, None)
 
     def _pin(self, peer: Peer, proved: PeerIdentity) -> None:
         """Remember the key that a certificate binds to this UUID, or else the first one that it is seen with (D-3)."""
         key, known = proved.spki_sha256, peer.spki_sha256
         if key is None or key == known or (known is not None and not proved.uuids):
             return
-        self._batch.pins.setdefault(peer, known)
-        self._batch.operations.append(PinPeer(peer.uuid, key))
+        self._change_pin(peer, key)
+
+    def _change_pin(self, peer: Peer, key: bytes | None) -> None:
+        self._batch.undo.setdefault(("pin", peer), partial(setattr, peer, "spki_sha256", peer.spki_sha256))
+        self._batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))
         peer.spki_sha256 = key
 
-    def _list_stored(self, link: Link) -> None:
+    def _on_list_stored(self, link: Link, error: TolliverError | None) -> None:
         link.holding &= ~Hold.LIST
         if link.state is LinkState.FORGOTTEN:
             return
-        if link.state is LinkState.DRAINING:
+        if error is not None:
+            self._refuse(link, error)
+        elif link.state is LinkState.DRAINING:
             self._end(link)
         elif _connection(link).state in HOLDING:
             self._accept(link)

@@ -13,10 +13,11 @@ from uuid import UUID
 from .._common.derived import is_derived
 from .._common.errors import ConnectionLost, TolliverError
 from .actions import NoticeKind, Receipt, Stored
+from .batch import GoOn
 from .intervals import spans_of
 from .link import Peer
-from .search import GoOn, OutboxSearch
-from .store import Found, LoadedPeer, PinPeer, RemoveDeliveries, UnparkDeliveries, UnpinPeer
+from .search import OutboxSearch
+from .store import Found, LoadedPeer, ParkDelivery, RemoveDeliveries, UnparkDeliveries
 from .storing import Storing
 
 _EXPIRY_CHECKS = 10  # how often within `expire_after` the store is searched
@@ -100,9 +101,7 @@ class Maintenance(Storing):
             return
         if peer is None:
             peer = self._peers[uuid] = Peer(uuid, LoadedPeer())
-        self._batch.pins.setdefault(peer, peer.spki_sha256)
-        self._batch.operations.append(UnpinPeer(uuid) if spki_sha256 is None else PinPeer(uuid, spki_sha256))
-        peer.spki_sha256 = spki_sha256
+        self._change_pin(peer, spki_sha256)
         link = peer.link
         if link is not None and not link.identity.uuids and spki_sha256 not in (None, link.identity.spki_sha256):
             self._end(link)
@@ -167,7 +166,7 @@ class Maintenance(Storing):
         for first, last in spans:
             outbox.leaving.add(first, last)
         if spans:
-            self._batch.removals.append(RemoveDeliveries(peer.uuid, spans))
+            self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
             self._release(spans, ids)
         if peer.link is not None and peer.link.window is not None:
             peer.link.window.drop(set(ids.values()))
@@ -176,7 +175,8 @@ class Maintenance(Storing):
     def _being_parked(self, peer: Peer) -> set[int]:
         """Seqs that were set aside, which is not stored yet."""
         batches = [self._batch, *([self._running[1]] if self._running else [])]
-        return {one.seq for batch in batches for one in batch.parked if one.peer == peer.uuid}
+        operations = [one for batch in batches for one in batch.put_away if one.peer == peer.uuid]
+        return {one.seq for one in operations if isinstance(one, ParkDelivery)}
 
     # Expiry.
 

@@ -9,10 +9,11 @@ is the connection's credit; when it is spent, reading waits (D-9).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from uuid import UUID
 
 from .._common.derived import is_derived
-from .._common.errors import LocalProtocolError, OwnLimitExceeded
+from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt
@@ -20,6 +21,7 @@ from .ids import NO_ID
 from .link import Hold, Link, Peer
 from .sending import Sending
 from .store import (
+    AddDeadLetter,
     AddOwnSubscription,
     AddPeerSubscription,
     DeadLetter,
@@ -143,7 +145,7 @@ class Receiving(Sending):
             return
         self._batch.handled.append((peer, message_id))
         if link is not None:
-            self._batch.control_acks.append((link, message_id))
+            self._batch.acks[link].append(message_id)
         else:
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
@@ -193,13 +195,19 @@ class Receiving(Sending):
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
-        self._batch.letters.append((link, letter))
+        self._batch.operations.append(AddDeadLetter(letter))
+        self._batch.acks[link].append(message_id)
+        self._batch.then.append(partial(self._on_given_up, delivery.peer_id, message_id))
         self._notice(
             NoticeKind.DEAD_LETTER,
             delivery.peer_id,
             f"message {message_id} of {message.channel!r:.100} {message.key!r:.100} failed {delivery.attempt} times: "
             "kept as a dead letter, see dead_letters() and replay() (T-47)",
         )
+
+    def _on_given_up(self, peer: UUID, message_id: int, error: TolliverError | None) -> None:
+        if error is None and peer in self._peers:  # a derived identity goes with its last connection
+            self._count_attempt(self._peers[peer], message_id, self.limits.max_attempts)
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""
@@ -283,7 +291,7 @@ class Receiving(Sending):
         change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
         self._batch.operations.append(change(peer.uuid, subscription))
         if frame.message_id is not None:
-            self._batch.control_acks.append((link, frame.message_id))
+            self._batch.acks[link].append(frame.message_id)
 
     def _may_have(self, link: Link, peer: Peer, subscription: Subscription) -> bool:
         return self._has_room(link, subscription) and self._gate.acl.rights(peer.uuid).may_subscribe(subscription)
@@ -371,20 +379,27 @@ class Receiving(Sending):
                     f"{len(self._own) + 1} subscriptions of {self._own_bytes + size} bytes: peers refuse a list over "
                     f"{self.limits.max_subscriptions} or {self.limits.max_handshake} bytes (T-19). Use wildcards",
                 )
-            self._change_own(subscription, True)
-        return self._store_own(AddOwnSubscription(subscription))
+        return self._store_own(AddOwnSubscription(subscription), True)
 
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
         """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
         self._tick(now)
-        subscription = self._checked(channel, key)
-        if subscription in self._own:
-            self._change_own(subscription, False)
-        return self._store_own(RemoveOwnSubscription(subscription))
+        return self._store_own(RemoveOwnSubscription(self._checked(channel, key)), False)
 
-    def _change_own(self, subscription: Subscription, wanted: bool, undo: bool = False) -> None:
-        if not undo:
-            self._batch.own.setdefault(subscription, not wanted)
+    def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription, wanted: bool) -> Receipt:
+        subscription = operation.subscription
+        undo = partial(self._set_own, subscription, subscription in self._own)
+        self._batch.undo.setdefault(("own", subscription), undo)
+        self._set_own(subscription, wanted)
+        receipt = Receipt(0, -1, [])
+        self._batch.operations.append(operation)
+        self._batch.tokens.append(receipt)
+        self._batch.then.append(partial(self._sync_own, subscription))
+        return receipt
+
+    def _set_own(self, subscription: Subscription, wanted: bool) -> None:
+        if (subscription in self._own) is wanted:
+            return
         if wanted:
             self._own[subscription] = None
         else:
@@ -392,13 +407,7 @@ class Receiving(Sending):
         self._own_bytes += self._entry_size(subscription) * (1 if wanted else -1)
         self._verdicts.clear()
 
-    def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription) -> Receipt:
-        receipt = Receipt(0, -1, [])
-        self._batch.operations.append(operation)
-        self._batch.tokens.append(receipt)
-        return receipt
-
-    def _sync_own(self, subscription: Subscription) -> None:
+    def _sync_own(self, subscription: Subscription, _error: TolliverError | None) -> None:
         for link in self._up.values():
             self._sync_control(link, subscription)
 

@@ -14,12 +14,10 @@ from uuid import UUID
 
 from .._common.errors import TolliverError
 from .actions import Find
+from .batch import GoOn
 from .store import Found
 
 _PIECE = 1000  # deliveries of one search
-
-GoOn = Callable[[TolliverError | None], None]
-"""Called when something is through, or with what prevented it."""
 
 
 @dataclass(slots=True)

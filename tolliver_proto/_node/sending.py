@@ -300,14 +300,14 @@ class Sending(NodeState):
             peer.outbox.leaving.add(first, last)
         peer.outbox.suspicion.acked()
         self._counts["acked"] += len(ids)
-        self._batch.removals.append(RemoveDeliveries(peer.uuid, spans))
+        self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
         self._sendable[link] = None
 
     def _park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
         """Set a delivery aside with the next commit; the row stays."""
         outbox.park(seq, size)
-        self._batch.parked.append(ParkDelivery(peer, seq))
+        self._batch.put_away.append(ParkDelivery(peer, seq))
         self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def _take_back(self, batch: Batch) -> None:

@@ -89,6 +89,10 @@ class ParkDelivery:
     peer: UUID
     seq: int
 
+    @property
+    def spans(self) -> Sequence[Span]:
+        return ((self.seq, self.seq),)
+
 
 @record
 class ReplacePeerSubscriptions:
