@@ -100,3 +100,4 @@ class Abort:
 
 
 TransportAction = Transmit | Dial | PauseReading | ResumeReading | ShutdownWrite | Abort
+"""What either protocol's machine asks of transports."""

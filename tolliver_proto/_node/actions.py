@@ -14,16 +14,7 @@ from typing import TypeVar, dataclass_transform
 from uuid import UUID
 
 from .._common.errors import TolliverError
-from .._common.transport import (
-    Abort,
-    Dial,
-    PauseReading,
-    Remote,
-    ResumeReading,
-    ShutdownWrite,
-    Transmit,
-    record,
-)
+from .._common.transport import Remote, TransportAction, record
 from .._wire.events import Message
 from .store import Operation
 
@@ -209,21 +200,5 @@ class Notice:
     detail: str
 
 
-Action = (
-    Transmit
-    | Dial
-    | PauseReading
-    | ResumeReading
-    | ShutdownWrite
-    | Abort
-    | Commit
-    | Fetch
-    | Find
-    | Deliver
-    | Stored
-    | Acked
-    | PeerUp
-    | PeerDown
-    | DialEnded
-    | Notice
-)
+Action = TransportAction | Commit | Fetch | Find | Deliver | Stored | Acked | PeerUp | PeerDown | DialEnded | Notice
+"""All that a node can ask for: a driver has a function for each."""

@@ -7,17 +7,7 @@ node, so one driver carries out both. What is said here is for whoever publishes
 from __future__ import annotations
 
 from .._common.errors import TolliverError
-from .._common.transport import (
-    Abort,
-    Dial,
-    PauseReading,
-    PeerIdentity,
-    Remote,
-    ResumeReading,
-    ShutdownWrite,
-    Transmit,
-    record,
-)
+from .._common.transport import PeerIdentity, Remote, TransportAction, record
 from ._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, Subscribed
 
 
@@ -58,4 +48,5 @@ class Drained:
     cid: int
 
 
-Action = Transmit | Dial | PauseReading | ResumeReading | ShutdownWrite | Abort | PeerUp | PeerDown | Happened | Drained
+Action = TransportAction | PeerUp | PeerDown | Happened | Drained
+"""All that a hub can ask for: a driver has a function for each."""
