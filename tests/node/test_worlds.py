@@ -212,7 +212,7 @@ class TwoNodes(RuleBasedStateMachine):
             REACHED["spent"] += bool(link.holding & Hold.CREDIT)
         REACHED["two connections"] += len(node._links) > 1
         for peer in node._peers.values():
-            REACHED["suspected"] += peer.outbox.suspicion.alone
+            REACHED["suspected"] += peer.outbox.poison.alone
             REACHED["stored for the absent"] += peer.link is None and peer.outbox.pending > 0
 
     # Rules.

@@ -1,4 +1,4 @@
-"""The golden vectors of DECISIONS A6, as data: what each frame's bytes are, and in a stream of which element size."""
+"""Golden vectors of the Reactive Streams protocol: each frame's bytes, and of which element size its stream is."""
 
 from __future__ import annotations
 

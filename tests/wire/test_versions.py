@@ -1,4 +1,4 @@
-"""The version table of DECISIONS A5, both roles and revisions: what is written, who closes, what the error is."""
+"""Version table, both roles and revisions: what is written, who closes, what the error is."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ A = TypeVar("A")
 class ConnectionTable(Generic[L, A]):
     """Connections and their transports. Every input takes `now`, monotonic seconds; None means the last one seen.
 
-    A cid that is forgotten is ignored everywhere: the connection ended before the adapter knew.
+    Calls with an unknown cid are ignored: the connection ended before the adapter knew.
     """
 
     _CLOSED: ClassVar[Enum]  # the state of a connection that is over
@@ -33,7 +33,7 @@ class ConnectionTable(Generic[L, A]):
     def __init__(
         self,
         make_link: Callable[[int, Role, Remote | None], L],
-        arrivals: HandshakeLimiter,
+        limiter: HandshakeLimiter,
         handshake_timeout: float,
         now: float | None,
     ) -> None:
@@ -42,7 +42,7 @@ class ConnectionTable(Generic[L, A]):
         self._make_link = make_link
         self._last_cid = 0
         self._links: dict[int, L] = {}
-        self._arrivals = arrivals
+        self._limiter = limiter
         self._handshake_timeout = handshake_timeout
         self._timers = Timers()  # a link's own by its cid
         self._readable: dict[L, None] = {}
@@ -59,12 +59,12 @@ class ConnectionTable(Generic[L, A]):
         or too many handshakes are in progress, of all or of that address (D-7).
         """
         self._tick(now)
-        full = self._arrivals.full(address)
+        full = self._limiter.full(address)
         if self.closing or full is not None:
             self._on_refused(full)
             return None
         link = self._new_link(Role.SERVER, None)
-        self._arrivals.add(link.cid, address)
+        self._limiter.add(link.cid, address)
         return link.cid
 
     def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
@@ -151,7 +151,7 @@ class ConnectionTable(Generic[L, A]):
         self._readable.pop(link, None)
         self._writable.pop(link, None)
         self._timers.cancel(link.cid)
-        self._arrivals.remove(link.cid)
+        self._limiter.remove(link.cid)
 
     # Reading and writing.
 

@@ -1,4 +1,4 @@
-"""Every error that tolliver raises, as one tree.
+"""Error tree of the project, with TolliverError as its root.
 
 The idea: an error tells who has to act. `LocalProtocolError` is a bug in the calling program and leaves everything
 as it was; `RemoteProtocolError` is the peer's and ends its connection; the rest are states of the world that a
@@ -77,7 +77,7 @@ class UnexpectedEOF(RemoteProtocolError):
 
 
 class HandshakeRejected(TolliverError):
-    """The two versions are not compatible (DECISIONS calls it IncompatibleVersion and VersionMismatch).
+    """The two versions are not compatible.
 
     `status` is the handshake's status from the responder's point of view, `peer_version` what the peer announced.
     """

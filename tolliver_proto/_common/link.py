@@ -1,4 +1,4 @@
-"""Life of one connection's transport, as a table common to both protocols.
+"""Life cycle of one connection's transport, as a table.
 
 The idea: as in `_wire/state.py`, states and signals are data, and a pair that is missing is a bug: it raises. The two
 halves of a connection end separately. Our half has ended when ShutdownWrite was asked for; the peer's has when the

@@ -1,4 +1,4 @@
-"""Connections as both protocols see them: roles, the peer's proved identity, and the actions that move bytes.
+"""Roles, proved identities, and the actions that move bytes.
 
 A machine of either protocol asks for these actions, so that one driver carries out both.
 """

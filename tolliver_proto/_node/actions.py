@@ -1,4 +1,4 @@
-"""What a node asks of the world around it, one action at a time.
+"""Actions of a node, one at a time, for an adapter.
 
 The idea: the node decides, an adapter acts. An adapter is a loop that takes actions until None, does each without
 asking why, and reports what became of it by calling the node again. Runs are the unit: one Transmit, Commit or Deliver

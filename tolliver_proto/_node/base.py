@@ -100,7 +100,7 @@ class NodeState(ConnectionTable[Link, Action]):
         # The outbox.
         self._next_seq = loaded.next_seq
         self._ids = IdAllocator(loaded.next_id, loaded.live_ids)
-        self._owed = RefCounts(loaded.owed)
+        self._refcounts = RefCounts(loaded.owed)
         self._watched: dict[int, Receipt] = {}
         self._keeping: dict[Link, BufferedForConnect] = {}
         self._blocked: deque[tuple[list[Item], Receipt]] = deque()
@@ -114,13 +114,13 @@ class NodeState(ConnectionTable[Link, Action]):
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None
-        self._handled = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._dedupe = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._peers: dict[UUID, Peer] = {}
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
         for uuid in (*loaded.peers, *(uuid for uuid, _ in loaded.handled)):
-            self._handled.use(uuid, self._now)
+            self._dedupe.use(uuid, self._now)
         for uuid, known in loaded.peers.items():
             if is_derived(uuid):
                 continue  # there for the sake of its handled messages and dead letters

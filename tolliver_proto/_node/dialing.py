@@ -1,4 +1,4 @@
-"""Whom we dial, and when again.
+"""Remotes to dial, and the reconnect backoff (full jitter, 0.1 to 30 s).
 
 The idea: each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time,
 parked because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it (T-73);

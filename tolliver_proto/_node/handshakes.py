@@ -1,4 +1,4 @@
-"""Who is there: from a handshake to the peer's one live link, and its end.
+"""Handshakes, the one live link of a peer, and its end.
 
 The idea: the wire's machine knows when a handshake may go on, this module knows what must be true before it does: the
 claimed UUID fits the certificate (D-3), and the peer's list is in the routes and in the store before the answer goes
@@ -192,7 +192,7 @@ class Handshakes(Receiving):
 
     def _on_established(self, link: Link, event: Established) -> None:
         peer = _peer(link)
-        self._arrivals.remove(link.cid)
+        self._limiter.remove(link.cid)
         if link.remote is not None:
             self._dialer.established(link.remote, peer.uuid, self._now)
         old = peer.link
@@ -255,7 +255,7 @@ class Handshakes(Receiving):
         """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
         peer = _peer(link)
         sizes = link.window.in_flight(set(link.gathered)) if link.window is not None else {}
-        seq = peer.outbox.suspicion.ended(list(sizes))
+        seq = peer.outbox.poison.ended(list(sizes))
         if seq is not None:
             self._park(peer.outbox, peer.uuid, seq, sizes[seq])
             self._notice(
@@ -297,7 +297,7 @@ class Handshakes(Receiving):
 
     def _lost(self, link: Link, error: TolliverError | None) -> None:
         if link.role is Role.SERVER and isinstance(error, CertificateError):
-            where = self._arrivals.address(link.cid) or "an unknown address"
+            where = self._limiter.address(link.cid) or "an unknown address"
             self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
         link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
         super()._lost(link, error)
@@ -336,7 +336,7 @@ class Handshakes(Receiving):
     def _forget(self, link: Link) -> None:
         super()._forget(link)
         self._sendable.pop(link, None)
-        for name in ("resend", "fetch", "hurry", "probe", "age"):
+        for name in ("resend", "fetch", "rate", "probe", "age"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         self._stop_keeping(link)

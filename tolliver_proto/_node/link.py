@@ -1,4 +1,4 @@
-"""One connection as the node sees it, and the peer behind it.
+"""A peer, and the link to it.
 
 The idea: a `Peer` is who, a `Link` is how. A peer outlives its connections and has at most one live link; what may only
 live as long as a connection (the window, acknowledgements owed, control messages under way) hangs on the link and is
@@ -193,7 +193,7 @@ class Link(BaseLink):
         "above_high_water",
         "answers",
         "control",
-        "control_allowance",
+        "control_bucket",
         "gathered",
         "held_list",
         "holding",
@@ -217,7 +217,7 @@ class Link(BaseLink):
         self.peer: Peer | None = None
         self.window: Window | None = None  # while it is established and the peer's live link
         self.control: ControlSync | None = None
-        self.control_allowance = TokenBucket(control_per_second, control_per_second)  # D-12
+        self.control_bucket = TokenBucket(control_per_second, control_per_second)  # D-12
         self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
         self.told_bytes = 0  # what that takes in a handshake
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)

@@ -69,7 +69,7 @@ class Maintenance(Storing):
             receipts, peer.forgotten = peer.forgotten, []
             if error is None:
                 del self._peers[peer.uuid]
-                self._handled.forget(peer.uuid)
+                self._dedupe.forget(peer.uuid)
             elif peer.derived:
                 self._drop_derived(peer)
             self._actions.append(Stored(receipts, error))

@@ -1,8 +1,8 @@
-"""Many connections, one outbox: the machine behind an instance.
+"""Node: many connections, one durable outbox, without I/O.
 
 The idea: the node is told what happened (bytes, ends, commits, time, calls of the application) and says, one action
 at a time, what is to be done about it. It has no clock, no thread and no disk. What must be on disk before it is true
-waits in the running batch (`_batch`); what must be said to a peer waits in its window (`_outbox`); everything else is
+waits in the running batch (`batch`); what must be said to a peer waits in its window (`outbox`); everything else is
 done when `next_action` comes to it: first what was received, then what may be sent, last the commit, so that one
 commit and one Transmit carry all that a turn brought.
 
@@ -66,8 +66,8 @@ class Node(Maintenance):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
-    input, take `next_action()` until None; call `handle_timeout()` at `next_timeout()`. A cid that the node has
-    forgotten is ignored everywhere: the adapter was a moment late, that is all.
+    input, take `next_action()` until None; call `handle_timeout()` at `next_timeout()`. Calls with an unknown cid are
+    ignored: the connection ended before the adapter knew.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Node(Maintenance):
         self._on_timer: dict[str, Callable[[Any], None]] = {
             "resend": self._on_resend_timeout,
             "fetch": self._on_fetch_timeout,
-            "hurry": self._on_hurry_timeout,
+            "rate": self._on_rate_timeout,
             "probe": self._on_probe_timeout,
             "age": self._on_age_timeout,
             "expire": self._on_expire_timeout,
@@ -133,12 +133,12 @@ class Node(Maintenance):
 
     def _on_refused(self, full: str | None) -> None:
         self._counts["refused_handshakes"] += 1
-        if full is not None and self._arrivals.is_news(full):
+        if full is not None and self._limiter.is_news(full):
             whose = f"from {full}" if full != ALL else "in all"
             self._notice(
                 NoticeKind.TOO_MANY_HANDSHAKES,
                 None,
-                f"{self._arrivals.most(full)} connections {whose} have not finished their handshake: more are closed "
+                f"{self._limiter.most(full)} connections {whose} have not finished their handshake: more are closed "
                 "at once until half of these are through (D-7). If they are your own, raise Limits.max_handshakes or "
                 "max_handshakes_per_address",
             )
@@ -366,7 +366,7 @@ class Node(Maintenance):
     def _on_fetch_timeout(self, cid: int) -> None:
         self._sendable[self._links[cid]] = None
 
-    def _on_hurry_timeout(self, cid: int) -> None:
+    def _on_rate_timeout(self, cid: int) -> None:
         link = self._links[cid]
         self._release_hold(link, Hold.RATE)
 

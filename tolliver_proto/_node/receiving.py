@@ -1,4 +1,4 @@
-"""The inbound half of the node: from a frame to the handlers and back to its acknowledgement.
+"""Inbound half of the node: from frames to handlers and acknowledgements.
 
 The idea: what becomes of a message depends on its names alone, so the verdict is remembered by name: the handlers
 that match, or that it is wanted and nobody is there yet (no ack: it comes again, T-46), or that nobody wants it (ack
@@ -78,7 +78,7 @@ class Receiving(Sending):
         message_id = message.message_id
         attempt = 1 + peer.attempts.get(message_id, 0) if peer.attempts and message_id is not None else 1
         delivery = Delivery(link.cid, peer.uuid, message, attempt)
-        if message_id is not None and (attempt > 1 or self._handled) and not self._is_new(link, delivery, message_id):
+        if message_id is not None and (attempt > 1 or self._dedupe) and not self._is_new(link, delivery, message_id):
             return
         link.unsettled[delivery] = None
         link.unsettled_bytes += len(message.body)
@@ -102,11 +102,11 @@ class Receiving(Sending):
 
     def _is_new(self, link: Link, delivery: Delivery, message_id: int) -> bool:
         """Whether to deliver it: not if it is a dead letter (T-47) or a copy, and those are acknowledged (T-48)."""
-        if delivery.attempt > self.limits.max_attempts or self._handled.knows(delivery.peer_id, message_id):
+        if delivery.attempt > self.limits.max_attempts or self._dedupe.knows(delivery.peer_id, message_id):
             self._counts["duplicates"] += 1
             self._ack(link, [message_id])
             return False
-        if self._handled and not self._handled.begin(delivery):
+        if self._dedupe and not self._dedupe.begin(delivery):
             self._counts["withheld"] += 1
             return False
         return True
@@ -122,7 +122,7 @@ class Receiving(Sending):
                 continue
             link = self._take_unsettled(delivery)
             message_id = delivery.message.message_id
-            if self._handled and message_id is not None and self._handled.succeeded(delivery):
+            if self._dedupe and message_id is not None and self._dedupe.succeeded(delivery):
                 self._remember(delivery.peer_id, message_id, link)
             if link is None:
                 continue
@@ -141,7 +141,7 @@ class Receiving(Sending):
         if is_derived(peer):
             self._use_derived(peer)
         if not self._policy.dedupe_durable:
-            self._handled.add(peer, message_id)
+            self._dedupe.add(peer, message_id)
             return
         self._batch.handled.append((peer, message_id))
         if link is not None:
@@ -151,18 +151,18 @@ class Receiving(Sending):
 
     def _use_derived(self, uuid: UUID) -> None:
         """What is known of a derived identity ends a day after this (T-72a)."""
-        self._handled.use(uuid, self._now)
-        if self._handled.crowded:
+        self._dedupe.use(uuid, self._now)
+        if self._dedupe.crowded:
             self._on_handled_timeout(None)
         self._set_handled_timer()
 
     def _set_handled_timer(self) -> None:
-        due = self._handled.next_expiry
+        due = self._dedupe.next_expiry
         if due is not None:
             self._timers.set_earlier("handled", due)
 
     def _on_handled_timeout(self, _subject: None) -> None:
-        stale = self._handled.expire(self._now)
+        stale = self._dedupe.expire(self._now)
         if stale:
             self._batch.stale += stale
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
@@ -173,7 +173,7 @@ class Receiving(Sending):
         self._tick(now)
         for delivery in deliveries:
             self._replayed.pop(delivery, None)
-            self._handled.failed(delivery)
+            self._dedupe.failed(delivery)
             message_id = delivery.message.message_id
             link = self._take_unsettled(delivery)
             if link is None:
@@ -276,10 +276,10 @@ class Receiving(Sending):
         peer = link.peer
         if peer is None or not link.up:
             return
-        if not link.control_allowance.spend(self._now):
+        if not link.control_bucket.spend(self._now):
             link.holding |= Hold.RATE  # what follows waits a second (D-12)
             self._counts["hurried"] += 1
-            self._timers.set(("hurry", link.cid), self._now + 1.0)
+            self._timers.set(("rate", link.cid), self._now + 1.0)
         wanted = isinstance(frame, Subscribe)
         is_refused = peer.derived or subscription.channel == RESERVED_CHANNEL
         if is_refused or (wanted and not self._may_have(link, peer, subscription)):

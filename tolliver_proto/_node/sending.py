@@ -1,8 +1,8 @@
-"""The outbound half of the node: from `send` to the bytes on their way.
+"""Outbound half of the node: from `send` to the wire.
 
 The idea: a message is routed once, when it is sent; from then on it is a row, an id, and for each recipient a number
-in its outbox. What a peer is sent, and when, is its window's business (`_outbox`); what is still owed to whom is
-counted in runs (`_spans`), so that a million waiting messages cost no more than one.
+in its outbox. What a peer is sent, and when, is its window's business (`outbox`); what is still owed to whom is
+counted in runs (`intervals`), so that a million waiting messages cost no more than one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Sending(NodeState):
 
     def watch(self, receipt: Receipt) -> None:
         """`Acked` will name this receipt when every recipient has acknowledged all of it."""
-        for first, last in self._owed.within(receipt.first_seq, receipt.last_seq):
+        for first, last in self._refcounts.within(receipt.first_seq, receipt.last_seq):
             self._watched.update(dict.fromkeys(range(first, last + 1), receipt))
             receipt.unacked += last + 1 - first
         if not receipt.unacked:
@@ -130,7 +130,7 @@ class Sending(NodeState):
         for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
             messages = [StoredMessage(seq, wire_id, *items[at], sizes[at]) for at, seq, wire_id in run]
             self._batch.store(messages, recipients, bool(kept))
-            self._owed.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
+            self._refcounts.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
             for one in kept:
                 one.add(messages, recipients)
         self._next_seq += len(stored)
@@ -204,7 +204,7 @@ class Sending(NodeState):
     def _release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
         """One owner less for these messages; those without any leave the store with the next commit."""
         for first, last in spans:
-            for gone_first, gone_last in self._owed.take(first, last):
+            for gone_first, gone_last in self._refcounts.take(first, last):
                 self._batch.gone.append((gone_first, gone_last))
                 seqs = range(gone_first, gone_last + 1)
                 self._ids.give_back(spans_of(ids[seq] for seq in seqs))
@@ -298,7 +298,7 @@ class Sending(NodeState):
         spans = spans_of(ids)
         for first, last in spans:
             peer.outbox.leaving.add(first, last)
-        peer.outbox.suspicion.acked()
+        peer.outbox.poison.acked()
         self._counts["acked"] += len(ids)
         self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
@@ -325,7 +325,7 @@ class Sending(NodeState):
             self._link(peer, [message for message in messages if message.seq not in ids])
             peer.outbox.add(-len(messages), -sum(message.size for message in messages))
         for first, last in spans_of(ids):
-            self._owed.drop(first, last)
+            self._refcounts.drop(first, last)
         self._ids.give_back(spans_of(ids.values()))
         for seq in ids if self._watched else ():
             self._watched.pop(seq, None)

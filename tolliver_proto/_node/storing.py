@@ -1,8 +1,8 @@
-"""What the store answers, and what follows from it.
+"""Completion of commits and fetches, and what follows.
 
-The idea: storage is an output and its completion an input (rule 3 of the rooms). A commit that is through makes its
-batch true: rows may be sent, answers may go out, callers are told. One that failed makes it never have been, but for
-what peers have acknowledged: that stays, and its rows are removed by a later commit.
+The idea: storage is an output and its completion an input. A commit that is through makes its batch true: rows may be
+sent, answers may go out, callers are told. One that failed makes it never have been, but for what peers have
+acknowledged: that stays, and its rows are removed by a later commit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Storing(Handshakes):
         for link, message_ids in batch.acks.items():
             self._ack(link, message_ids)
         for remembered in batch.handled:
-            self._handled.add(*remembered)
+            self._dedupe.add(*remembered)
         for go_on in batch.then:
             go_on(None)
 

@@ -1,4 +1,4 @@
-"""What a hub asks of the world around it, beside the actions that both protocols share.
+"""Actions of a hub, beside those that move bytes.
 
 The idea: Transmit, Dial, PauseReading, ResumeReading, ShutdownWrite and Abort are those of the other protocol's
 node, so one driver carries out both. What is said here is for whoever publishes and subscribes.

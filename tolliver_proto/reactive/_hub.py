@@ -59,8 +59,8 @@ class Hub(ConnectionTable[_Link, Action]):
         self, *, extensions: Iterable[Extension] = (), limits: Limits | None = None, now: float | None = None
     ) -> None:
         self.limits = limits = limits or Limits()
-        arrivals = HandshakeLimiter(limits.max_handshakes, limits.max_handshakes_per_address)
-        super().__init__(partial(_Link, share=limits.max_turn), arrivals, limits.handshake_timeout, now)
+        limiter = HandshakeLimiter(limits.max_handshakes, limits.max_handshakes_per_address)
+        super().__init__(partial(_Link, share=limits.max_turn), limiter, limits.handshake_timeout, now)
         self._extensions = tuple(extensions)
         self._resting: dict[_Link, None] = {}  # they have had their share, and go on in the next turn
 
@@ -204,7 +204,7 @@ class Hub(ConnectionTable[_Link, Action]):
             self._tell_event(link, event)
         elif isinstance(event, ClientHello | ServerHello):
             link.told = True
-            self._arrivals.remove(link.cid)
+            self._limiter.remove(link.cid)
             self._actions.append(PeerUp(link.cid, link.identity, link.remote))
         elif isinstance(event, Goodbye):
             link.reason = link.reason or event.reason

@@ -37,7 +37,7 @@ _OTHER = {Role.CLIENT: Role.SERVER, Role.SERVER: Role.CLIENT}
 
 
 class RuleBroken(AssertionError):
-    """A side broke a rule on the wire. `rule` is a number of Reactive Streams, or a ruling of DECISIONS."""
+    """A side broke a rule on the wire. `rule` is a number of Reactive Streams, or the id of a ruling."""
 
     def __init__(self, rule: str, side: Role, text: str) -> None:
         super().__init__(f"{rule}: the {side.value} {text}")

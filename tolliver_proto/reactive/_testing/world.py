@@ -163,7 +163,7 @@ class Host:
         links = hub._links
         check(hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten")
         strangers = links.keys() - self.up.keys()
-        check(hub._arrivals._shares.keys() <= strangers, "one that is known or forgotten counts as a stranger (D-7)")
+        check(hub._limiter._shares.keys() <= strangers, "one that is known or forgotten counts as a stranger (D-7)")
         check(not hub._readable and not hub._writable, "all is done, and something is left to do")
         for cid, link in links.items():
             end = self.ends.get(cid)
@@ -197,7 +197,7 @@ class Host:
         hub = self.hub
         check(not hub._resting, "idle, and somebody waits for its turn")
         check(not hub._links and not hub._timers._due and not hub._actions, "idle, and something is left")
-        check(not hub._arrivals._shares and not hub._arrivals._in_progress, "idle, and strangers are counted (D-7)")
+        check(not hub._limiter._shares and not hub._limiter._in_progress, "idle, and strangers are counted (D-7)")
         check(not self.ends, f"transports that nobody ended: {list(self.ends)}")
         check(not self.owed, f"connections whose end was never told: {list(self.owed)}")
         check(not self.feeds and not self.intakes, f"streams that never ended: {[*self.feeds, *self.intakes]}")
