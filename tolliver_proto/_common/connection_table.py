@@ -209,9 +209,3 @@ class ConnectionTable(Generic[L, A]):
         else:
             connection.handle_timeout(self._now)
             self._go_on(link)
-
-
-def pop_first(ready: dict[L, None]) -> L:
-    link = next(iter(ready))
-    del ready[link]
-    return link

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from .._common.connection_table import pop_first
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError
 from .._common.handshake_limiter import ALL
 from .._common.link import LinkSignal, LinkState
@@ -284,13 +283,13 @@ class Node(Maintenance):
             if self._actions:
                 return self._actions.popleft()
             if self._readable:
-                self._read(pop_first(self._readable))
+                self._read(_pop(self._readable))
             elif self._sendable:
-                self._pump(pop_first(self._sendable))
+                self._pump(_pop(self._sendable))
                 if not self._sendable:
                     self._frames.clear()
             elif self._writable:
-                self._write(pop_first(self._writable))
+                self._write(_pop(self._writable))
             elif self._running is None and (self._batch.urgent or self._removals_due):
                 self._begin_commit()
             else:
@@ -443,3 +442,9 @@ class PeerInfo:
 
 def _is_live(link: Link) -> bool:
     return link.connection is not None and link.connection.live
+
+
+def _pop(ready: dict[Link, None]) -> Link:
+    link = next(iter(ready))
+    del ready[link]
+    return link

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from .._common.connection_table import ConnectionTable, pop_first
+from .._common.connection_table import ConnectionTable
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError, UnexpectedEOF
 from .._common.handshake_limiter import HandshakeLimiter
 from .._common.link import HANDING_OUT, BaseLink, LinkSignal, LinkState
@@ -184,7 +184,7 @@ class Hub(ConnectionTable[_Link, Action]):
             if self._readable:
                 self._read(next(iter(self._readable)))
             elif self._writable:
-                self._write(pop_first(self._writable))
+                self._write(self._writable.popitem()[0])
             else:
                 return None
         return self._actions.popleft()
