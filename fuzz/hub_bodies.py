@@ -93,7 +93,7 @@ class Program:
                 self.move(side, self.ends[side][action.cid], action)
         links = hub._links
         assert hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten"
-        assert hub._arrivals._shares.keys() <= links.keys(), "a stranger that is forgotten"
+        assert hub._limiter._shares.keys() <= links.keys(), "a stranger that is forgotten"
         assert all(link.unread >= 0 for link in links.values())
         assert hub.next_action() is None
 
@@ -162,7 +162,7 @@ class Program:
         for side, hub in enumerate(self.hubs):
             assert hub.idle
             assert hub.next_timeout() is None
-            left = (hub._readable, hub._writable, hub._arrivals._shares, hub._arrivals._in_progress)
+            left = (hub._readable, hub._writable, hub._limiter._shares, hub._limiter._in_progress)
             assert not any((*left, self.owed[side], self.taken[side]))
 
 

@@ -21,6 +21,7 @@ NODE = (
     "derived",
     "duplicates",
     "floods",
+    "links",
     "parts",
     "probes",
     "promises",

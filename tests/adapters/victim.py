@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -120,7 +120,7 @@ class Instance(_Here):
     def port(self) -> int:
         return self.facade.port or 0
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> Mapping[str, int]:
         return self.facade.stats()
 
     def said(self) -> list[str]:
@@ -157,7 +157,7 @@ class Streams(_Here):
     def port(self) -> int:
         return self.facade.port or 0
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> Mapping[str, int]:
         return self.facade.stats()
 
     def said(self) -> list[str]:

@@ -257,7 +257,7 @@ def test_closing_ends_every_wait_of_every_thread(nodes: Nodes) -> None:
         item = pool.submit(left.messages("sport").next)
         rest = pool.submit(list, left.messages("sport"))
         until(lambda: left.stats()["own_subscriptions"])
-        until(lambda: len(left._core._driver.calls._open) == 2)
+        until(lambda: len(left._core._driver.calls._calls) == 2)
         closing = [pool.submit(left.close) for _ in range(3)]
         for one in (acked, dialled, item):
             with pytest.raises(ConnectionClosing):
@@ -359,7 +359,7 @@ def test_a_failure_of_our_own_tells_everybody_who_waits(nodes: Nodes, caplog: py
         messages = left.messages("sport")
         dialled = pool.submit(left.new_connection, "127.0.0.1:1")
         item = pool.submit(messages.next)
-        until(lambda: len(left._core._driver.calls._open) == 1)
+        until(lambda: len(left._core._driver.calls._calls) == 1)
         left._core.store(lambda: 1 // 0, lambda _result, _error: None)
         for one in (dialled, item):
             with pytest.raises(ConnectionClosing):

@@ -514,7 +514,7 @@ def test_the_defaults_are_those_of_the_proof() -> None:
     assert play.node.new_cid(0.0, "") is None
 
 
-@pytest.mark.parametrize("way", ["lost before TLS", "lost", "too slow", "refused", "established", "closed"])
+@pytest.mark.parametrize("way", ["lost before TLS", "lost", "too slow", "refused", "established"])
 def test_room_comes_back(way: str) -> None:
     """Whatever becomes of a handshake."""
     play = crowded(1, 1)
@@ -525,8 +525,6 @@ def test_room_comes_back(way: str) -> None:
         play.node.lost(cid, ConnectionLost("reset"))
     elif way == "too slow":
         assert aborted(play.wait(10.1)) == [cid]
-    elif way == "closed":
-        play.call("close")
     else:
         wire = play._open(cid, Role.SERVER, LOW, None)
         if way == "lost":

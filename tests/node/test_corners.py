@@ -68,7 +68,7 @@ def test_the_next_timeout_says_what_it_is_for() -> None:
     play = Play()
     assert play.node.timeout_reason is None
     cid = play.new_cid()
-    assert play.node.timeout_reason == repr(("open", cid))
+    assert play.node.timeout_reason == f"connection {cid}"
 
 
 def test_a_client_without_a_remote() -> None:

@@ -170,8 +170,8 @@ def test_thousands_come_and_go() -> None:
         wire.lose()
     node = play.node
     assert node.peers() == []
-    assert len(node._handled._known) == len(node._handled._order) == 50
-    assert len(node._handled._used) <= 50
+    assert len(node._dedupe._known) == len(node._dedupe._order) == 50
+    assert len(node._dedupe._used) <= 50
     assert not node._links
     assert not node._routes
     assert len(node._timers._due) <= 2
@@ -356,7 +356,7 @@ def test_copies_are_known_for_a_day() -> None:
     play.wait(DAY / 2)
     assert handle(play, wire.send(message(1), message(2))) == [b"1", b"2"]
     assert bodies(plain.send(message(1))) == [], "of others there is no such day"
-    assert set(play.node._handled._used) == {ONE}
+    assert set(play.node._dedupe._used) == {ONE}
 
 
 def test_what_is_on_disk_goes_too() -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tolliver_proto import OutboxFull, Subscription
 from tolliver_proto._common.timers import Timers
 from tolliver_proto._node.ids import LAST_ID, RESERVE, IdAllocator
-from tolliver_proto._node.intervals import BLOCK, IntervalSet, RefCounts, spans_of
+from tolliver_proto._node.intervals import BLOCK, RefCounts
 from tolliver_proto._node.subscriptions import Routes
+from tolliver_proto.layouts import IntervalSet, spans_of
 
 numbers = st.one_of(st.integers(0, 40), st.integers(BLOCK - 20, BLOCK + 20))  # in one block, and in two
 spans = st.tuples(numbers, st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))

@@ -48,7 +48,7 @@ def test_i1_a_failed_commit_sends_nothing_ever() -> None:
     play.wait(1000.0)
     assert wire.got() == []
     assert play.pending() == 0
-    assert list(play.node._owed) == []
+    assert list(play.node._refcounts) == []
     assert list(play.node._ids.live) == []
 
 

@@ -272,11 +272,11 @@ def test_a_full_outbox_refuses_before_anything_changes() -> None:
     wire = play.peer(LOW, ("c", ""))
     play.peer(HIGH, ("c", ""), ("d", ""))
     play.send("c", "k", b"1")
-    before = (play.node.stats(), play.node.peers(), list(play.node._owed), list(play.node._ids.live))
+    before = (play.node.stats(), play.node.peers(), list(play.node._refcounts), list(play.node._ids.live))
     for items in ([("d", "k", b""), *[("c", "k", b"x")] * 3], [("c", "k", bytes(1000))]):
         with pytest.raises(OutboxFull, match="D-10"):
             play.node.send_many(items)
-    assert (play.node.stats(), play.node.peers(), list(play.node._owed), list(play.node._ids.live)) == before
+    assert (play.node.stats(), play.node.peers(), list(play.node._refcounts), list(play.node._ids.live)) == before
     assert play.run() == []
     wire.ack(*wire.messages())
     assert play.node.send("d", "k", b"another peer has room").recipients == 1

@@ -146,7 +146,7 @@ def _unknown_route(play: Play) -> None:
         (lambda play: play.store.commit([AddPeerSubscription(LOW, ELSEWHERE)]), "the node counts .* its store holds"),
         (lambda play: setattr(play.node._peers[LOW], "routed", frozenset()), r"has routes for .* it may have .*D-4"),
         (_unknown_route, "the routes are .* those of the peers"),
-        (lambda play: play.node._owed.add(99, 1), "owed: .* counted"),
+        (lambda play: play.node._refcounts.add(99, 1), "owed: .* counted"),
         (lambda play: play.node._ids.live.add(2**30, 2**30), "live ids: .* counted"),
     ],
 )

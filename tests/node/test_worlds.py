@@ -47,6 +47,7 @@ from tolliver_proto import (
     StoreError,
     Transmit,
 )
+from tolliver_proto._node.link import Hold
 from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check_memory
 from tolliver_proto.testing import MemoryStore
 
@@ -207,11 +208,11 @@ class TwoNodes(RuleBasedStateMachine):
             if link.window is not None:
                 REACHED["window full"] += link.window.in_window[0] == LIMITS.window_messages
                 REACHED["backoff"] += link.window.in_backoff > 0
-            REACHED["hurried"] += link.rate_limited
-            REACHED["spent"] += link.credit_exhausted
+            REACHED["hurried"] += bool(link.holding & Hold.RATE)
+            REACHED["spent"] += bool(link.holding & Hold.CREDIT)
         REACHED["two connections"] += len(node._links) > 1
         for peer in node._peers.values():
-            REACHED["suspected"] += peer.outbox.suspicion.alone
+            REACHED["suspected"] += peer.outbox.poison.alone
             REACHED["stored for the absent"] += peer.link is None and peer.outbox.pending > 0
 
     # Rules.

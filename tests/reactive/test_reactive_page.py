@@ -57,7 +57,7 @@ def test_the_calls() -> None:
 def test_the_calls_and_actions_of_a_hub() -> None:
     table = re.search(r"^\| call of a hub .+?\n\n", PAGE, re.MULTILINE | re.DOTALL)
     assert table
-    public = {name for name in vars(Hub) if not name.startswith("_") and callable(getattr(Hub, name))}
+    public = {name for name in dir(Hub) if not name.startswith("_") and callable(getattr(Hub, name))}
     assert set(re.findall(r"`(\w+)\(", table[0])) == public
     table = re.search(r"^\| action of a hub .+?\n\n", PAGE, re.MULTILINE | re.DOTALL)
     assert table

@@ -1,4 +1,4 @@
-"""The golden vectors of docs/reactive.md as data: each frame's bytes, and the element size of its stream."""
+"""Golden vectors of the Reactive Streams protocol: each frame's bytes, and of which element size its stream is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pure package stays pure: rule 1 of docs/architecture.md, read from the source of every module."""
+"""Purity of the core, read from the source of every module."""
 
 from __future__ import annotations
 

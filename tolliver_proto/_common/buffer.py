@@ -1,4 +1,4 @@
-"""Bytes as they come in, made whole as late as possible.
+"""Input buffer that joins partial frames as late as possible.
 
 The idea: the parser works on one immutable chunk with an offset. What arrives behind it is kept as a list of parts, and
 they are joined once, when the frame that the parser waits for is complete: linear time however the bytes are cut.

@@ -1,4 +1,4 @@
-"""Every error that tolliver raises, as one tree.
+"""Error tree of the project, with TolliverError as its root.
 
 The idea: an error tells who has to act. `LocalProtocolError` is a bug in the calling program and leaves everything
 as it was; `RemoteProtocolError` is the peer's and ends its connection; the rest are states of the world that a

@@ -1,4 +1,4 @@
-"""How many connections came in whose handshake is not over (D-7).
+"""Limits on connections whose handshake is not over (D-7).
 
 The idea: whoever is not established is a stranger, and strangers share two bounds, one for all of them and one for each
 address. What is counted is a cid, from `add` to `remove`, so that nothing is counted twice. A bound that was met is

@@ -1,4 +1,4 @@
-"""Deadlines by name: set, moved, dropped, and the earliest one known at once.
+"""Deadlines by name, with the earliest one known at once.
 
 The idea: a heap with lazy deletion. A key has at most one deadline; an entry that was moved or dropped stays in the
 heap until it comes to the top, so every operation is O(log n) and looking is O(1).

@@ -1,4 +1,4 @@
-"""How often a peer may do what it has little reason to do (T-65, T-66, D-12).
+"""Token bucket for rate limits on a peer (T-65, T-66, D-12).
 
 The idea: a burst, refilled at a steady rate. One number and the time of the last look at it.
 """

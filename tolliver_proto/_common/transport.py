@@ -1,4 +1,4 @@
-"""Connections as both protocols see them: roles, the peer's proved identity, and the actions that move bytes.
+"""Roles, proved identities, and the actions that move bytes.
 
 A machine of either protocol asks for these actions, so that one driver carries out both.
 """
@@ -97,3 +97,7 @@ class Abort:
     """Close now. The node has forgotten the cid already."""
 
     cid: int
+
+
+TransportAction = Transmit | Dial | PauseReading | ResumeReading | ShutdownWrite | Abort
+"""What either protocol's machine asks of transports."""

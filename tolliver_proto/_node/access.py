@@ -1,4 +1,4 @@
-"""Which peer may do what here: connect, subscribe, publish (D-4, D-5).
+"""Access rules: the rights to connect, subscribe, publish (D-4, D-5).
 
 The idea: rights are data, a list of patterns for each direction, looked up by the peer's proved UUID. Nothing is
 negative: what no pattern covers is refused, so that adding a line can only give. The default lets every member of the

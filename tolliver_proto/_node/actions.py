@@ -1,4 +1,4 @@
-"""What a node asks of the world around it, one action at a time.
+"""Actions of a node, one at a time, for an adapter.
 
 The idea: the node decides, an adapter acts. An adapter is a loop that takes actions until None, does each without
 asking why, and reports what became of it by calling the node again. Runs are the unit: one Transmit, Commit or Deliver
@@ -14,16 +14,7 @@ from typing import Protocol
 from uuid import UUID
 
 from .._common.errors import LocalProtocolError, TolliverError
-from .._common.transport import (
-    Abort,
-    Dial,
-    PauseReading,
-    Remote,
-    ResumeReading,
-    ShutdownWrite,
-    Transmit,
-    record,
-)
+from .._common.transport import Remote, TransportAction, record
 from .._wire.events import Message
 from .store import Operation
 
@@ -227,21 +218,5 @@ class Notice:
     detail: str
 
 
-Action = (
-    Transmit
-    | Dial
-    | PauseReading
-    | ResumeReading
-    | ShutdownWrite
-    | Abort
-    | Commit
-    | Fetch
-    | Find
-    | Deliver
-    | Stored
-    | Acked
-    | PeerUp
-    | PeerDown
-    | DialEnded
-    | Notice
-)
+Action = TransportAction | Commit | Fetch | Find | Deliver | Stored | Acked | PeerUp | PeerDown | DialEnded | Notice
+"""All that a node can ask for: a driver has a function for each."""

@@ -1,29 +1,37 @@
-"""What all of the node knows, and the little that every part of it does.
+"""State of a node, and the little that every part of it does.
 
-The idea: the node is built in layers, each in a module of its own and each calling only those below it: this state,
-sending (`_sending`), receiving (`_receiving`), handshakes (`_handshakes`), and on top the node itself (`_node`), which
-takes the inputs and picks the next action.
+The idea: a node is one class, cut by topic into modules of which each calls only those before it: this state,
+`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs
+and picks the next action. They share this state because a commit, a handshake and an acknowledgement each touch most of
+it. What can be told apart is an object that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial
+when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and
+`Batch` are data with their own rules; the table of connections is the base of all.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
+from .._common.connection_table import ConnectionTable
 from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
-from .._common.timers import Timers
+from .._common.handshake_limiter import HandshakeLimiter
 from .._wire.events import PRIVATE_CHANNELS, HandshakeResponse, HandshakeStatus, Revision, Subscription
 from .._wire.frames import encoder
 from .._wire.limits import Limits
+from .._wire.state import State
 from .access import Acl
 from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
 from .dedupe import DedupeCache
+from .gate import HandshakeGate
 from .ids import IdAllocator
 from .intervals import RefCounts
+from .keepalive import KeepAlive
 from .link import BufferedForConnect, Link, Peer, Recipients
 from .policy import Policy
 from .store import Loaded
@@ -46,8 +54,10 @@ def _all(handlers: tuple[Handler, ...]) -> tuple[Handler, ...]:
     return handlers
 
 
-class NodeState:
+class NodeState(ConnectionTable[Link, Action]):
     """The node's data, and what is done with it everywhere."""
+
+    _CLOSED = State.CLOSED
 
     def __init__(
         self,
@@ -63,27 +73,25 @@ class NodeState:
         acl: Acl,
         now: float | None,
     ) -> None:
-        self.instance_id = instance_id
         self.limits = limits
+        super().__init__(
+            partial(Link, control_per_second=limits.control_per_second),
+            HandshakeLimiter(limits.max_handshakes, limits.max_handshakes_per_address),
+            limits.handshake_timeout,
+            now,
+        )
+        self.instance_id = instance_id
         self.version = version
         self.revision = revision
-        self.closing = False
         self._policy = policy
-        self._acl = acl
         self._speaks = speaks
         self._rng = rng
         self._resend_first = limits.resend_first if retry_interval is None else retry_interval
-        self._now = now or 0.0
         self._encoder = encoder(revision)
-        self._counts: Counter[str] = Counter()
-        self._actions: deque[Action] = deque()
-        self._timers = Timers()
-        # Connections, and those of them that have something to do.
-        self._links: dict[int, Link] = {}
+        # Connections that stand, and those of them that may be sent something.
         self._up: dict[int, Link] = {}
-        self._readable: dict[Link, None] = {}
+        self._keepalive = KeepAlive(policy, not is_derived(instance_id), rng.random, self._timers, self._counts)
         self._sendable: dict[Link, None] = {}
-        self._writable: dict[Link, None] = {}
         # What is being stored.
         self._batch = Batch()
         self._running: tuple[int, Batch] | None = None
@@ -92,7 +100,7 @@ class NodeState:
         # The outbox.
         self._next_seq = loaded.next_seq
         self._ids = IdAllocator(loaded.next_id, loaded.live_ids)
-        self._owed = RefCounts(loaded.owed)
+        self._refcounts = RefCounts(loaded.owed)
         self._watched: dict[int, Receipt] = {}
         self._keeping: dict[Link, BufferedForConnect] = {}
         self._blocked: deque[tuple[list[Item], Receipt]] = deque()
@@ -106,25 +114,22 @@ class NodeState:
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None
-        self._handled = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._dedupe = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._peers: dict[UUID, Peer] = {}
+        self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
         for uuid in (*loaded.peers, *(uuid for uuid, _ in loaded.handled)):
-            self._handled.use(uuid, self._now)
+            self._dedupe.use(uuid, self._now)
         for uuid, known in loaded.peers.items():
             if is_derived(uuid):
                 continue  # there for the sake of its handled messages and dead letters
             self._peers[uuid] = peer = Peer(uuid, known)
             self._reroute(peer)
 
-    def _tick(self, now: float | None) -> None:
-        if now is not None and now > self._now:
-            self._now = now
-
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4)."""
-        routed = self._acl.rights(peer.uuid).granted(peer.subscriptions)
+        routed = self._gate.acl.rights(peer.uuid).granted(peer.subscriptions)
         for subscription in peer.routed - routed:
             self._routes.discard(subscription, peer)
         for subscription in routed - peer.routed:

@@ -1,13 +1,15 @@
-"""What the next commit holds, and what to do when it is through or has failed.
+"""Contents of the next commit, and what follows when it is through or has failed.
 
 The idea: while one commit runs, everything that changes gathers in one batch; when the commit is reported, the batch
-says what became durable. That is group commit for free (rule 3 of the rooms). A batch that failed says what to take
-back; acknowledged rows are never taken back, their removal just waits for the next commit.
+says what became durable. That is group commit for free. Each change is an operation, what follows it (`then`), and how
+it is taken back where it failed (`undo`). What is only put away is never taken back: an acknowledged delivery stays
+acknowledged, its removal waits for the next commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,9 +17,7 @@ from .._common.errors import TolliverError
 from .._wire.events import Subscription
 from .actions import Receipt
 from .store import (
-    AddDeadLetter,
     AddDeliveries,
-    DeadLetter,
     ForgetPeer,
     Operation,
     ParkDelivery,
@@ -33,43 +33,38 @@ if TYPE_CHECKING:
     from .link import Link, Peer, Recipients
 
 
+GoOn = Callable[[TolliverError | None], None]
+"""Called when something is through, or with what prevented it."""
+
+
 class Batch:
     """One commit in the making."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
-        self.removals: list[RemoveDeliveries] = []
-        self.gone: list[Span] = []  # messages that nobody is owed any more
-        self.parked: list[ParkDelivery] = []
-        self.lists: dict[Peer, None] = {}  # whose whole list is to be stored, as it is when the commit begins
         self.tokens: list[Receipt] = []
+        self.acks: defaultdict[Link, list[int]] = defaultdict(list)  # they wait for what they acknowledge
+        self.then: list[GoOn] = []  # goes on when it is through or has failed
+        self.undo: dict[Hashable, Callable[[], None]] = {}  # by what it makes as the store has it until then
+        # Messages.
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
         self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
-        self.handshakes: list[Link] = []  # links that wait for their list to be stored
-        self.control_acks: list[tuple[Link, int]] = []
+        # What peers want.
+        self.lists: dict[Peer, None] = {}  # whose whole list is to be stored, as it is when the commit begins
         self.heard: list[tuple[Link, Operation]] = []  # what peers said on these connections that they want
         self.told: dict[Link, frozenset[Subscription]] = {}  # what they had said there before
         self.peer_lists: dict[Peer, frozenset[Subscription]] = {}  # as the store has them until then
-        self.own: dict[Subscription, bool] = {}  # whether the store has it until then
-        self.pins: dict[Peer, bytes | None] = {}  # as the store has them until then
+        # What is put away.
+        self.put_away: list[RemoveDeliveries | ParkDelivery] = []
+        self.gone: list[Span] = []  # messages that nobody is owed any more
         self.handled: list[tuple[UUID, int]] = []  # what is not to be delivered again (T-48)
         self.forgets: list[UUID] = []  # peers of whom nothing is left (T-77)
         self.stale: list[UUID] = []  # derived identities whose time is over (T-72a)
-        self.then: list[Callable[[TolliverError | None], None]] = []  # what goes on when it is through or has failed
-        self.letters: list[tuple[Link, DeadLetter]] = []  # what was given up here, and on which connection (T-47)
 
     @property
     def urgent(self) -> bool:
         """Whether anything in it is waited for; what is only put away rides with what comes next."""
-        return bool(
-            self.operations
-            or self.tokens
-            or self.handshakes
-            or self.control_acks
-            or self.letters
-            or self.forgets
-            or self.then
-        )
+        return bool(self.operations or self.tokens or self.acks or self.forgets or self.then)
 
     @property
     def empty(self) -> bool:
@@ -77,7 +72,7 @@ class Batch:
 
     @property
     def putting_away(self) -> bool:
-        return bool(self.removals or self.gone or self.parked or self.lists or self.handled or self.stale)
+        return bool(self.put_away or self.gone or self.lists or self.handled or self.stale)
 
     def store(self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool) -> None:
         operations = self.operations
@@ -108,17 +103,20 @@ class Batch:
         for peer, messages in self.linked:
             deliveries = [(message.seq, message.wire_id, message.size) for message in messages]
             operations.append(AddDeliveries(peer.uuid, deliveries))
-        operations += [AddDeadLetter(letter) for _, letter in self.letters]
-        operations += self.parked  # what is set aside may be dropped before that was stored
-        operations += self.removals
+        operations += self.put_away
         operations += [ForgetPeer(peer) for peer in self.forgets]
         if self.gone:
             operations.append(RemoveMessages(self.gone))
         return operations
 
-    def carry_over(self, failed: Batch) -> None:
-        """What a failed commit was to put away: what was acknowledged stays acknowledged."""
-        self.removals[:0] = failed.removals
+    def follow(self, failed: Batch) -> None:
+        """Take over what a failed commit was to put away, and take the rest back, but for what has changed again."""
+        self.put_away[:0] = failed.put_away
         self.gone[:0] = failed.gone
-        self.parked[:0] = failed.parked
+        self.handled[:0] = failed.handled  # what was handled stays so; its ack comes with a copy, when that is stored
         self.stale[:0] = failed.stale
+        for what, undo in failed.undo.items():
+            if what in self.undo:
+                self.undo[what] = undo
+            else:
+                undo()

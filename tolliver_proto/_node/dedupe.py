@@ -1,4 +1,4 @@
-"""Which messages were handled already: so that a second copy is acknowledged and not delivered again (T-48).
+"""Cache of handled message ids, to drop duplicates (T-48).
 
 The idea: an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A
 copy that comes while another is being handled, or before that is on disk where it must be, is let go without an ack: it

@@ -1,4 +1,4 @@
-"""Whom we dial, and when again.
+"""Remotes to dial, and the reconnect backoff (full jitter, 0.1 to 30 s).
 
 The idea: each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time,
 parked because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it (T-73);
@@ -42,13 +42,16 @@ class Dialled:
 
 
 class Dialer:
-    """The remotes of a node. `start(dialled)` begins a dial, `wait(remote, seconds)` asks for `retry` later."""
+    """The remotes of a node.
+
+    `start(remote)` begins a dial and returns its cid, `wait(remote, seconds)` asks for `retry` later.
+    """
 
     def __init__(
         self,
         limits: Limits,
         jitter: Callable[[], float],
-        start: Callable[[Dialled], None],
+        start: Callable[[Remote], int],
         wait: Callable[[Remote, float], None],
         is_live: Callable[[UUID], bool],
     ) -> None:
@@ -83,7 +86,7 @@ class Dialer:
             dialled.parked_on = dialled.peer
             self._parked.setdefault(dialled.peer, []).append(remote)
             return
-        self._start(dialled)
+        dialled.cid = self._start(remote)
 
     def established(self, remote: Remote, peer: UUID, now: float) -> None:
         dialled = self._remotes[remote]

@@ -1,4 +1,4 @@
-"""Who is there: from a handshake to the peer's one live link, and its end.
+"""Handshakes, the one live link of a peer, and its end.
 
 The idea: the wire's machine knows when a handshake may go on, this module knows what must be true before it does: the
 claimed UUID fits the certificate (D-3), and the peer's list is in the routes and in the store before the answer goes
@@ -8,10 +8,12 @@ same (T-70).
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 from .._common.errors import (
     AccessDenied,
+    CertificateError,
     ConnectionLost,
     IdentityConflict,
     LimitExceeded,
@@ -20,8 +22,8 @@ from .._common.errors import (
     TolliverError,
     UnexpectedFrame,
 )
-from .._common.handshake_limiter import HandshakeLimiter
-from .._common.transport import Abort, Dial, PeerIdentity, Remote, Role
+from .._common.link import LinkSignal, LinkState
+from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import (
     RESERVED_CHANNEL,
@@ -35,31 +37,17 @@ from .._wire.events import (
 )
 from .._wire.state import HOLDING, State
 from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
-from .dialing import Dialer, Dialled
-from .link import Link, Peer
+from .dialing import Dialer
+from .link import Hold, Link, Peer
 from .outbox import Window
 from .receiving import Receiving
-from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions
+from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 
 
 class Handshakes(Receiving):
     """The life of links: made, identified, established, retired, forgotten."""
 
-    _arrivals: HandshakeLimiter
     _dialer: Dialer
-    _last_cid = 0
-    _shut_out: dict[Remote, UUID]
-
-    def _new_link(self, role: Role, remote: Remote | None) -> Link:
-        self._last_cid += 1
-        link = self._links[self._last_cid] = Link(self._last_cid, role, remote, self.limits)
-        self._timers.set(("open", link.cid), self._now + self.limits.handshake_timeout)
-        return link
-
-    def _dial(self, dialled: Dialled) -> None:
-        link = self._new_link(Role.CLIENT, dialled.remote)
-        dialled.cid = link.cid
-        self._actions.append(Dial(link.cid, dialled.remote))
 
     def _redial_in(self, remote: Remote, seconds: float) -> None:
         self._timers.set(("redial", remote), self._now + seconds)
@@ -110,54 +98,21 @@ class Handshakes(Receiving):
         if known is not None and known.forgotten:
             self._refuse(link, ConnectionLost(f"peer {claimed} is being forgotten here: try again in a moment"))
             return False
-        proved = link.identity
-        if not proved.may_be(claimed):
-            detail = f"its certificate names {proved.names}"
-        elif not proved.uuids and known is not None and known.spki_sha256 not in (None, proved.spki_sha256):
-            detail = "its key is not the one that this UUID was first seen with (repin it if that was on purpose)"
-        elif known is None and self._is_prolific(proved):
-            detail = (
-                f"its key has been {self.limits.peers_per_key} others already: forget some, raise "
-                "Limits.peers_per_key, or put UUIDs into certificates"
-            )
-        elif (denial := self._denial(link, claimed)) is not None:
+        conflict = self._gate.conflict(link.identity, claimed)
+        if conflict is not None:
+            error = IdentityConflict(f"{link.identity.address} claims to be {claimed}, but {conflict} (D-3, T-72)")
+            self._notice(NoticeKind.IDENTITY_MISMATCH, claimed, str(error))
+            self._refuse(link, error)
+            return False
+        denial = self._gate.denial(link.role, claimed)
+        if denial is not None:
             self._deny(link, claimed, denial)
             return False
-        else:
-            link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
-            if link.peer.derived:
-                self._peers[claimed] = link.peer
-                link.peer.voices[link] = None  # what it is known by: nothing of it is stored
-            return True
-        error = IdentityConflict(f"{link.identity.address} claims to be {claimed}, but {detail} (D-3, T-72)")
-        self._notice(NoticeKind.IDENTITY_MISMATCH, claimed, str(error))
-        self._refuse(link, error)
-        return False
-
-    def _is_prolific(self, proved: PeerIdentity) -> bool:
-        """Whether its key has as many UUIDs as one that names none may take. Asked at the first sight of one only."""
-        key = proved.spki_sha256
-        if key is None or proved.uuids or proved.prefixes:
-            return False
-        return sum(peer.spki_sha256 == key for peer in self._peers.values()) >= self.limits.peers_per_key
-
-    def _is_kept_out(self, link: Link) -> bool:
-        """Whether its certificate names one peer alone, which may not connect: then it need not see our request."""
-        if len(link.identity.uuids) != 1 or link.identity.prefixes:
-            return False
-        (peer,) = link.identity.uuids
-        denial = self._denial(link, peer)
-        if denial is not None:
-            self._deny(link, peer, denial)
-        return denial is not None
-
-    def _denial(self, link: Link, peer: UUID) -> str | None:
-        """Why this peer may not be connected, or None (D-4, T-77)."""
-        if not self._acl.rights(peer).connect:
-            return "the access rules keep it out: set other ones if it is to connect (D-4)"
-        if link.role is Role.SERVER and peer in self._shut_out.values():
-            return "its remote was removed with block=True: connect to that again to let it in (T-77)"
-        return None
+        link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
+        if link.peer.derived:
+            self._peers[claimed] = link.peer
+            link.peer.voices[link] = None  # what it is known by: nothing of it is stored
+        return True
 
     def _deny(self, link: Link, peer: UUID, denial: str) -> None:
         error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
@@ -173,15 +128,15 @@ class Handshakes(Receiving):
             return
         self._peers.setdefault(peer.uuid, peer)
         peer.voices[link] = None
-        may_have = self._acl.rights(peer.uuid).may_subscribe  # D-4
+        may_have = self._gate.acl.rights(peer.uuid).may_subscribe  # D-4
         wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
         self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
         self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
         batch.lists[peer] = None
         self._pin(peer, link.identity)
         self._link(peer, self._stop_keeping(link, peer))
-        link.storing = True
-        batch.handshakes.append(link)
+        link.holding |= Hold.LIST
+        batch.then.append(partial(self._on_list_stored, link))
 
     def _let_write(self, link: Link, peer: Peer, subscriptions: tuple[Subscription, ...]) -> None:
         """A derived identity: nothing of it is stored, so the handshake waits for nothing (T-72a)."""
@@ -195,26 +150,31 @@ class Handshakes(Receiving):
             self._refuse(link, error)
             return
         self._stop_keeping(link)
-        self._list_stored(link)
+        self._on_list_stored(link, None)
 
     def _pin(self, peer: Peer, proved: PeerIdentity) -> None:
         """Remember the key that a certificate binds to this UUID, or else the first one that it is seen with (D-3)."""
         key, known = proved.spki_sha256, peer.spki_sha256
         if key is None or key == known or (known is not None and not proved.uuids):
             return
-        self._batch.pins.setdefault(peer, known)
-        self._batch.operations.append(PinPeer(peer.uuid, key))
+        self._change_pin(peer, key)
+
+    def _change_pin(self, peer: Peer, key: bytes | None) -> None:
+        self._batch.undo.setdefault(("pin", peer), partial(setattr, peer, "spki_sha256", peer.spki_sha256))
+        self._batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))
         peer.spki_sha256 = key
 
-    def _list_stored(self, link: Link) -> None:
-        link.storing = False
-        if link.cid not in self._links:
+    def _on_list_stored(self, link: Link, error: TolliverError | None) -> None:
+        link.holding &= ~Hold.LIST
+        if link.state is LinkState.FORGOTTEN:
             return
-        if link.transport_lost:
+        if error is not None:
+            self._refuse(link, error)
+        elif link.state is LinkState.DRAINING:
             self._end(link)
         elif _connection(link).state in HOLDING:
             self._accept(link)
-        self._go_on(link)
+        self._readable[link] = None
 
     def _accept(self, link: Link) -> None:
         """Answer the handshake, with the list that is true now (T-29)."""
@@ -232,7 +192,7 @@ class Handshakes(Receiving):
 
     def _on_established(self, link: Link, event: Established) -> None:
         peer = _peer(link)
-        self._arrivals.remove(link.cid)
+        self._limiter.remove(link.cid)
         if link.remote is not None:
             self._dialer.established(link.remote, peer.uuid, self._now)
         old = peer.link
@@ -249,7 +209,6 @@ class Handshakes(Receiving):
                 if link.remote is not None:
                     self._announce_up(old, link.remote)
                 return
-        link.up = True
         link.up_since = self._now
         link.version = event.version
         peer.link = link
@@ -257,6 +216,7 @@ class Handshakes(Receiving):
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         self._sendable[link] = None
         self._announce_up(link, link.remote)
+        self._keepalive.begin(link, self._now)
         assert link.control is not None
         if self._policy.announce_after_handshake:
             link.control.doubt(self._own)
@@ -278,23 +238,24 @@ class Handshakes(Receiving):
     # The end.
 
     def _on_closed(self, link: Link, event: Closed) -> None:
-        link.closed = True
+        before = link.state
+        link.move(LinkSignal.CLOSED)
         link.error = link.error or event.error
-        if isinstance(event.error, RemoteProtocolError) and not link.transport_lost:
+        if isinstance(event.error, RemoteProtocolError) and before is not LinkState.DRAINING:
             uuid = link.peer.uuid if link.peer else None
             self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
-        if link.up and event.error is None and not link.ending and not link.transport_lost:
+        if link.up and event.error is None and before is LinkState.OPEN:
             self._suspect(link)
         self._take_down(link, link.error)
         self._writable[link] = None
-        if link.transport_lost:
+        if before is LinkState.DRAINING:
             self._forget(link)
 
     def _suspect(self, link: Link) -> None:
         """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
         peer = _peer(link)
         sizes = link.window.in_flight(set(link.gathered)) if link.window is not None else {}
-        seq = peer.outbox.suspicion.ended(list(sizes))
+        seq = peer.outbox.poison.ended(list(sizes))
         if seq is not None:
             self._park(peer.outbox, peer.uuid, seq, sizes[seq])
             self._notice(
@@ -328,40 +289,32 @@ class Handshakes(Receiving):
     def _end(self, link: Link) -> None:
         """Close in order. Where there is no connection yet there is nothing to say."""
         if link.connection is None:
-            self._actions.append(Abort(link.cid))
-            self._forget(link)
+            self._abort(link)
             return
-        link.ending = True
+        link.move(LinkSignal.END)
         link.connection.close(self._now)
         self._go_on(link)
-        self._writable[link] = None
 
     def _lost(self, link: Link, error: TolliverError | None) -> None:
-        """The transport is gone. What was received before is still handed out."""
-        link.transport_lost = True
-        link.error = link.error or error
-        if link.connection is None:
-            link.error = link.error or ConnectionLost("the connection was lost before it was open")
-            self._forget(link)
-        elif link.closed:
-            self._forget(link)
-        else:
-            link.connection.receive_eof(self._now)
-            self._readable[link] = None
+        if link.role is Role.SERVER and isinstance(error, CertificateError):
+            where = self._limiter.address(link.cid) or "an unknown address"
+            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
+        link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
+        super()._lost(link, error)
 
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
+        was_up = link.up
         link.unsettled.clear()
         link.unsettled_bytes = 0
-        link.credit_exhausted = False
+        link.holding &= ~Hold.CREDIT
         link.window = None
         if link.control is not None:
             link.control.drop()
         peer = link.peer
         if peer is None:
             return
-        if link.up:
-            link.up = False
+        if was_up:
             del self._up[link.cid]
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
             self._actions.append(PeerDown(link.cid, peer.uuid, error))
@@ -381,15 +334,12 @@ class Handshakes(Receiving):
             self._peers.pop(peer.uuid, None)
 
     def _forget(self, link: Link) -> None:
-        """The transport is gone, or as good as: nothing comes of this cid any more."""
-        del self._links[link.cid]
-        for ready in (self._readable, self._sendable, self._writable):
-            ready.pop(link, None)
-        for name in ("open", "link", "resend", "fetch", "hurry", "probe", "age"):
+        super()._forget(link)
+        self._sendable.pop(link, None)
+        for name in ("resend", "fetch", "rate", "probe", "age"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         self._stop_keeping(link)
-        self._arrivals.remove(link.cid)
         self._end_dial(link)
 
     def _end_dial(self, link: Link) -> None:

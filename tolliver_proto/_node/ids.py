@@ -1,4 +1,4 @@
-"""Message ids: cyclic, never one that means something else, never one that somebody still owes an answer for.
+"""Allocator of message ids: cyclic, unique among those in use.
 
 The idea: ids run from 1 to 2^31-2 and begin again (T-40, T-41). The next live id ahead is remembered, so that taking
 one is a comparison until it is reached. What may have been used is reserved in the store in blocks ahead of use:

@@ -1,4 +1,4 @@
-"""Sets of numbers that come in runs, at a cost per run and not per number.
+"""Interval sets and reference counts, at a cost per run.
 
 The idea: ids and sequence numbers are handed out in order and given back nearly so. A million queued messages are a
 few spans. Where one peer takes every other message and another is away there are as many gaps as messages: so the
@@ -60,7 +60,7 @@ class IntervalSet:
     __slots__ = ("_blocks",)
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
-        self._blocks: dict[int, _SpansBlock] = {}
+        self._blocks: dict[int, _IntervalBlock] = {}
         for first, last in spans:
             self.add(first, last)
 
@@ -80,7 +80,7 @@ class IntervalSet:
         for low, high in _pieces(first, last):
             block = self._blocks.get(low // BLOCK)
             if block is None:
-                block = self._blocks[low // BLOCK] = _SpansBlock()
+                block = self._blocks[low // BLOCK] = _IntervalBlock()
             block.add(low, high)
 
     def discard(self, first: int, last: int) -> None:
@@ -112,7 +112,7 @@ class RefCounts:
     __slots__ = ("_blocks",)
 
     def __init__(self, runs: Iterable[tuple[int, int, int]] = ()) -> None:
-        self._blocks: dict[int, _OwedBlock] = {}
+        self._blocks: dict[int, _CountBlock] = {}
         for first, last, count in runs:
             self.add(first, count, last + 1 - first)
 
@@ -135,7 +135,7 @@ class RefCounts:
         for first, last in _pieces(seq, seq + messages - 1):
             block = self._blocks.get(first // BLOCK)
             if block is None:
-                block = self._blocks[first // BLOCK] = _OwedBlock()
+                block = self._blocks[first // BLOCK] = _CountBlock()
             block.append(first, last, count)
 
     def take(self, first: int, last: int) -> list[Span]:
@@ -155,7 +155,7 @@ class RefCounts:
             self.take(first, last)
 
 
-class _SpansBlock:
+class _IntervalBlock:
     """The spans of one block."""
 
     __slots__ = ("_firsts", "_lasts")
@@ -209,7 +209,7 @@ class _SpansBlock:
         return max(number, self._firsts[at]) if at < len(self._firsts) else None
 
 
-class _OwedBlock:
+class _CountBlock:
     """The runs of one block."""
 
     __slots__ = ("_counts", "_firsts", "_lasts")

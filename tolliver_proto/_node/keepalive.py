@@ -1,4 +1,4 @@
-"""Connections that stand: is anybody still there (T-80), and how old may they become (D-8)?
+"""Keepalive of connections that stand: probes (T-80), and their greatest age (D-8).
 
 The idea: two timers for each connection. One looks whether anything was sent lately and, where nothing was, says
 something that costs the peer nothing: an ack that everybody ignores, or a message on a channel of which the peer wants
@@ -9,89 +9,89 @@ dialled dials again, and shows a certificate that is valid now.
 
 from __future__ import annotations
 
-from .._common.derived import is_derived
-from .._common.errors import ConnectionLost, OutboxFull
-from .._common.transport import Abort
-from .._wire.events import PROBE_CHANNEL, Established
+from collections import Counter
+from collections.abc import Callable
+
+from .._common.errors import OutboxFull
+from .._common.timers import Timers
+from .._wire.events import PROBE_CHANNEL
 from .ids import NO_ID
 from .link import ControlSync, Link
-from .maintenance import Upkeep
+from .policy import Policy
 from .subscriptions import matching
 
 _GRACE = 0.1  # of the time to answer: if it was we who slept, what has come meanwhile is read before the last look
 _AGE_JITTER = 0.1  # of the age: what came up together does not end together
 
 
-class Watching(Upkeep):
-    """Probes and ages."""
+class KeepAlive:
+    """Probes and ages. It sets the timers "probe" and "age" of each link; `look` is for when the first is due.
 
-    def _on_established(self, link: Link, event: Established) -> None:
-        super()._on_established(link, event)
-        if not link.up:
-            return
-        link.sent_at = link.last_received = self._now
+    `asks`: whether probes may take a message id. A derived identity's must come out the same in every try of its job
+    (T-72a).
+    """
+
+    def __init__(
+        self, policy: Policy, asks: bool, jitter: Callable[[], float], timers: Timers, counts: Counter[str]
+    ) -> None:
+        self._policy = policy
+        self._asks = asks and policy.probe == "message"
+        self._jitter = jitter
+        self._timers = timers
+        self._counts = counts
+
+    def begin(self, link: Link, now: float) -> None:
+        """It is up."""
+        link.sent_at = link.last_received = now
         if self._policy.probe != "off":
-            self._timers.set(("probe", link.cid), self._now + self._policy.probe_interval)
+            self._timers.set(("probe", link.cid), now + self._policy.probe_interval)
         age = self._policy.max_connection_age
         if age is not None:
-            self._timers.set(("age", link.cid), self._now + age * (1.0 - _AGE_JITTER * self._rng.random()))
+            self._timers.set(("age", link.cid), now + age * (1.0 - _AGE_JITTER * self._jitter()))
 
-    def _on_age_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        if link.up:
-            self._counts["aged_out"] += 1
-            self._end(link)
+    def answered(self, link: Link) -> None:
+        """The peer has acknowledged a probe."""
+        self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
 
-    def _on_probe_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        if not link.up or link.ending:
-            return
-        if _control(link).probing and not self._may_be_unheard(link):
-            self._on_no_answer(link)
-            return
-        link.overdue = False
-        since = min(link.sent_at, link.last_received) if self._must_answer(link) else link.sent_at
-        due = since + self._policy.probe_interval
-        if link.in_transit is not None:  # not silent: the socket still has bytes to send, and TCP watches those
-            due = self._now + self._policy.probe_interval
-        elif due <= self._now:
-            due = self._now + self._probe(link)
-        self._timers.set(("probe", cid), due)
-
-    def _on_no_answer(self, link: Link) -> None:
-        seconds = self._policy.probe_timeout
-        if not link.overdue:
-            link.overdue = True
-            self._timers.set(("probe", link.cid), self._now + seconds * _GRACE)
-            return
-        self._counts["probes_unanswered"] += 1
-        self._actions.append(Abort(link.cid))
-        self._lost(link, ConnectionLost(f"the peer did not answer a probe within {seconds:g} s (T-80)"))
+    def look(self, link: Link, now: float) -> bool:
+        """Whether it may still be taken for alive. Where it was silent something is said, which is to be written."""
+        control = _control(link)
+        if control.probing and not self._may_be_unheard(link):
+            if control.overdue:
+                self._counts["probes_unanswered"] += 1
+                return False
+            control.overdue = True
+            due = now + self._policy.probe_timeout * _GRACE
+        else:
+            control.overdue = False
+            since = min(link.sent_at, link.last_received) if self._must_answer(link) else link.sent_at
+            due = since + self._policy.probe_interval
+            if link.in_transit:  # not silent: the socket still has bytes to send, and TCP watches those
+                due = now + self._policy.probe_interval
+            elif due <= now:
+                due = now + self._probe(link)
+        self._timers.set(("probe", link.cid), due)
+        return True
 
     def _may_be_unheard(self, link: Link) -> bool:
         """Whether the answer may be there, and unread, or the peer has begun to want what probes are made of."""
-        return link.waiting or link.paused or self._wants_probes(link)
+        return bool(link.holding) or link.paused or self._wants_probes(link)
 
     def _probe(self, link: Link) -> float:
         """Say something; returns the seconds until the next look."""
+        assert link.connection is not None
         self._counts["probes"] += 1
-        self._writable[link] = None
-        if self._can_be_answered(link):
+        if self._must_answer(link) and not _control(link).probing:
             try:
                 _control(link).probe()
                 return self._policy.probe_timeout * (1.0 - _GRACE)
             except OutboxFull:
                 pass  # every id is outstanding: one without will do
-        self._ack(link, [NO_ID])
+        link.connection.send_acks([NO_ID])
         return self._policy.probe_interval
 
-    def _can_be_answered(self, link: Link) -> bool:
-        return self._must_answer(link) and not _control(link).probing
-
     def _must_answer(self, link: Link) -> bool:
-        # A derived identity's ids must come out the same in every try of its job (T-72a): a probe would take one.
-        message = self._policy.probe == "message" and not is_derived(self.instance_id)
-        return message and not self._wants_probes(link)
+        return self._asks and not self._wants_probes(link)
 
     def _wants_probes(self, link: Link) -> bool:
         """Whether the peer would hand a probe to its application, or withhold the ack (T-46)."""

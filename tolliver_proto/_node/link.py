@@ -1,4 +1,4 @@
-"""One connection as the node sees it, and the peer behind it.
+"""A peer, and the link to it.
 
 The idea: a `Peer` is who, a `Link` is how. A peer outlives its connections and has at most one live link; what may only
 live as long as a connection (the window, acknowledgements owed, control messages under way) hangs on the link and is
@@ -8,15 +8,15 @@ gone with it (T-49).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from enum import IntFlag, auto
 from uuid import UUID
 
 from .._common.derived import is_derived
-from .._common.errors import TolliverError
+from .._common.link import BaseLink
 from .._common.token_bucket import TokenBucket
-from .._common.transport import PeerIdentity, Remote, Role
+from .._common.transport import Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
-from .._wire.limits import Limits
 from .actions import Delivery, Receipt
 from .ids import IdAllocator
 from .outbox import Outbox, Window
@@ -89,7 +89,7 @@ class ControlSync:
     while another of the same subscription is under way waits for its acknowledgement; the latest wins.
     """
 
-    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way", "probe_id")
+    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way", "overdue", "probe_id")
 
     def __init__(self, connection: Connection, ids: IdAllocator) -> None:
         self._connection = connection
@@ -99,6 +99,7 @@ class ControlSync:
         self._under_way: set[Subscription] = set()
         self._frames: dict[int, Subscribe | Unsubscribe] = {}
         self.probe_id: int | None = None  # of the probe that is unacknowledged
+        self.overdue = False  # its answer is, and what had come by then may not be read yet
 
     def announced(self, subscriptions: Iterable[Subscription]) -> None:
         """This list was just sent in a handshake: it says all that was under way, and more."""
@@ -177,52 +178,62 @@ class ControlSync:
         self._under_way.clear()
 
 
-class Link:
+class Hold(IntFlag):
+    """A reason to take no events from a link."""
+
+    CREDIT = auto()  # as much is handed out and unsettled as may be (D-9)
+    RATE = auto()  # more control messages than allowed (D-12)
+    LIST = auto()  # its list is being committed (T-34, T-61)
+
+
+class Link(BaseLink):
     """One connection of the node, from its cid on."""
 
-    def __init__(self, cid: int, role: Role, remote: Remote | None, limits: Limits) -> None:
-        self.cid = cid
-        self.role = role
-        self.remote = remote  # None where the peer dialled us
-        self.identity = PeerIdentity()
-        self.connection: Connection | None = None
+    __slots__ = (
+        "above_high_water",
+        "answers",
+        "control",
+        "control_bucket",
+        "gathered",
+        "held_list",
+        "holding",
+        "in_flight",
+        "last_received",
+        "peer",
+        "sent_at",
+        "told",
+        "told_bytes",
+        "unsettled",
+        "unsettled_bytes",
+        "up_since",
+        "version",
+        "window",
+    )
+
+    connection: Connection | None
+
+    def __init__(self, cid: int, role: Role, remote: Remote | None, control_per_second: int) -> None:
+        super().__init__(cid, role, remote)
         self.peer: Peer | None = None
-        self.window: Window | None = None
+        self.window: Window | None = None  # while it is established and the peer's live link
         self.control: ControlSync | None = None
-        self.control_allowance = TokenBucket(limits.control_per_second, limits.control_per_second)  # D-12
+        self.control_bucket = TokenBucket(control_per_second, control_per_second)  # D-12
         self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
         self.told_bytes = 0  # what that takes in a handshake
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
-        self.up = False  # established and the peer's live link
         self.up_since = 0.0
-        self.overdue = False  # the answer to a probe is, and what had come by then may not be read yet
         self.sent_at = 0.0  # when the socket was given something last
         self.last_received = 0.0  # and when something came
         self.version = 0  # what both speak, once established
-        self.ending = False  # it was we who closed it
-        self.closed = False  # the connection has said its last
-        self.credit_exhausted = False  # its credit is handed out: no events until some is settled
-        self.rate_limited = False  # more control messages than allowed: no events for a moment (D-12)
-        self.storing = False  # its list is being committed: no events until then
-        self.paused = False
-        self.transport_lost = False  # the transport is; what it brought is still being handed out
-        self.error: TolliverError | None = None  # why we end it, where the connection does not know
-        self.shut = False
+        self.holding = Hold(0)  # why what comes in stays unread for now
         self.above_high_water = False  # above high water, not yet below low
-        self.in_transit: int | None = None  # bytes of the Transmit that is outstanding
-        self.answers = 0  # bytes behind it that the peer caused
+        self.answers = 0  # bytes behind the Transmit that is outstanding that the peer caused
         self.in_flight: list[int] = []  # message ids in that Transmit
         self.gathered: list[int] = []  # message ids behind it
         self.unsettled: dict[Delivery, None] = {}
         self.unsettled_bytes = 0
 
     @property
-    def waiting(self) -> bool:
-        """Whether what comes in stays unread for now."""
-        return self.storing or self.rate_limited or (self.credit_exhausted and not self.transport_lost)
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that we hold for the peer, in our buffer and in the socket's hands."""
-        queued = self.connection.unsent_bytes if self.connection else 0
-        return queued + (self.in_transit or 0)
+    def up(self) -> bool:
+        """Whether it is established and the peer's live link."""
+        return self.window is not None

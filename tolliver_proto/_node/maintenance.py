@@ -1,59 +1,35 @@
-"""What an operator does about the outbox, and what time does: forgetting, retrying, dropping, expiring.
+"""Maintenance of the outbox: forgetting, retrying, dropping, expiring.
 
-The idea: the node knows its deliveries as numbers, not one by one, so each of these begins with a search that the
-store answers, a piece at a time, and treats what was found like an acknowledgement: counted off, removed with the
-next commit. There is one search at a time, and each piece is looked for when all that changed before is stored: what
-is found is then as the node counts it, but for what has been acknowledged or set aside meanwhile.
+The idea: each of these begins with a search that the store answers, and treats what was found like an acknowledgement:
+counted off, removed with the next commit.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 from .._common.derived import is_derived
 from .._common.errors import ConnectionLost, TolliverError
-from .actions import Find, NoticeKind, Receipt, Stored
+from .actions import NoticeKind, Receipt, Stored
+from .batch import GoOn
 from .intervals import spans_of
 from .link import Peer
-from .store import Found, LoadedPeer, PinPeer, RemoveDeliveries, UnparkDeliveries, UnpinPeer
+from .search import OutboxSearch
+from .store import Found, LoadedPeer, ParkDelivery, RemoveDeliveries, UnparkDeliveries
 from .storing import Storing
 
-_PIECE = 1000  # deliveries of one search
 _EXPIRY_CHECKS = 10  # how often within `expire_after` the store is searched
 _SOONEST = 1.0  # seconds between such searches at least
 
 
-class _Search:
-    """A walk over the store's deliveries, piece by piece: `take` is given each, `done` the end or what prevented it."""
-
-    __slots__ = ("after_seq", "done", "min_age", "over", "peer", "take")
-
-    def __init__(
-        self,
-        peer: UUID | None,
-        min_age: float,
-        take: Callable[[Sequence[Found]], None],
-        done: Callable[[TolliverError | None], None],
-    ) -> None:
-        self.peer = peer
-        self.min_age = min_age
-        self.take = take
-        self.done = done
-        self.after_seq = 0
-        self.over = False
-
-
-class Upkeep(Storing):
-    """Searches, and what is done with their results."""
+class Maintenance(Storing):
+    """What an operator does about the outbox, and expiry."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._searches: deque[_Search] = deque()  # the first is under way
-        self._last_search = 0
-        self._finding = False
+        self._searches = OutboxSearch(self._actions.append, self._when_stored, self._search_failed)
 
     def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
         """Purge what waits for it, its subscriptions and its pin (T-77). `Stored` names the receipt.
@@ -93,7 +69,7 @@ class Upkeep(Storing):
             receipts, peer.forgotten = peer.forgotten, []
             if error is None:
                 del self._peers[peer.uuid]
-                self._handled.forget(peer.uuid)
+                self._dedupe.forget(peer.uuid)
             elif peer.derived:
                 self._drop_derived(peer)
             self._actions.append(Stored(receipts, error))
@@ -101,7 +77,7 @@ class Upkeep(Storing):
             for spki_sha256, receipt in repins:
                 self._repin(peer.uuid, spki_sha256, receipt)
 
-        self._search(_Search(peer.uuid, 0.0, lambda found: self._remove(peer, found), purged))
+        self._searches.begin(peer.uuid, lambda found: self._remove(peer, found), purged)
 
     def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
         """The peer has a new key: this one, or, if None, the one that it shows next (D-3). `Stored` names the receipt.
@@ -125,9 +101,7 @@ class Upkeep(Storing):
             return
         if peer is None:
             peer = self._peers[uuid] = Peer(uuid, LoadedPeer())
-        self._batch.pins.setdefault(peer, peer.spki_sha256)
-        self._batch.operations.append(UnpinPeer(uuid) if spki_sha256 is None else PinPeer(uuid, spki_sha256))
-        peer.spki_sha256 = spki_sha256
+        self._change_pin(peer, spki_sha256)
         link = peer.link
         if link is not None and not link.identity.uuids and spki_sha256 not in (None, link.identity.spki_sha256):
             self._end(link)
@@ -157,7 +131,7 @@ class Upkeep(Storing):
         def done(error: TolliverError | None) -> None:
             self._actions.append(Stored([receipt], error))
 
-        self._search(_Search(uuid, 0.0, take, done))
+        self._searches.begin(uuid, take, done)
         return receipt
 
     def _unpark(self, peer: Peer, found: Sequence[Found]) -> None:
@@ -192,7 +166,7 @@ class Upkeep(Storing):
         for first, last in spans:
             outbox.leaving.add(first, last)
         if spans:
-            self._batch.removals.append(RemoveDeliveries(peer.uuid, spans))
+            self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
             self._release(spans, ids)
         if peer.link is not None and peer.link.window is not None:
             peer.link.window.drop(set(ids.values()))
@@ -201,7 +175,8 @@ class Upkeep(Storing):
     def _being_parked(self, peer: Peer) -> set[int]:
         """Seqs that were set aside, which is not stored yet."""
         batches = [self._batch, *([self._running[1]] if self._running else [])]
-        return {one.seq for batch in batches for one in batch.parked if one.peer == peer.uuid}
+        operations = [one for batch in batches for one in batch.put_away if one.peer == peer.uuid]
+        return {one.seq for one in operations if isinstance(one, ParkDelivery)}
 
     # Expiry.
 
@@ -212,7 +187,7 @@ class Upkeep(Storing):
 
     def _on_expire_timeout(self, _subject: None) -> None:
         assert self._policy.expire_after is not None
-        self._search(_Search(None, self._policy.expire_after, self._expire, lambda _error: self._schedule_expiry()))
+        self._searches.begin(None, self._expire, lambda _error: self._schedule_expiry(), self._policy.expire_after)
 
     def _expire(self, found: Sequence[Found]) -> None:
         by_peer: dict[UUID, list[Found]] = {}
@@ -235,45 +210,18 @@ class Upkeep(Storing):
 
     # Searching.
 
-    def _search(self, search: _Search) -> None:
-        self._searches.append(search)
-        if len(self._searches) == 1:
-            self._continue_when_stored()
-
-    def _continue_when_stored(self) -> None:
+    def _when_stored(self, go_on: GoOn) -> None:
         if self._running is None and self._batch.empty:
-            self._continue(None)
+            go_on(None)
         else:
-            self._batch.then.append(self._continue)
+            self._batch.then.append(go_on)
 
-    def _continue(self, error: TolliverError | None) -> None:
-        """Look for the next piece, or begin the next search where this one is over."""
-        search = self._searches[0]
-        if error is None and not search.over:
-            self._last_search += 1
-            self._finding = True
-            self._actions.append(Find(self._last_search, search.peer, search.after_seq, _PIECE, search.min_age))
-            return
-        self._searches.popleft()
-        search.done(error)
-        if self._searches:
-            self._continue_when_stored()
+    def _search_failed(self, peer: UUID | None, error: TolliverError) -> None:
+        self._notice(NoticeKind.STORE_ERROR, peer, f"searching the outbox failed: {error}")
 
     def found(
         self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
     ) -> None:
         """What a Find brought."""
         self._tick(now)
-        if search_id != self._last_search or not self._finding:
-            return
-        self._finding = False
-        search = self._searches[0]
-        if error is not None:
-            self._notice(NoticeKind.STORE_ERROR, search.peer, f"searching the outbox failed: {error}")
-            self._continue(error)
-            return
-        if rows:
-            search.take(rows)
-            search.after_seq = rows[-1].seq - (search.peer is None)  # it may be owed to others too
-        search.over = len(rows) < _PIECE
-        self._continue_when_stored()
+        self._searches.found(search_id, rows, error)

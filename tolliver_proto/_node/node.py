@@ -1,8 +1,8 @@
-"""Many connections, one outbox: the machine behind an instance.
+"""Node: many connections, one durable outbox, without I/O.
 
 The idea: the node is told what happened (bytes, ends, commits, time, calls of the application) and says, one action
 at a time, what is to be done about it. It has no clock, no thread and no disk. What must be on disk before it is true
-waits in the running batch (`_batch`); what must be said to a peer waits in its window (`_outbox`); everything else is
+waits in the running batch (`batch`); what must be said to a peer waits in its window (`outbox`); everything else is
 done when `next_action` comes to it: first what was received, then what may be sent, last the commit, so that one
 commit and one Transmit carry all that a turn brought.
 
@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from .._common.errors import CertificateError, ConnectionClosing, ConnectionLost, TolliverError
-from .._common.handshake_limiter import ALL, HandshakeLimiter
-from .._common.transport import Abort, PeerIdentity, Remote, Role, ShutdownWrite
+from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError
+from .._common.handshake_limiter import ALL
+from .._common.link import LinkSignal, LinkState
+from .._common.transport import Abort, PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import (
     Ack,
@@ -44,13 +45,12 @@ from .._wire.events import (
     Unsubscribe,
 )
 from .._wire.limits import Limits
-from .._wire.state import State
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
 from .base import Randomness
 from .dialing import Dialer
-from .keepalive import Watching
-from .link import ControlSync, Link
+from .link import ControlSync, Hold, Link
+from .maintenance import Maintenance
 from .policy import Policy
 from .stats import NodeStats
 from .store import Loaded
@@ -62,12 +62,12 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Watching):
+class Node(Maintenance):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
-    input, take `next_action()` until None; call `handle_timeout()` at `next_timeout()`. A cid that the node has
-    forgotten is ignored everywhere: the adapter was a moment late, that is all.
+    input, take `next_action()` until None; call `handle_timeout()` at `next_timeout()`. Calls with an unknown cid are
+    ignored: the connection ended before the adapter knew.
     """
 
     def __init__(
@@ -102,10 +102,8 @@ class Node(Watching):
             now,
         )
         self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
-        self._arrivals = HandshakeLimiter(self.limits.max_handshakes, self.limits.max_handshakes_per_address)
-        self._shut_out = {}  # whom a remote led to that was removed with block=True (T-77)
         self._on_event: dict[type, Callable[[Link, Any], None]] = {
-            Message: self._on_message if self._acl.is_open else self._on_guarded_message,
+            Message: self._on_message if self._gate.acl.is_open else self._on_guarded_message,
             Ignored: self._on_ignored,
             Subscribe: self._on_control,
             Unsubscribe: self._on_control,
@@ -116,11 +114,9 @@ class Node(Watching):
             Closed: self._on_closed,
         }
         self._on_timer: dict[str, Callable[[Any], None]] = {
-            "open": self._on_open_timeout,
-            "link": self._on_link_timeout,
             "resend": self._on_resend_timeout,
             "fetch": self._on_fetch_timeout,
-            "hurry": self._on_hurry_timeout,
+            "rate": self._on_rate_timeout,
             "probe": self._on_probe_timeout,
             "age": self._on_age_timeout,
             "expire": self._on_expire_timeout,
@@ -135,29 +131,14 @@ class Node(Watching):
 
     # Connections: what the adapter reports.
 
-    def new_cid(self, now: float | None = None, address: str = "") -> int | None:
-        """A cid for a connection that was accepted. From here its time for TLS runs (T-68).
-
-        `address` is the peer's host, without a port. None: too many handshakes are in progress, of all or of that
-        address, so close the connection at once (D-7).
-        """
-        self._tick(now)
-        full = self._arrivals.full(address)
-        if full is not None:
-            self._refuse_arrival(full)
-            return None
-        link = self._new_link(Role.SERVER, None)
-        self._arrivals.add(link.cid, address)
-        return link.cid
-
-    def _refuse_arrival(self, full: str) -> None:
+    def _on_refused(self, full: str | None) -> None:
         self._counts["refused_handshakes"] += 1
-        if self._arrivals.is_news(full):
+        if full is not None and self._limiter.is_news(full):
             whose = f"from {full}" if full != ALL else "in all"
             self._notice(
                 NoticeKind.TOO_MANY_HANDSHAKES,
                 None,
-                f"{self._arrivals.most(full)} connections {whose} have not finished their handshake: more are closed "
+                f"{self._limiter.most(full)} connections {whose} have not finished their handshake: more are closed "
                 "at once until half of these are through (D-7). If they are your own, raise Limits.max_handshakes or "
                 "max_handshakes_per_address",
             )
@@ -166,18 +147,17 @@ class Node(Watching):
         """The transport stands and has proved who is there."""
         self._tick(now)
         link = self._links.get(cid)
-        if link is None or link.connection is not None:
+        if link is None or link.state is not LinkState.CONNECTING:
             self._actions.append(Abort(cid))
             return
-        if self.closing:
-            self._end(link)
-            return
-        self._timers.cancel(("open", cid))
         link.role = role
         link.identity = identity or PeerIdentity()
-        if role is Role.CLIENT and self._is_kept_out(link):
+        denied = self._gate.denied(link.identity) if role is Role.CLIENT else None
+        if denied is not None:
+            self._deny(link, *denied)
             return
         own = tuple(self._own)
+        link.move(LinkSignal.OPENED)
         link.connection = Connection(
             role,
             instance_id=self.instance_id,
@@ -195,57 +175,24 @@ class Node(Watching):
             link.control.announced(own)
             self._keep(link)
         self._writable[link] = None
+        self._rearm(link)
 
-    def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
-        """Bytes that came in."""
-        self._tick(now)
-        link = self._links.get(cid)
-        if link is None or link.connection is None:
-            return
+    def _on_data(self, link: Link, size: int) -> None:
         link.last_received = self._now
-        link.connection.receive_data(data, self._now)
-        self._counts["bytes_received"] += len(data)
-        self._readable[link] = None
-        if link.waiting:
-            self._set_paused(link)
+        self._counts["bytes_received"] += size
+        if link.holding:
+            self._pace(link)
 
-    def receive_eof(self, cid: int, now: float | None = None) -> None:
-        """The peer ended its half in order."""
-        self._tick(now)
-        link = self._links.get(cid)
-        if link is not None and link.connection is not None:
-            link.connection.receive_eof(self._now)
-            self._readable[link] = None
-
-    def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
-        """The transport is gone. What was received before is still handed out."""
-        self._tick(now)
-        link = self._links.get(cid)
-        if link is None:
-            return
-        if link.role is Role.SERVER and isinstance(error, CertificateError):
-            where = self._arrivals.address(cid) or "an unknown address"
-            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
-        self._lost(link, error)
+    def _on_sent(self, link: Link) -> None:
+        if link.window is not None:
+            control_ids = link.control.under_way if link.control is not None else ()
+            link.window.transmitted(link.in_flight, control_ids, self._now)
+            self._sendable[link] = None
+        link.in_flight = []
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
         """The Dial came to nothing: CertificateError is final, anything else is tried again (T-73)."""
         self.lost(cid, error, now)
-
-    def sent(self, cid: int, now: float | None = None) -> None:
-        """The socket has taken the Transmit."""
-        self._tick(now)
-        link = self._links.get(cid)
-        if link is None or link.in_transit is None:
-            return
-        link.in_transit = None
-        if link.window is not None:
-            control_ids = link.control.under_way if link.control is not None else ()
-            link.window.transmitted(link.in_flight, control_ids, self._now)
-        link.in_flight = []
-        self._writable[link] = None
-        if link.up:
-            self._sendable[link] = None
 
     # Connections: what the application wants.
 
@@ -257,7 +204,7 @@ class Node(Watching):
         self._tick(now)
         if self.closing:
             raise ConnectionClosing("the instance is closing: make a new one to connect")
-        self._shut_out.pop(remote, None)
+        self._gate.unblock(remote)
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
             self._announce_up(peer.link, remote)
@@ -279,7 +226,7 @@ class Node(Watching):
         if dialled.peer is not None and self._is_live(dialled.peer):
             links.append(self._peers[dialled.peer].link)
         if block and dialled.peer is not None:
-            self._shut_out[remote] = dialled.peer
+            self._gate.block(remote, dialled.peer)
             links += [one for one in self._links.values() if self._is_shut_out(one)]
         for link in dict.fromkeys(links):
             if link is not None:
@@ -287,7 +234,7 @@ class Node(Watching):
         self._actions.append(DialEnded(remote, None))
 
     def _is_shut_out(self, link: Link) -> bool:
-        return link.peer is not None and self._denial(link, link.peer.uuid) is not None
+        return link.peer is not None and self._gate.denial(link.role, link.peer.uuid) is not None
 
     def set_acl(self, acl: Acl, now: float | None = None) -> None:
         """Other access rules, from now on (D-4, D-5, D-8).
@@ -298,7 +245,7 @@ class Node(Watching):
         peer is kept out is dialled no more (DialEnded); when it is let in again, `connect` to it again.
         """
         self._tick(now)
-        before, self._acl = self._acl, acl
+        before, self._gate.acl = self._gate.acl, acl
         self._on_event[Message] = self._on_message if acl.is_open else self._on_guarded_message
         for uuid, peer in self._peers.items():
             if acl.rights(uuid) != before.rights(uuid):
@@ -306,7 +253,7 @@ class Node(Watching):
         for link in list(self._links.values()):
             if link.peer is None or acl.rights(link.peer.uuid) == before.rights(link.peer.uuid):
                 continue
-            denial = self._denial(link, link.peer.uuid)
+            denial = self._gate.denial(link.role, link.peer.uuid)
             if denial is not None:
                 self._deny(link, link.peer.uuid, denial)
             else:
@@ -325,7 +272,7 @@ class Node(Watching):
     @property
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
-        busy = self._links or self._running or self._actions or self._blocked or self._searches
+        busy = self._links or self._running or self._actions or self._blocked or self._searches.busy
         return not busy and self._batch.empty
 
     # The next thing to do.
@@ -356,7 +303,7 @@ class Node(Watching):
         acked: dict[int, tuple[int, int]] = {}
         on_event, next_event = self._on_event, connection.next_event
         for _ in range(_EVENTS_A_TURN):
-            if link.waiting:
+            if link.holding:
                 break
             event = next_event()
             if event is None:
@@ -373,70 +320,35 @@ class Node(Watching):
             self._readable[link] = None
         if acked:
             self._settle(link, acked)
-        if link.cid in self._links:
+        if link.state is not LinkState.FORGOTTEN:
             if link not in self._readable:
-                self._set_paused(link)
+                self._pace(link)
             self._rearm(link)
 
     def _write(self, link: Link) -> None:
-        connection = link.connection
-        if connection is None or link.transport_lost:
-            return
-        if link.answers > self.limits.max_answers and connection.live:
+        if link.answers > self.limits.max_answers and link.state is not LinkState.DRAINING and _is_live(link):
             self._refuse_flood(link)
-        if link.in_transit is not None:
-            return
-        if connection.unsent_bytes:
-            self._transmit(link)
-        elif connection.wants_write_shutdown and not link.shut:
-            link.shut = True
-            self._actions.append(ShutdownWrite(link.cid))
-        self._rearm(link)
+        super()._write(link)
 
     # Time.
-
-    def next_timeout(self) -> float | None:
-        """When to call `handle_timeout`, or None."""
-        first = self._timers.earliest()
-        return first[0] if first else None
 
     @property
     def timeout_reason(self) -> str | None:
         """What the next timeout is for, to read while debugging."""
         first = self._timers.earliest()
-        return repr(first[1]) if first else None
+        if first is None:
+            return None
+        return f"connection {first[1]}" if isinstance(first[1], int) else repr(first[1])
 
     def handle_timeout(self, now: float | None = None) -> None:
         """Do what is due. At another time it does nothing."""
         self._tick(now)
         while (key := self._timers.pop_due(self._now)) is not None:
+            if isinstance(key, int):
+                self._on_link_timeout(self._links[key])
+                continue
             name, subject = key if isinstance(key, tuple) else (key, None)
             self._on_timer[name](subject)
-
-    def _rearm(self, link: Link) -> None:
-        due = link.connection.next_timeout() if link.connection else None
-        if due is not None:
-            self._timers.set(("link", link.cid), due)
-        else:
-            self._timers.cancel(("link", link.cid))
-
-    def _on_open_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        link.error = ConnectionLost(
-            f"no connection within {self.limits.handshake_timeout:g} s (TCP and TLS, T-68): is the peer there?"
-        )
-        self._end(link)
-
-    def _on_link_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        assert link.connection is not None
-        if link.connection.state is State.CLOSED:  # and the peer, or the application, still does not let go
-            self._actions.append(Abort(cid))
-            self._forget(link)
-            return
-        link.connection.handle_timeout(self._now)
-        self._readable[link] = None
-        self._rearm(link)
 
     def _on_resend_timeout(self, cid: int) -> None:
         link = self._links[cid]
@@ -454,10 +366,26 @@ class Node(Watching):
     def _on_fetch_timeout(self, cid: int) -> None:
         self._sendable[self._links[cid]] = None
 
-    def _on_hurry_timeout(self, cid: int) -> None:
+    def _on_rate_timeout(self, cid: int) -> None:
         link = self._links[cid]
-        link.rate_limited = False
-        self._go_on(link)
+        self._release_hold(link, Hold.RATE)
+
+    def _on_probe_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        if not link.up or link.state is not LinkState.OPEN:
+            return
+        if self._keepalive.look(link, self._now):
+            self._writable[link] = None
+            return
+        seconds = self._policy.probe_timeout
+        self._actions.append(Abort(cid))
+        self._lost(link, ConnectionLost(f"the peer did not answer a probe within {seconds:g} s (T-80)"))
+
+    def _on_age_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        if link.up:
+            self._counts["aged_out"] += 1
+            self._end(link)
 
     def _on_removals_timeout(self, _subject: None) -> None:
         self._removals_due = True
@@ -511,6 +439,10 @@ class PeerInfo:
     pending: int
     pending_bytes: int
     parked: int
+
+
+def _is_live(link: Link) -> bool:
+    return link.connection is not None and link.connection.live
 
 
 def _pop(ready: dict[Link, None]) -> Link:

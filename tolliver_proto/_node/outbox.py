@@ -1,4 +1,4 @@
-"""What one peer is owed, and what is under way to it.
+"""Outbox of a peer, and the send window of its connection.
 
 The idea: `Outbox` lives as long as the peer and holds numbers only, never a body. `Window` lives as long as one
 connection: it takes rows in order, from the commit that stored them or from a fetch, keeps those that were sent until
@@ -22,7 +22,7 @@ from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 class Outbox:
     """A peer's share of the store, in numbers. `last_seq` is its newest committed delivery."""
 
-    __slots__ = ("last_seq", "leaving", "parked", "pending", "pending_bytes", "sent_to", "suspicion")
+    __slots__ = ("last_seq", "leaving", "parked", "pending", "pending_bytes", "poison", "sent_to")
 
     def __init__(self, loaded: LoadedPeer) -> None:
         self.pending = loaded.pending
@@ -30,7 +30,7 @@ class Outbox:
         self.last_seq = loaded.last_seq
         self.parked = loaded.parked
         self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
-        self.suspicion = PoisonDetector()
+        self.poison = PoisonDetector()
         self.leaving = IntervalSet()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
 
     def has_room(self, count: int, size: int, limits: Limits) -> bool:
@@ -183,7 +183,7 @@ class Window:
             if resend is not None:
                 resend.queued = False
                 return message
-        if not self._fresh or self.full or (self.outbox.suspicion.alone and self._unacked):
+        if not self._fresh or self.full or (self.outbox.poison.alone and self._unacked):
             return None
         message = self._fresh[0]
         limits = self._limits

@@ -1,4 +1,4 @@
-"""A message that a peer cannot take, and closes the connection for, must not wedge the peer for ever (T-09).
+"""Detector of poison messages, which a peer closes for (T-09).
 
 The idea: the protocol has no way to refuse a message. What shows is that the peer ends the connection in order, again
 and again, with something unacknowledged. After two such ends the head of the queue is sent alone; if the peer still

@@ -1,4 +1,4 @@
-"""What an instance may decide differently, where a ruling leaves it the choice.
+"""Choices of an instance, where a ruling leaves them.
 
 The idea: the defaults are the rulings' own; a policy is data that the node reads where the choice is made.
 """

@@ -1,4 +1,4 @@
-"""The inbound half of the node: from a frame to the handlers and back to its acknowledgement.
+"""Inbound half of the node: from frames to handlers and acknowledgements.
 
 The idea: what becomes of a message depends on its names alone, so the verdict is remembered by name: the handlers
 that match, or that it is wanted and nobody is there yet (no ack: it comes again, T-46), or that nobody wants it (ack
@@ -9,17 +9,19 @@ is the connection's credit; when it is spent, reading waits (D-9).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from uuid import UUID
 
 from .._common.derived import is_derived
-from .._common.errors import LocalProtocolError, OwnLimitExceeded
-from .._common.transport import PauseReading, ResumeReading
+from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
+from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt
 from .ids import NO_ID
-from .link import Link, Peer
+from .link import Hold, Link, Peer
 from .sending import Sending
 from .store import (
+    AddDeadLetter,
     AddOwnSubscription,
     AddPeerSubscription,
     DeadLetter,
@@ -62,7 +64,7 @@ class Receiving(Sending):
     # Messages.
 
     def _on_message(self, link: Link, message: Message) -> None:
-        if not link.up:
+        if link.window is None:
             return  # a connection that lost against another (T-70): reliable ones come again there
         verdict = self._verdicts.get((message.channel, message.key))
         if verdict is None:
@@ -76,7 +78,7 @@ class Receiving(Sending):
         message_id = message.message_id
         attempt = 1 + peer.attempts.get(message_id, 0) if peer.attempts and message_id is not None else 1
         delivery = Delivery(link.cid, peer.uuid, message, attempt)
-        if message_id is not None and (attempt > 1 or self._handled) and not self._is_new(link, delivery, message_id):
+        if message_id is not None and (attempt > 1 or self._dedupe) and not self._is_new(link, delivery, message_id):
             return
         link.unsettled[delivery] = None
         link.unsettled_bytes += len(message.body)
@@ -84,14 +86,14 @@ class Receiving(Sending):
         if run is None or run.handlers is not verdict:
             self._run = run = Deliver([], verdict)
             self._actions.append(run)
-        if self._is_credit_exhausted(link):
-            link.credit_exhausted = True
+        if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
+            link.holding |= Hold.CREDIT
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
 
     def _on_guarded_message(self, link: Link, message: Message) -> None:
         """As `_on_message`, where not everybody may publish everything (D-5)."""
         peer = link.peer
-        if peer is None or not link.up or self._acl.rights(peer.uuid).may_publish(message.channel, message.key):
+        if peer is None or not link.up or self._gate.acl.rights(peer.uuid).may_publish(message.channel, message.key):
             self._on_message(link, message)
             return
         self._counts["refused_messages"] += 1
@@ -100,11 +102,11 @@ class Receiving(Sending):
 
     def _is_new(self, link: Link, delivery: Delivery, message_id: int) -> bool:
         """Whether to deliver it: not if it is a dead letter (T-47) or a copy, and those are acknowledged (T-48)."""
-        if delivery.attempt > self.limits.max_attempts or self._handled.knows(delivery.peer_id, message_id):
+        if delivery.attempt > self.limits.max_attempts or self._dedupe.knows(delivery.peer_id, message_id):
             self._counts["duplicates"] += 1
             self._ack(link, [message_id])
             return False
-        if self._handled and not self._handled.begin(delivery):
+        if self._dedupe and not self._dedupe.begin(delivery):
             self._counts["withheld"] += 1
             return False
         return True
@@ -120,7 +122,7 @@ class Receiving(Sending):
                 continue
             link = self._take_unsettled(delivery)
             message_id = delivery.message.message_id
-            if self._handled and message_id is not None and self._handled.succeeded(delivery):
+            if self._dedupe and message_id is not None and self._dedupe.succeeded(delivery):
                 self._remember(delivery.peer_id, message_id, link)
             if link is None:
                 continue
@@ -139,28 +141,28 @@ class Receiving(Sending):
         if is_derived(peer):
             self._use_derived(peer)
         if not self._policy.dedupe_durable:
-            self._handled.add(peer, message_id)
+            self._dedupe.add(peer, message_id)
             return
         self._batch.handled.append((peer, message_id))
         if link is not None:
-            self._batch.control_acks.append((link, message_id))
+            self._batch.acks[link].append(message_id)
         else:
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def _use_derived(self, uuid: UUID) -> None:
         """What is known of a derived identity ends a day after this (T-72a)."""
-        self._handled.use(uuid, self._now)
-        if self._handled.crowded:
+        self._dedupe.use(uuid, self._now)
+        if self._dedupe.crowded:
             self._on_handled_timeout(None)
         self._set_handled_timer()
 
     def _set_handled_timer(self) -> None:
-        due = self._handled.next_expiry
+        due = self._dedupe.next_expiry
         if due is not None:
             self._timers.set_earlier("handled", due)
 
     def _on_handled_timeout(self, _subject: None) -> None:
-        stale = self._handled.expire(self._now)
+        stale = self._dedupe.expire(self._now)
         if stale:
             self._batch.stale += stale
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
@@ -171,7 +173,7 @@ class Receiving(Sending):
         self._tick(now)
         for delivery in deliveries:
             self._replayed.pop(delivery, None)
-            self._handled.failed(delivery)
+            self._dedupe.failed(delivery)
             message_id = delivery.message.message_id
             link = self._take_unsettled(delivery)
             if link is None:
@@ -193,13 +195,19 @@ class Receiving(Sending):
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
-        self._batch.letters.append((link, letter))
+        self._batch.operations.append(AddDeadLetter(letter))
+        self._batch.acks[link].append(message_id)
+        self._batch.then.append(partial(self._on_given_up, delivery.peer_id, message_id))
         self._notice(
             NoticeKind.DEAD_LETTER,
             delivery.peer_id,
             f"message {message_id} of {message.channel!r:.100} {message.key!r:.100} failed {delivery.attempt} times: "
             "kept as a dead letter, see dead_letters() and replay() (T-47)",
         )
+
+    def _on_given_up(self, peer: UUID, message_id: int, error: TolliverError | None) -> None:
+        if error is None and peer in self._peers:  # a derived identity goes with its last connection
+            self._count_attempt(self._peers[peer], message_id, self.limits.max_attempts)
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""
@@ -222,9 +230,8 @@ class Receiving(Sending):
             return None
         del link.unsettled[delivery]
         link.unsettled_bytes -= len(delivery.message.body)
-        if link.credit_exhausted and not self._is_credit_exhausted(link, 2):
-            link.credit_exhausted = False
-            self._go_on(link)
+        if link.holding & Hold.CREDIT and not self._is_credit_exhausted(link, 2):
+            self._release_hold(link, Hold.CREDIT)
         return link
 
     def _is_credit_exhausted(self, link: Link, share: int = 1) -> bool:
@@ -234,19 +241,19 @@ class Receiving(Sending):
             or link.unsettled_bytes * share >= self.limits.inbox_bytes
         )
 
-    def _go_on(self, link: Link) -> None:
-        """What made it wait is over: what is here already comes first, and then what is still in the socket."""
+    def _release_hold(self, link: Link, reason: Hold) -> None:
+        """What is here already comes first, and then what is still in the socket."""
+        link.holding &= ~reason
         self._readable[link] = None
 
-    def _set_paused(self, link: Link) -> None:
+    def _pace(self, link: Link) -> None:
         """Read no more while it waits and holds more than a waiting connection should (D-9).
 
         That it no longer waits is not enough: each bit of credit would let in more than it hands out.
         """
-        full = link.waiting and _buffered(link) > self.limits.low_water
-        if full is not link.paused and not link.transport_lost:
-            link.paused = full
-            self._actions.append((PauseReading if full else ResumeReading)(link.cid))
+        full = bool(link.holding) and _buffered(link) > self.limits.low_water
+        if link.state is not LinkState.DRAINING:
+            self._set_paused(link, full)
 
     def _ack(self, link: Link, message_ids: Sequence[int]) -> None:
         connection = link.connection
@@ -269,10 +276,10 @@ class Receiving(Sending):
         peer = link.peer
         if peer is None or not link.up:
             return
-        if not link.control_allowance.spend(self._now):
-            link.rate_limited = True  # what follows waits a second (D-12)
+        if not link.control_bucket.spend(self._now):
+            link.holding |= Hold.RATE  # what follows waits a second (D-12)
             self._counts["hurried"] += 1
-            self._timers.set(("hurry", link.cid), self._now + 1.0)
+            self._timers.set(("rate", link.cid), self._now + 1.0)
         wanted = isinstance(frame, Subscribe)
         is_refused = peer.derived or subscription.channel == RESERVED_CHANNEL
         if is_refused or (wanted and not self._may_have(link, peer, subscription)):
@@ -284,10 +291,10 @@ class Receiving(Sending):
         change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
         self._batch.operations.append(change(peer.uuid, subscription))
         if frame.message_id is not None:
-            self._batch.control_acks.append((link, frame.message_id))
+            self._batch.acks[link].append(frame.message_id)
 
     def _may_have(self, link: Link, peer: Peer, subscription: Subscription) -> bool:
-        return self._has_room(link, subscription) and self._acl.rights(peer.uuid).may_subscribe(subscription)
+        return self._has_room(link, subscription) and self._gate.acl.rights(peer.uuid).may_subscribe(subscription)
 
     def _has_room(self, link: Link, subscription: Subscription) -> bool:
         """As a handshake's list has it: a peer cannot want more than it can announce (T-08, T-19)."""
@@ -303,7 +310,7 @@ class Receiving(Sending):
         self._set_told(link, applied(link.told, [said]), said)
         assert link.peer is not None
         self._route_to(link.peer)
-        if not link.peer.wide and not self._acl.is_open and any(not one.channel for one in link.told):
+        if not link.peer.wide and not self._gate.acl.is_open and any(not one.channel for one in link.told):
             link.peer.wide = True
             self._notice(
                 NoticeKind.WILDCARD_SUBSCRIPTION,
@@ -344,7 +351,7 @@ class Receiving(Sending):
         if subscription is not None:
             self._sync_control(link, subscription)
         elif link.control is not None and link.control.answered(ack.message_id):
-            self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
+            self._keepalive.answered(link)
         elif ack.message_id != NO_ID:
             self._counts["stray_acks"] += 1  # T-44
 
@@ -372,20 +379,27 @@ class Receiving(Sending):
                     f"{len(self._own) + 1} subscriptions of {self._own_bytes + size} bytes: peers refuse a list over "
                     f"{self.limits.max_subscriptions} or {self.limits.max_handshake} bytes (T-19). Use wildcards",
                 )
-            self._change_own(subscription, True)
-        return self._store_own(AddOwnSubscription(subscription))
+        return self._store_own(AddOwnSubscription(subscription), True)
 
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
         """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
         self._tick(now)
-        subscription = self._checked(channel, key)
-        if subscription in self._own:
-            self._change_own(subscription, False)
-        return self._store_own(RemoveOwnSubscription(subscription))
+        return self._store_own(RemoveOwnSubscription(self._checked(channel, key)), False)
 
-    def _change_own(self, subscription: Subscription, wanted: bool, undo: bool = False) -> None:
-        if not undo:
-            self._batch.own.setdefault(subscription, not wanted)
+    def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription, wanted: bool) -> Receipt:
+        subscription = operation.subscription
+        undo = partial(self._set_own, subscription, subscription in self._own)
+        self._batch.undo.setdefault(("own", subscription), undo)
+        self._set_own(subscription, wanted)
+        receipt = Receipt(0, -1, [])
+        self._batch.operations.append(operation)
+        self._batch.tokens.append(receipt)
+        self._batch.then.append(partial(self._sync_own, subscription))
+        return receipt
+
+    def _set_own(self, subscription: Subscription, wanted: bool) -> None:
+        if (subscription in self._own) is wanted:
+            return
         if wanted:
             self._own[subscription] = None
         else:
@@ -393,13 +407,7 @@ class Receiving(Sending):
         self._own_bytes += self._entry_size(subscription) * (1 if wanted else -1)
         self._verdicts.clear()
 
-    def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription) -> Receipt:
-        receipt = Receipt(0, -1, [])
-        self._batch.operations.append(operation)
-        self._batch.tokens.append(receipt)
-        return receipt
-
-    def _sync_own(self, subscription: Subscription) -> None:
+    def _sync_own(self, subscription: Subscription, _error: TolliverError | None) -> None:
         for link in self._up.values():
             self._sync_control(link, subscription)
 

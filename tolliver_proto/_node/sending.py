@@ -1,8 +1,8 @@
-"""The outbound half of the node: from `send` to the bytes on their way.
+"""Outbound half of the node: from `send` to the wire.
 
 The idea: a message is routed once, when it is sent; from then on it is a row, an id, and for each recipient a number
-in its outbox. What a peer is sent, and when, is its window's business (`_outbox`); what is still owed to whom is
-counted in runs (`_spans`), so that a million waiting messages cost no more than one.
+in its outbox. What a peer is sent, and when, is its window's business (`outbox`); what is still owed to whom is
+counted in runs (`intervals`), so that a million waiting messages cost no more than one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from .._common.errors import (
     ReservedChannel,
     TolliverError,
 )
-from .._common.transport import Transmit
 from .._wire.events import PRIVATE_CHANNELS
 from .actions import Acked, Fetch, Receipt, Stored
 from .base import Item, NodeState
@@ -81,7 +80,7 @@ class Sending(NodeState):
 
     def watch(self, receipt: Receipt) -> None:
         """`Acked` will name this receipt when every recipient has acknowledged all of it."""
-        for first, last in self._owed.within(receipt.first_seq, receipt.last_seq):
+        for first, last in self._refcounts.within(receipt.first_seq, receipt.last_seq):
             self._watched.update(dict.fromkeys(range(first, last + 1), receipt))
             receipt.unacked += last + 1 - first
         if not receipt.unacked:
@@ -131,7 +130,7 @@ class Sending(NodeState):
         for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
             messages = [StoredMessage(seq, wire_id, *items[at], sizes[at]) for at, seq, wire_id in run]
             self._batch.store(messages, recipients, bool(kept))
-            self._owed.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
+            self._refcounts.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
             for one in kept:
                 one.add(messages, recipients)
         self._next_seq += len(stored)
@@ -205,7 +204,7 @@ class Sending(NodeState):
     def _release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
         """One owner less for these messages; those without any leave the store with the next commit."""
         for first, last in spans:
-            for gone_first, gone_last in self._owed.take(first, last):
+            for gone_first, gone_last in self._refcounts.take(first, last):
                 self._batch.gone.append((gone_first, gone_last))
                 seqs = range(gone_first, gone_last + 1)
                 self._ids.give_back(spans_of(ids[seq] for seq in seqs))
@@ -272,15 +271,11 @@ class Sending(NodeState):
             self._actions.append(Fetch(peer.uuid, *wanted))
 
     def _transmit(self, link: Link) -> None:
-        """Hand all that has gathered to the socket."""
-        assert link.connection is not None
-        units = link.connection.data_to_send()
-        link.in_transit = sum(map(len, units))
+        super()._transmit(link)
         link.answers = 0
         link.sent_at = self._now
         link.in_flight, link.gathered = link.gathered, []
         self._counts["bytes_sent"] += link.in_transit
-        self._actions.append(Transmit(link.cid, units))
 
     def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
         """Control messages whose acknowledgement is overdue go out again as they were."""
@@ -303,16 +298,16 @@ class Sending(NodeState):
         spans = spans_of(ids)
         for first, last in spans:
             peer.outbox.leaving.add(first, last)
-        peer.outbox.suspicion.acked()
+        peer.outbox.poison.acked()
         self._counts["acked"] += len(ids)
-        self._batch.removals.append(RemoveDeliveries(peer.uuid, spans))
+        self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
         self._sendable[link] = None
 
     def _park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
         """Set a delivery aside with the next commit; the row stays."""
         outbox.park(seq, size)
-        self._batch.parked.append(ParkDelivery(peer, seq))
+        self._batch.put_away.append(ParkDelivery(peer, seq))
         self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def _take_back(self, batch: Batch) -> None:
@@ -330,7 +325,7 @@ class Sending(NodeState):
             self._link(peer, [message for message in messages if message.seq not in ids])
             peer.outbox.add(-len(messages), -sum(message.size for message in messages))
         for first, last in spans_of(ids):
-            self._owed.drop(first, last)
+            self._refcounts.drop(first, last)
         self._ids.give_back(spans_of(ids.values()))
         for seq in ids if self._watched else ():
             self._watched.pop(seq, None)

@@ -1,4 +1,4 @@
-"""What a node asks of durable storage, as data.
+"""Store contract: operations, rows, and what is loaded at start.
 
 The idea: the node never touches a disk. It describes changes as operations; a store applies all those of one commit in
 one transaction, or none, and says so. Any store that keeps this contract will do: the adapters bring SQLite,
@@ -88,6 +88,10 @@ class ParkDelivery:
 
     peer: UUID
     seq: int
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        return ((self.seq, self.seq),)
 
 
 @record

@@ -1,8 +1,8 @@
-"""What the store answers, and what follows from it.
+"""Completion of commits and fetches, and what follows.
 
-The idea: storage is an output and its completion an input (rule 3 of the rooms). A commit that is through makes its
-batch true: rows may be sent, answers may go out, callers are told. One that failed makes it never have been, but for
-what peers have acknowledged: that stays, and its rows are removed by a later commit.
+The idea: storage is an output and its completion an input. A commit that is through makes its batch true: rows may be
+sent, answers may go out, callers are told. One that failed makes it never have been, but for what peers have
+acknowledged: that stays, and its rows are removed by a later commit.
 """
 
 from __future__ import annotations
@@ -11,19 +11,12 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from .._common.errors import TolliverError
-from .._wire.events import Subscription
 from .actions import Commit, NoticeKind, Stored
 from .batch import Batch
 from .handshakes import Handshakes
 from .intervals import spans_of
 from .link import Peer
-from .store import (
-    AddOwnSubscription,
-    RememberHandled,
-    RemoveOwnSubscription,
-    ReserveIds,
-    Row,
-)
+from .store import RememberHandled, ReplacePeerSubscriptions, ReserveIds, Row
 from .subscriptions import applied
 
 _STORE_RETRY = 1.0  # seconds until what a store failure left over is tried again
@@ -57,24 +50,14 @@ class Storing(Handshakes):
                 self._committed_for(peer, messages)
         for peer, messages in batch.linked:
             self._read_again(peer, messages[0].seq, messages[-1].seq)
-        for removal in batch.removals:
-            self._peers[removal.peer].outbox.removed(removal.spans)
-        for parked in batch.parked:
-            self._peers[parked.peer].outbox.removed([(parked.seq, parked.seq)])
+        for one in batch.put_away:
+            self._peers[one.peer].outbox.removed(one.spans)
         if batch.tokens:
             self._actions.append(Stored(batch.tokens))
-        for link, message_id in batch.control_acks:
-            self._ack(link, [message_id])
-        for link, letter in batch.letters:
-            if letter.peer in self._peers:  # a derived identity goes with its last connection
-                self._count_attempt(self._peers[letter.peer], letter.message_id, self.limits.max_attempts)
-            self._ack(link, [letter.message_id])
+        for link, message_ids in batch.acks.items():
+            self._ack(link, message_ids)
         for remembered in batch.handled:
-            self._handled.add(*remembered)
-        for link in batch.handshakes:
-            self._list_stored(link)
-        for subscription in batch.own:
-            self._sync_own(subscription)
+            self._dedupe.add(*remembered)
         for go_on in batch.then:
             go_on(None)
 
@@ -100,48 +83,24 @@ class Storing(Handshakes):
             else:
                 self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
         self._take_back(batch)
-        for peer, pin in batch.pins.items():
-            if peer in self._batch.pins:
-                self._batch.pins[peer] = pin
-            else:
-                peer.spki_sha256 = pin
-        self._batch.handled[:0] = (
-            batch.handled
-        )  # what was handled stays so; its ack comes with a copy, when that is stored
-        self._batch.carry_over(batch)
+        self._batch.follow(batch)
         if self._batch.putting_away:
             self._timers.set("removals", self._now + _STORE_RETRY)
         if batch.tokens:
             self._actions.append(Stored(batch.tokens, error))
-        for link in batch.handshakes:
-            link.storing = False
-            if link.cid in self._links:
-                self._refuse(link, error)
-        for subscription in batch.own:
-            self._sync_own(subscription)
         for go_on in batch.then:
             go_on(error)
         self._unblock()
 
     def _restore_lists(self, failed: Batch) -> None:
         """Subscriptions as the store has them, and on top what the next commit says about them."""
-        own: dict[Subscription, bool] = {}
-        for operation in self._batch.operations:
-            if isinstance(operation, AddOwnSubscription | RemoveOwnSubscription):
-                own[operation.subscription] = isinstance(operation, AddOwnSubscription)
-        for subscription, was_there in failed.own.items():
-            if subscription in own:
-                self._batch.own[subscription] = was_there
-            wanted = own.get(subscription, was_there)
-            if (subscription in self._own) is not wanted:
-                self._change_own(subscription, wanted, undo=True)
         for link, told in failed.told.items():
             if link in self._batch.told:
                 self._batch.told[link] = told
             self._set_told(link, applied(told, [said for one, said in self._batch.heard if one is link]))
-        for link in failed.handshakes:
-            assert link.peer is not None
-            link.peer.voices.pop(link, None)
+        for link, said in failed.heard:
+            if isinstance(said, ReplacePeerSubscriptions) and link.peer is not None:
+                link.peer.voices.pop(link, None)  # its handshake is over
         for peer, before in failed.peer_lists.items():
             said_since = [said for link, said in self._batch.heard if link.peer is peer]
             now = self._wanted_by(peer) if peer.voices else applied(before, said_since)

@@ -1,4 +1,4 @@
-"""Who wants what: from a channel and a key to everybody concerned.
+"""Subscription index: (channel, key) to matching targets, with wildcards.
 
 The idea: a subscription is a dictionary key. A message can match only four of them, its own names and each replaced by
 the wildcard "" (T-24), so routing costs four look-ups and its recipients, however many subscriptions exist (I6). The

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from .._common.derived import is_derived
+from .._common.link import LinkState
 from .._node.actions import Delivery, Receipt
 from .._node.ids import NO_ID
 from .._node.intervals import IntervalSet
@@ -246,14 +247,14 @@ def audit(node: Node, store: MemoryStore) -> None:
         theirs = (known.pending, known.pending_bytes, known.parked, known.subscriptions)
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
-        granted = node._acl.rights(one.uuid).granted(one.subscriptions)
+        granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions)
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
     targets = {(subscription, one) for subscription, peers in node._routes for one in peers}
     check(routed == targets, "the routes are {}, those of the peers {}", targets, routed)
     check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
     check(set(node.subscriptions()) == loaded.own_subscriptions, "own subscriptions differ from the stored ones")
-    counted = list(node._owed)
+    counted = list(node._refcounts)
     check(counted == list(loaded.owed), "owed: {} counted, {} stored", counted, loaded.owed)
     live = IntervalSet(node._ids.live)
     for link in node._links.values():
@@ -275,7 +276,7 @@ def check_memory(node: Node, limits: Limits) -> None:
         check(fits, "{} messages of {} bytes in the window: more than T-52 allows", count, size)
         check(link.window.in_backoff <= limits.backoff_messages, "the backoff set is over its bound (T-52)")
         check(
-            link.transport_lost or len(link.unsettled) <= limits.inbox_messages,
+            link.state is LinkState.DRAINING or len(link.unsettled) <= limits.inbox_messages,
             "more is handed out than the inbox takes (D-9)",
         )
 

@@ -1,4 +1,4 @@
-"""Reactive Streams over a network as a pure state machine: the second protocol. Bytes in, events out, no I/O.
+"""Reactive Streams over a network, as a pure state machine.
 
 This file is the public surface; every other module of the package is private but `testing`.
 """

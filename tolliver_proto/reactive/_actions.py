@@ -1,4 +1,4 @@
-"""What a hub asks of the world around it, beside the actions that both protocols share.
+"""Actions of a hub, beside those that move bytes.
 
 The idea: Transmit, Dial, PauseReading, ResumeReading, ShutdownWrite and Abort are those of the other protocol's
 node, so one driver carries out both. What is said here is for whoever publishes and subscribes.
@@ -7,17 +7,7 @@ node, so one driver carries out both. What is said here is for whoever publishes
 from __future__ import annotations
 
 from .._common.errors import TolliverError
-from .._common.transport import (
-    Abort,
-    Dial,
-    PauseReading,
-    PeerIdentity,
-    Remote,
-    ResumeReading,
-    ShutdownWrite,
-    Transmit,
-    record,
-)
+from .._common.transport import PeerIdentity, Remote, TransportAction, record
 from ._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, Subscribed
 
 
@@ -58,4 +48,5 @@ class Drained:
     cid: int
 
 
-Action = Transmit | Dial | PauseReading | ResumeReading | ShutdownWrite | Abort | PeerUp | PeerDown | Happened | Drained
+Action = TransportAction | PeerUp | PeerDown | Happened | Drained
+"""All that a hub can ask for: a driver has a function for each."""

@@ -1,4 +1,4 @@
-"""One Reactive Streams connection as a pure machine: bytes in, events out, calls in, bytes out.
+"""One Reactive Streams connection, without I/O.
 
 The idea: the same contract as the other protocol's `Connection`. Here is the life of the connection, as `_state` has
 it; the streams that we take are `_subscriber`'s, those that we give `_publisher`'s. Frames are read one at a time as

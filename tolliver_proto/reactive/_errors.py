@@ -1,4 +1,4 @@
-"""The ends that only connections and streams of this protocol have; all others are those of the tree in `_errors`."""
+"""Errors of connections and streams that only this protocol has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes over a Reactive Streams connection: the draft's messages, which are also the events.
+"""Frames of the Reactive Streams protocol, which are also the events.
 
 The idea: one small class for each frame, the same in both directions. `Closed` and `Role` are those of the other
 protocol, so that one adapter can drive both. A subscriber id belongs to the subscriber (R-11): in subscribe, request

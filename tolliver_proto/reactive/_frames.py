@@ -1,4 +1,4 @@
-"""Frames to bytes and back, driven by a layout.
+"""Codec of frames, driven by a layout.
 
 The idea: a field is read where it stands, its length or count tested against the limits there, and a frame that is not
 whole is waited for by the number of bytes that it is known to need: it is begun again only when they are in (a list of

@@ -1,4 +1,4 @@
-"""Which subscriber id comes next (R-12).
+"""Allocator of subscriber ids (R-12).
 
 The idea: an id costs bytes in every frame, so small ones are used again; but one whose subscription was cancelled may
 still get late signals, so it rests as long as it can. First ids that saw their terminal, the lowest first; then new

@@ -1,4 +1,4 @@
-"""The frames' bytes, as data: what the draft's fields are on the wire, and the numbers that the rulings gave the types.
+"""Layout of the frames, as data.
 
 The idea: a frame is its type number and its fields, one after the other, without tags (R-02). `DRAFT` is the table of
 R-01; another table, or an extension's own frames, are further entries and no new branch anywhere.

@@ -1,4 +1,4 @@
-"""Every bound of a Reactive Streams connection, in one place.
+"""Limits of a Reactive Streams connection.
 
 The idea: as in the other protocol: a bound is data, checked where the length or count is read and before memory is
 taken. Sizes are in bytes, times in seconds. The ruling beside each is where its default comes from.

@@ -1,4 +1,4 @@
-"""What is to be written, and how much of it a peer that does not read may cause.
+"""Output buffer, and its bound for a peer that does not read.
 
 The idea: both halves of a connection write here. What the peer's subscriptions make us say beside elements (that they
 are taken, refused, over) is counted apart: reading never waits for writing, so that is what bounds it. Whoever says it

@@ -1,4 +1,4 @@
-"""The streams that we give: our half as a publisher, on ids of the peer's.
+"""Publisher half of a connection: streams on ids of the peer's.
 
 The idea: a stream is one small record from the peer's subscribe to its end, and nothing afterwards: what then comes
 for its id is ignored (R-15), what is then called for it does nothing and says so. Every subscribe is answered with

@@ -1,4 +1,4 @@
-"""Elements of one stream, many at a time.
+"""Codec of runs: elements of one stream, many at a time.
 
 The idea: nearly all that passes is elements, and the frames of one stream differ in nothing but those. So the head that
 they share is made once, and what is left for each is a step of one loop. Reading takes only what is beyond doubt: whole

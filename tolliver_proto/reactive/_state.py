@@ -1,4 +1,4 @@
-"""The life of a connection and of a stream, as tables.
+"""State tables of a connection and of a stream.
 
 The idea: as in the other protocol, this file knows states, what can happen in each, and nothing else: no bytes, no
 role, no time. A pair that is missing is an error: the peer's where it comes from the wire, the caller's where it comes

@@ -1,4 +1,4 @@
-"""The streams that we take: our half as a subscriber.
+"""Subscriber half of a connection: streams on ids of ours.
 
 The idea: `SUBSCRIBING` says what may come for an id; here are the numbers beside it: how many answers are still to
 come (R-10), what was asked for and what has come (R-17, R-18). An id that is over and answered costs nothing but its

@@ -1,4 +1,4 @@
-"""Tools for tests of the Reactive Streams protocol and of whatever is built on it: in memory and repeatable.
+"""Test tools for the Reactive Streams protocol, in memory and repeatable.
 
 The idea: two connections are joined by two pipes, cut as a network may cut them, and a `WireMonitor` reads along: every
 test that runs over a pair is also a test of the rules on the wire. `StreamNet` is a network of hubs with every fault

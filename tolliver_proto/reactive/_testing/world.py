@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..._common.link import LinkState
 from ..._common.transport import Remote, Role, Transmit
 from ..._testing.checks import check
 from ..._testing.clockwork import Clockwork
@@ -162,7 +163,7 @@ class Host:
         links = hub._links
         check(hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten")
         strangers = links.keys() - self.up.keys()
-        check(hub._arrivals._shares.keys() <= strangers, "one that is known or forgotten counts as a stranger (D-7)")
+        check(hub._limiter._shares.keys() <= strangers, "one that is known or forgotten counts as a stranger (D-7)")
         check(not hub._readable and not hub._writable, "all is done, and something is left to do")
         for cid, link in links.items():
             end = self.ends.get(cid)
@@ -179,10 +180,10 @@ class Host:
                 else:
                     check(ending or kept < _MOST_BUFFERED, "what was read is kept")
                 check(
-                    not link.above_high_water or link.in_transit or link.transport_lost,
+                    not link.above_high_water or link.in_transit or link.state is LinkState.DRAINING,
                     "nobody will say that it is drained (R-32)",
                 )
-                busy = link.in_transit or link.transport_lost or link.connection.state is not State.OPEN
+                busy = link.in_transit or link.state is LinkState.DRAINING or link.connection.state is not State.OPEN
                 check(busy or cid not in hub._timers._due, "a deadline, and nothing is waited for")
         for (cid, stream), feed in self.feeds.items():
             link = links[cid]
@@ -196,7 +197,7 @@ class Host:
         hub = self.hub
         check(not hub._resting, "idle, and somebody waits for its turn")
         check(not hub._links and not hub._timers._due and not hub._actions, "idle, and something is left")
-        check(not hub._arrivals._shares and not hub._arrivals._in_progress, "idle, and strangers are counted (D-7)")
+        check(not hub._limiter._shares and not hub._limiter._in_progress, "idle, and strangers are counted (D-7)")
         check(not self.ends, f"transports that nobody ended: {list(self.ends)}")
         check(not self.owed, f"connections whose end was never told: {list(self.owed)}")
         check(not self.feeds and not self.intakes, f"streams that never ended: {[*self.feeds, *self.intakes]}")

@@ -1,0 +1,211 @@
+"""Table of connections by cid, common to a node and a hub.
+
+The idea: whichever protocol a connection speaks, it is accepted or dialled, opened, fed, drained, timed and forgotten
+alike. This table takes the inputs of the transports, keeps who has something to read or to write, and gives the
+actions that move bytes; what an event means is for the subclass, which has `next_action`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from enum import Enum
+from typing import ClassVar, Generic, TypeVar
+
+from .errors import ConnectionLost, TolliverError
+from .handshake_limiter import HandshakeLimiter
+from .link import HANDING_OUT, SHUTTABLE, BaseLink, LinkSignal, LinkState
+from .timers import Timers
+from .transport import Abort, Dial, PauseReading, Remote, ResumeReading, Role, ShutdownWrite, Transmit, TransportAction
+
+L = TypeVar("L", bound=BaseLink)
+A = TypeVar("A")
+
+
+class ConnectionTable(Generic[L, A]):
+    """Connections and their transports. Every input takes `now`, monotonic seconds; None means the last one seen.
+
+    Calls with an unknown cid are ignored: the connection ended before the adapter knew.
+    """
+
+    _CLOSED: ClassVar[Enum]  # the state of a connection that is over
+
+    def __init__(
+        self,
+        make_link: Callable[[int, Role, Remote | None], L],
+        limiter: HandshakeLimiter,
+        handshake_timeout: float,
+        now: float | None,
+    ) -> None:
+        self.closing = False
+        self._now = now or 0.0
+        self._make_link = make_link
+        self._last_cid = 0
+        self._links: dict[int, L] = {}
+        self._limiter = limiter
+        self._handshake_timeout = handshake_timeout
+        self._timers = Timers()  # a link's own by its cid
+        self._readable: dict[L, None] = {}
+        self._writable: dict[L, None] = {}
+        self._actions: deque[TransportAction | A] = deque()
+        self._counts: Counter[str] = Counter()
+
+    # Inputs.
+
+    def new_cid(self, now: float | None = None, address: str = "") -> int | None:
+        """A cid for a connection that was accepted. From here its time for TLS runs (T-68).
+
+        `address` is the peer's host, without a port. None: close the connection at once. Everything is being closed,
+        or too many handshakes are in progress, of all or of that address (D-7).
+        """
+        self._tick(now)
+        full = self._limiter.full(address)
+        if self.closing or full is not None:
+            self._on_refused(full)
+            return None
+        link = self._new_link(Role.SERVER, None)
+        self._limiter.add(link.cid, address)
+        return link.cid
+
+    def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
+        """Bytes that came in."""
+        self._tick(now)
+        link = self._links.get(cid)
+        if link is not None and link.connection is not None:
+            link.connection.receive_data(data, self._now)
+            self._readable[link] = None
+            self._on_data(link, len(data))
+
+    def receive_eof(self, cid: int, now: float | None = None) -> None:
+        """The peer ended its half in order."""
+        self._tick(now)
+        link = self._links.get(cid)
+        if link is not None and link.connection is not None:
+            link.connection.receive_eof(self._now)
+            self._readable[link] = None
+
+    def sent(self, cid: int, now: float | None = None) -> None:
+        """The socket has taken the Transmit that was outstanding."""
+        self._tick(now)
+        link = self._links.get(cid)
+        if link is not None and link.in_transit:
+            link.in_transit = 0
+            self._writable[link] = None
+            self._on_sent(link)
+
+    def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
+        """The transport is gone. What was received before is still handed out."""
+        self._tick(now)
+        link = self._links.get(cid)
+        if link is not None:
+            self._lost(link, error)
+
+    # What a subclass adds.
+
+    def _on_refused(self, full: str | None) -> None:
+        """A connection was refused, for want of room in this share of the limiter or as everything is being closed."""
+
+    def _on_data(self, link: L, size: int) -> None:
+        """Bytes came in."""
+
+    def _on_sent(self, link: L) -> None:
+        """The socket has taken what was in transit."""
+
+    # Life.
+
+    def _tick(self, now: float | None) -> None:
+        if now is not None and now > self._now:
+            self._now = now
+
+    def _new_link(self, role: Role, remote: Remote | None) -> L:
+        self._last_cid += 1
+        link = self._links[self._last_cid] = self._make_link(self._last_cid, role, remote)
+        self._timers.set(link.cid, self._now + self._handshake_timeout)
+        return link
+
+    def _dial(self, remote: Remote) -> int:
+        link = self._new_link(Role.CLIENT, remote)
+        self._actions.append(Dial(link.cid, remote))
+        return link.cid
+
+    def _lost(self, link: L, error: TolliverError | None) -> None:
+        link.error = link.error or error
+        if link.connection is None:
+            link.error = link.error or ConnectionLost("the connection was lost before it was open")
+            self._forget(link)
+        elif link.state in HANDING_OUT:
+            link.move(LinkSignal.LOST)
+            link.connection.receive_eof(self._now)
+            self._readable[link] = None
+        else:
+            self._forget(link)
+
+    def _abort(self, link: L) -> None:
+        self._actions.append(Abort(link.cid))
+        self._forget(link)
+
+    def _forget(self, link: L) -> None:
+        """The transport is gone, or as good as: nothing comes of this cid any more."""
+        link.move(LinkSignal.FORGET)
+        del self._links[link.cid]
+        self._readable.pop(link, None)
+        self._writable.pop(link, None)
+        self._timers.cancel(link.cid)
+        self._limiter.remove(link.cid)
+
+    # Reading and writing.
+
+    def _go_on(self, link: L) -> None:
+        self._readable[link] = None
+        self._writable[link] = None
+        self._rearm(link)
+
+    def _set_paused(self, link: L, paused: bool) -> None:
+        if paused is not link.paused:
+            link.paused = paused
+            self._actions.append((PauseReading if paused else ResumeReading)(link.cid))
+
+    def _write(self, link: L) -> None:
+        connection = link.connection
+        if connection is None or link.in_transit or link.state is LinkState.DRAINING:
+            return
+        if connection.unsent_bytes:
+            self._transmit(link)
+        elif connection.wants_write_shutdown and link.state in SHUTTABLE:
+            link.move(LinkSignal.SHUT)
+            self._actions.append(ShutdownWrite(link.cid))
+        self._rearm(link)
+
+    def _transmit(self, link: L) -> None:
+        """Hand all that has gathered to the socket."""
+        assert link.connection is not None
+        units = link.connection.data_to_send()
+        link.in_transit = sum(map(len, units))
+        self._actions.append(Transmit(link.cid, units))
+
+    # Time.
+
+    def next_timeout(self) -> float | None:
+        """When to call `handle_timeout`, or None."""
+        first = self._timers.earliest()
+        return first[0] if first else None
+
+    def _rearm(self, link: L) -> None:
+        due = link.connection.next_timeout() if link.connection else None
+        if due is not None:
+            self._timers.set(link.cid, due)
+        else:
+            self._timers.cancel(link.cid)
+
+    def _on_link_timeout(self, link: L) -> None:
+        connection = link.connection
+        if connection is None:
+            link.error = ConnectionLost(
+                f"no connection within {self._handshake_timeout:g} s (TCP and TLS, T-68): is the peer there?"
+            )
+            self._abort(link)
+        elif connection.state is self._CLOSED:  # and the peer, or the application, still does not let go
+            self._abort(link)
+        else:
+            connection.handle_timeout(self._now)
+            self._go_on(link)

@@ -1,0 +1,88 @@
+"""Searches of the outbox: which deliveries the store has, found piece by piece.
+
+The idea: the node knows its deliveries as numbers, not one by one; who must know them asks the store. There is one
+search at a time, and each piece is looked for when all that changed before is stored: what is found is then as the node
+counts it, but for what has been acknowledged or set aside meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from .._common.errors import TolliverError
+from .actions import Find
+from .batch import GoOn
+from .store import Found
+
+_PIECE = 1000  # deliveries of one search
+
+
+@dataclass(slots=True)
+class _Search:
+    peer: UUID | None
+    min_age: float
+    take: Callable[[Sequence[Found]], None]
+    done: GoOn
+    after_seq: int = 0
+    over: bool = False
+
+
+class OutboxSearch:
+    """Searches, one after the other: `ask` hands a Find to the store, `when_stored` calls when all is stored so far."""
+
+    def __init__(
+        self,
+        ask: Callable[[Find], None],
+        when_stored: Callable[[GoOn], None],
+        on_error: Callable[[UUID | None, TolliverError], None],
+    ) -> None:
+        self._ask = ask
+        self._when_stored = when_stored
+        self._on_error = on_error
+        self._searches: deque[_Search] = deque()  # the first is under way
+        self._last_id = 0
+        self._asked = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._searches)
+
+    def begin(
+        self, peer: UUID | None, take: Callable[[Sequence[Found]], None], done: GoOn, min_age: float = 0.0
+    ) -> None:
+        """Find the peer's deliveries, or everybody's: `take` is given each piece, `done` the end."""
+        self._searches.append(_Search(peer, min_age, take, done))
+        if len(self._searches) == 1:
+            self._when_stored(self._go_on)
+
+    def _go_on(self, error: TolliverError | None) -> None:
+        """Look for the next piece, or begin the next search where this one is over."""
+        search = self._searches[0]
+        if error is None and not search.over:
+            self._last_id += 1
+            self._asked = True
+            self._ask(Find(self._last_id, search.peer, search.after_seq, _PIECE, search.min_age))
+            return
+        self._searches.popleft()
+        search.done(error)
+        if self._searches:
+            self._when_stored(self._go_on)
+
+    def found(self, search_id: int, rows: Sequence[Found], error: TolliverError | None) -> None:
+        """What a Find brought."""
+        if search_id != self._last_id or not self._asked:
+            return
+        self._asked = False
+        search = self._searches[0]
+        if error is not None:
+            self._on_error(search.peer, error)
+            self._go_on(error)
+            return
+        if rows:
+            search.take(rows)
+            search.after_seq = rows[-1].seq - (search.peer is None)  # it may be owed to others too
+        search.over = len(rows) < _PIECE
+        self._when_stored(self._go_on)
