@@ -51,7 +51,7 @@ def test_a_script_that_forgets_to_close_ends_in_order(tmp_path: Path) -> None:
     """
     done = run(body, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
-    again = run("left, right = pair(); print(left._store.unclean, right._store.unclean)", tmp_path)
+    again = run("left, right = pair(); print(left._core._store.unclean, right._core._store.unclean)", tmp_path)
     assert (again.returncode, again.stdout, again.stderr) == (0, "False False\n", "")  # both were closed, not dropped
 
 
@@ -82,7 +82,7 @@ def test_a_callback_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None
 # Ctrl-C.
 
 WAITS = {
-    "send": "left.store(lambda: time.sleep(1), lambda *_: None); say(); left.send('news', '', b'x')",
+    "send": "left._core.store(lambda: time.sleep(1), lambda *_: None); say(); left.send('news', '', b'x')",
     "dial": "say(); left.new_connection('127.0.0.1:1')",
     "acked": "receipt = left.send('news', '', b'x'); say(); left.wait_acked(receipt)",
     "messages": "messages = left.messages('sport'); say(); next(messages)",
@@ -107,7 +107,7 @@ def test_ctrl_c_in_a_wait_closes_in_order(wait: str, tmp_path: Path) -> None:
             time.sleep(0.01)
         print(right.notices())
         with opened("third") as left:
-            print(left._store.unclean)
+            print(left._core._store.unclean)
     """
     with subprocess.Popen(
         program(body), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

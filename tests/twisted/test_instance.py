@@ -359,7 +359,7 @@ def test_a_reactor_that_stops_closes_what_is_open(tmp_path: Any, certs: Certific
             loop.wait(left.new_connection, f"127.0.0.1:{right.port}")
         assert left._core.node.idle
         assert right._core.node.idle
-        assert left.wires == right.wires == {}
+        assert left._core.wires == right._core.wires == {}
 
 
 MESSAGES_OVER_TLS = """

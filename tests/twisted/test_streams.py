@@ -563,7 +563,7 @@ def test_a_reactor_that_stops_closes_what_is_open() -> None:
             assert loop.wait(subscription.next) == b"0"
             handling = loop.call(subscription.for_each, lambda _: None)
             handling.addErrback(lambda failure: ends.append(failure.type.__name__))
-        assert giving.hub.idle
-        assert taking.hub.idle
-        assert giving.wires == taking.wires == {}
+        assert giving._core.hub.idle
+        assert taking._core.hub.idle
+        assert giving._core.wires == taking._core.wires == {}
     assert sorted(ends) == ["ConnectionClosed", "ConnectionClosed", "source", "source"]

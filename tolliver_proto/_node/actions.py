@@ -56,22 +56,27 @@ class Delivery:
 
     @property
     def channel(self) -> str:
+        """The channel that it was sent on."""
         return self.message.channel
 
     @property
     def key(self) -> str:
+        """The key within the channel; it may be empty."""
         return self.message.key
 
     @property
     def body(self) -> bytes:
+        """The application's bytes."""
         return self.message.body
 
     @property
     def message_id(self) -> int | None:
+        """The sender's id of it; None where it is unreliable (T-42)."""
         return self.message.message_id
 
     @property
     def reliable(self) -> bool:
+        """Whether its sender keeps it until it is acknowledged."""
         return self.message.message_id is not None
 
     def __repr__(self) -> str:

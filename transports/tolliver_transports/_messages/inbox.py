@@ -75,6 +75,7 @@ class Run(Sequence[Delivery]):
 
     @property
     def settled(self) -> bool:
+        """Whether all of it is."""
         return self._open is not None and not self._open
 
     def handed_out(self) -> Run:
