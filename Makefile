@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Python keeps what it compiled, also where the environment says not to: hundreds of short processes would compile it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check coverage format clean loops simulate simulate-reactive tck soak spark-soak fuzz proof
+.PHONY: demo test suite core check coverage format clean loops thorough simulate simulate-reactive tck soak spark-soak fuzz proof
 
 $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
@@ -34,21 +34,30 @@ browser:
 demo: $(VENV)/.ready java
 	$(BIN)/python -m examples.demo --directory demo
 
-# First what must run every line and every branch of tolliver_proto; then all the rest, the adapters but for the loops that
-# `make loops` runs; last what runs in Spark: two files at a time, as each process has a Spark of its own.
-test: check browser
-	$(BIN)/python scripts/coverage_core.py -n 2
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -k 'not uvloop and not twisted-asyncio' --ignore=tests/spark \
-	  $$($(BIN)/python scripts/coverage_core.py --files | xargs printf -- '--ignore=%s ')
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/spark
+# Five minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says at its
+# end what it has to say, and the suite as it goes on. What it leaves out: `make loops`, `make tck` and `make thorough`.
+test: $(VENV)/.ready java browser
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target suite core check
+
+# All tests but those of the core that are watched, and what has a target of its own. Four processes: half of them wait.
+suite: $(VENV)/.ready
+	+$(BIN)/python -m pytest -q -n 4 -m 'not core and not loops and not tck and not thorough'
+
+# What must run every line and every branch of tolliver_proto.
+core: $(VENV)/.ready
+	$(BIN)/python scripts/coverage_core.py
 
 # The tests of the adapters, watched, which costs them half as much again: is each line run that can be?
 coverage: $(VENV)/.ready
-	$(BIN)/python scripts/coverage_adapters.py -n 2 --dist worksteal
+	$(BIN)/python scripts/coverage_adapters.py -n 2
 
-# The adapters on uvloop, and on Twisted over asyncio.
+# The adapters on uvloop and trio, Twisted over asyncio, and every pair of them.
 loops: $(VENV)/.ready
-	$(BIN)/python scripts/coverage_adapters.py --other-loops -n 2 --dist worksteal
+	$(BIN)/python scripts/coverage_adapters.py --other-loops -n 2
+
+# Tests of tests, planted places, Spark Connect: what changes seldom, or is shown in the large elsewhere.
+thorough: $(VENV)/.ready java
+	$(BIN)/python scripts/thorough.py -n 2
 
 # Simulated networks on all cores; the first that fails is shrunk to a short trace.
 SCHEDULES ?= 10000
@@ -61,7 +70,7 @@ simulate-reactive: $(VENV)/.ready
 
 # The rules of Reactive Streams over engines and adapters, under the names of the JVM's conformance kit.
 tck: $(VENV)/.ready
-	$(BIN)/python scripts/tck.py -n 2 --dist worksteal
+	$(BIN)/python scripts/tck.py -n 2
 
 # kill -9 of real senders and receivers on all cores, then compare sets.
 soak: KILLS ?= 10000
@@ -82,7 +91,7 @@ fuzz: $(VENV)/.ready
 proof: $(VENV)/.ready java
 	$(BIN)/python scripts/proof.py $(ROWS)
 
-check: $(VENV)/.ready java
+check: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,7 +1,7 @@
 """Every line of the adapters is run by their tests, but for those that are named here with a reason; or this fails.
 
     python scripts/coverage_adapters.py [options of pytest, such as -n 2]
-    python scripts/coverage_adapters.py --other-loops [options of pytest]   the tests on uvloop, and Twisted on asyncio
+    python scripts/coverage_adapters.py --other-loops ...   the tests on uvloop, trio, Twisted on asyncio
 
 The idea: a line that no test runs is named by its function and its text, so that the list neither goes stale when lines
 move nor hides a second one like it: a line that is listed and run, or listed and gone, is an error too. Processes that
@@ -25,12 +25,10 @@ from coverage.exceptions import CoverageWarning
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "transports" / "tolliver_transports"
 FOLDERS = [f"tests/{name}" for name in ("adapters", "anyio", "blocking", "twisted", "tls")]
-TWIN = "trio and not anyio"
-"""The kind that has its lines in common with one that is watched. An expression of `pytest -k`.
+OTHER_LOOPS = "loops"
+"""The same lines on other loops: what `make loops` runs. An expression of `pytest -m`.
 
 What `tests/anyio` does on trio is watched, too: on asyncio 3.11 does not trace on where a scope was cancelled."""
-OTHER_LOOPS = "uvloop or twisted-asyncio"
-"""The same adapters on loops that they share with others: `make loops`."""
 ELSEWHERE = ("certs.py", "cli.py", "demo.py", "_sqlite.py", "_sqlite_checks.py", "_sqlite_file.py", "sqlite.py")
 """What `tests/cli` and `tests/store` run."""
 CONFIG = """
@@ -98,14 +96,14 @@ def complaints(lines: dict[Line, int]) -> list[str]:
 
 def main() -> int:
     if sys.argv[1:2] == ["--other-loops"]:
-        return int(pytest.main([*FOLDERS, "-q", "-k", OTHER_LOOPS, *sys.argv[2:]]))
+        return int(pytest.main([*FOLDERS, "-q", "-m", OTHER_LOOPS, *sys.argv[2:]]))
     warnings.filterwarnings("ignore", KILLED, CoverageWarning)
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory) / "coverage.ini"
         data = Path(directory) / "data"
         config.write_text(CONFIG.format(package=PACKAGE, data=data))
         watched = [f"--cov={PACKAGE}", f"--cov-config={config}", "--cov-report="]
-        status = pytest.main([*FOLDERS, "-q", "-k", f"not ({TWIN}) and not ({OTHER_LOOPS})", *sys.argv[1:], *watched])
+        status = pytest.main([*FOLDERS, "-q", "-m", f"not {OTHER_LOOPS}", *sys.argv[1:], *watched])
         if status:
             return int(status)
         wrong = complaints(missed(str(data)))

@@ -1,10 +1,10 @@
 """Every line and every branch of `tolliver_proto` is run by its tests, or this fails (V4).
 
     python scripts/coverage_core.py [options of pytest, such as -n 2]
-    python scripts/coverage_core.py --files     only names the test files that it runs
 
-Searches are left out (the simulator's seeds, proofs by number, fuzzing): what they happen to reach must not decide, and
-they are many times slower when they are watched. So are the tests that count memory and calls.
+Searches are left out (the simulator's seeds, proofs by number, fuzzing, tests that are marked `search`): what they
+happen to reach must not decide, and they are many times slower when they are watched. So are the tests that count
+memory and calls. All of these run in `make test` beside it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ REACTIVE = (
     "hub",
     "monitor",
     "publisher",
-    "roundtrip",
     "rules",
     "runs",
     "subscriber",
@@ -50,11 +49,8 @@ TESTS = [f"tests/{part}/test_{name}.py" for part, names in PARTS.items() for nam
 
 
 def main() -> int:
-    if sys.argv[1:] == ["--files"]:
-        print(*TESTS)
-        return 0
     watched = ["--cov=tolliver_proto", "--cov-branch", "--cov-report=term-missing:skip-covered", "--cov-fail-under=100"]
-    status = pytest.main([*TESTS, "-q", *sys.argv[1:], *watched])
+    status = pytest.main([*TESTS, "-q", "-m", "core", *sys.argv[1:], *watched])
     if status == 0:
         print(f"result: V4 coverage | tolliver_proto by {len(TESTS)} files of tests | 100 % statement and branch")
     return status

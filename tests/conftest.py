@@ -5,11 +5,18 @@ from __future__ import annotations
 import gc
 import signal
 from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import Phase, settings
 
+from scripts.coverage_core import TESTS as CORE
 from tests.certificates import Certificates
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 settings.register_profile("tolliver", deadline=None)  # a busy machine must not fail a test
 # For planted bugs: the same examples each time, and what fails need not be made short.
@@ -26,6 +33,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 def certs(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A CA and its members, made once per test process: `.tls("alice")`, `.uuid("alice")`."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    if config.getvalue("dist") != "load":  # which is what `-n` alone means
+        return None
+    from tests.sharing import OneByOne
+
+    return OneByOne(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent.parent
+    core = {root / file for file in CORE}
+    for item in items:
+        if item.path in core and not item.get_closest_marker("search"):
+            item.add_marker("core")
 
 
 def pytest_collection_finish() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-KILLS = int(os.environ.get("TOLLIVER_KILLS", "100"))
+KILLS = int(os.environ.get("TOLLIVER_KILLS", "20"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")

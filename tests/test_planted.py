@@ -16,6 +16,7 @@ from scripts.planted.bugs import BUGS
 from scripts.planted.place import planted
 from scripts.planted_bugs import by_tests, seen
 
+pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parent.parent
 
 

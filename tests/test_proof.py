@@ -43,6 +43,7 @@ def test_the_readme_quotes_only_figures_of_the_page() -> None:
     assert quoted <= known, f"{sorted(quoted - known)} are not in docs/proof.md"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("program", "passed", "figures"),
     [
@@ -61,6 +62,7 @@ def test_a_command_passes_if_it_says_so_and_says_what(program: str, passed: bool
     assert ("**FAILED**" in shown) is not passed
 
 
+@pytest.mark.thorough
 def test_what_runs_beside_the_others_comes_last() -> None:
     says = (shlex.join(["python", "-c", "print('result: V0 | 1 run | 0 lost')"]),)
     rows = [Row("long", "", "", says, beside=True), Row("one", "", "", says), Row("other", "", "", says)]
@@ -68,6 +70,7 @@ def test_what_runs_beside_the_others_comes_last() -> None:
     assert outcomes == [("one", True), ("other", True), ("long", True)]
 
 
+@pytest.mark.thorough
 def test_a_row_that_was_run_in_full_is_not_less_than_asked() -> None:
     small, full = (shlex.join(["python", "-c", f"print('result: V7 | {size} kills | 0 lost')"]) for size in (5, 10_000))
     row = next(row for row in ROWS if row.name == "V7")._replace(commands=(small,), full=(full,))

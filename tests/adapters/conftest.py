@@ -1,4 +1,4 @@
-"""Every test that asks for `nodes` runs on every kind of adapter, and none for longer than the deadline."""
+"""Every test that asks for `nodes` runs on each adapter, and none for longer than the deadline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.certificates import Certificates
 
 from .facade import World, deadline
-from .kinds import KINDS, make_world
+from .kinds import ADAPTERS, make_world
 from .nodes import Nodes
 from .streams import Form, Stage
 
@@ -36,7 +36,7 @@ def worlds() -> Iterator[Callable[[str], World]]:
         one.close()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=ADAPTERS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

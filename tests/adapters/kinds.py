@@ -1,11 +1,15 @@
-"""The adapters by name: what the suite runs over, in one place."""
+"""The adapters by name: what the suite runs over, in one place.
+
+The idea: what the node decides runs on one kind, what an adapter does on each adapter, what a loop does on every loop.
+Kinds that have their lines in common with another are marked `loops`, and `make loops` runs them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
@@ -22,13 +26,27 @@ _ALL: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "blocking": ("blocking", "on_blocking", lambda on: on.BlockingWorld),
 }
 _ADAPTERS = "tolliver_transports"
+_EACH = ("asyncio", "twisted", "blocking")
+
+
+def _params(kinds: Iterable[str], unmarked: Iterable[str]) -> list[Any]:
+    return [pytest.param(kind, marks=[] if kind in unmarked else pytest.mark.loops) for kind in kinds]
+
 
 KINDS = list(_ALL)
-ONE_KIND = pytest.mark.parametrize("kind", KINDS[:1])
+ADAPTERS = _params(KINDS, _EACH)
+"""Each adapter on one loop; on the others where loops are asked for. So does whoever says nothing else."""
+ONE_KIND = pytest.mark.parametrize("kind", _EACH[:1])
 """For what the node decides by itself: the actions that carry it out are tested over every kind elsewhere."""
-EACH_ADAPTER = pytest.mark.parametrize("kind", ["asyncio", "twisted", "blocking"])
+EACH_ADAPTER = pytest.mark.parametrize("kind", _EACH)
 """For what takes its time and does not depend on which loop an adapter runs on."""
-PAIRS = list(permutations(KINDS, 2))
+EVERY_LOOP = pytest.mark.parametrize("kind", _params(KINDS, (*_EACH, "trio")))
+"""For what loops do each in a way of its own: to wait, to cancel, to read and write."""
+_RING = ("asyncio", "trio", "twisted", "blocking", "asyncio")
+PAIRS = [
+    pytest.param(*pair, marks=[] if pair in pairwise(_RING) else pytest.mark.loops) for pair in permutations(KINDS, 2)
+]
+"""A ring of four, in which each dials one and listens to another; all ordered pairs where loops are asked for."""
 
 
 def make_world(kind: str) -> World:

@@ -10,11 +10,13 @@ from tests.certificates import Certificates
 from tolliver_proto import AccessDenied, Acl, Limits, NoticeKind, Rights
 
 from .facade import until
+from .kinds import ONE_KIND
 from .nodes import Nodes, address, connected, error_of, noticed
 
 QUICK = Limits(redial_first=0.005, redial_max=0.05)
 
 
+@ONE_KIND
 def test_rules_hold_from_the_start_and_change_at_once(nodes: Nodes, certs: Certificates) -> None:
     rules = Acl(peers={certs.uuid("right"): Rights(subscribe=(("news", "*"),))})
     with nodes.pair(["news", "secret"], left={"acl": rules}) as (left, right, inbox):
@@ -45,6 +47,7 @@ def test_who_is_kept_out_cannot_connect_and_is_not_dialled(nodes: Nodes, certs: 
         assert waiting.wait() == certs.uuid("right")
 
 
+@ONE_KIND
 def test_a_blocked_peer_stays_away(nodes: Nodes, certs: Certificates) -> None:
     with nodes.open("left") as left, nodes.open("right", limits=QUICK) as right:
         left.new_connection(address(right))

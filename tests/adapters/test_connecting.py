@@ -202,6 +202,7 @@ def test_a_listener_under_another_name_needs_a_pin(nodes: Nodes, certs: Certific
         assert left.new_connection(address(there)) == certs.uuid("elsewhere")
 
 
+@ONE_KIND
 def test_a_key_that_is_not_the_one_first_seen_is_refused(nodes: Nodes, certs: Certificates) -> None:
     """D-3 without a UUID in the certificate: the first key that came with it stays."""
     with nodes.open("right") as right:
@@ -289,6 +290,7 @@ def _both(left: Facade, right: Facade, call: str) -> None:
         one.wait()
 
 
+@ONE_KIND
 def test_of_two_instances_with_one_uuid_the_later_one_has_the_connection(nodes: Nodes) -> None:
     """T-70, T-79: a copied database is a mistake that must not multiply messages, nor lose any."""
     copied = nodes.directory / "another.db"

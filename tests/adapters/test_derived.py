@@ -79,6 +79,7 @@ def test_every_try_of_a_task_counts_once(nodes: Nodes, durable: bool) -> None:
     assert len(inbox.bodies) == (200 if durable else 300)
 
 
+@ONE_KIND
 def test_it_only_writes(nodes: Nodes) -> None:
     with nodes.open("right") as right, attempt(nodes, 1) as task:
         assert task.instance_id == TASK
@@ -119,6 +120,7 @@ def test_who_may_be_one(nodes: Nodes) -> None:
         assert trial.instance_id == TASK
 
 
+@ONE_KIND
 def test_others_cannot_be_one(nodes: Nodes) -> None:
     with nodes.open("right") as right:
         for name in ("left", "anonymous"):

@@ -32,6 +32,7 @@ from tests.adapters.gopeer import (
 )
 from tests.certificates import Certificates
 
+pytestmark = pytest.mark.thorough
 PATIENCE = 60.0  # seconds
 QUIET = 0.05  # seconds in which nothing may come; what does come takes a tenth of that
 OURS = uuid.UUID("01890000-0000-7000-8000-000000000001")

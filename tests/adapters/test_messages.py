@@ -17,6 +17,7 @@ from tolliver_proto import (
 )
 
 from .facade import until
+from .kinds import EVERY_LOOP, ONE_KIND
 from .nodes import AGAIN, Inbox, Nodes, address, connected, subscribed
 
 MIB = 2**20
@@ -53,6 +54,7 @@ def test_subscribing_while_connections_come_and_go(nodes: Nodes) -> None:
         until(lambda: {one.channel for one in left.peers()[0].subscriptions} == expected)
 
 
+@ONE_KIND
 def test_wildcards_are_the_subscribers(nodes: Nodes) -> None:
     with nodes.pair(channels=()) as (left, right, inbox):
         right.subscribe("", "k", handler=inbox)
@@ -67,6 +69,7 @@ def test_wildcards_are_the_subscribers(nodes: Nodes) -> None:
         assert inbox.bodies == [b"1", b"2", b"4"]
 
 
+@ONE_KIND
 def test_unsubscribing_removes_exactly_that_entry(nodes: Nodes) -> None:
     with nodes.pair(["a", "b"]) as (left, right, inbox):
         right.subscribe("", "")
@@ -118,6 +121,7 @@ def test_the_reserved_channel_is_reserved_everywhere(nodes: Nodes) -> None:
 # Sending.
 
 
+@ONE_KIND
 def test_nobody_subscribed_means_nothing_kept(nodes: Nodes) -> None:
     with nodes.pair() as (left, _right, _inbox):
         receipt = left.send("nobody", "", b"x")
@@ -126,6 +130,7 @@ def test_nobody_subscribed_means_nothing_kept(nodes: Nodes) -> None:
         assert left.stats()["pending"] == 0
 
 
+@ONE_KIND
 def test_nobody_hears_what_he_says_himself(nodes: Nodes) -> None:
     """T-56."""
     with nodes.pair() as (left, _right, inbox):
@@ -135,6 +140,7 @@ def test_nobody_hears_what_he_says_himself(nodes: Nodes) -> None:
         assert (inbox.bodies, own.bodies) == ([b"x"], [])
 
 
+@ONE_KIND
 def test_send_many_counts_each_one(nodes: Nodes) -> None:
     with nodes.pair() as (left, _right, inbox):
         receipt = left.send_many([("news", "", b"1"), ("nobody", "", b"2"), ("news", "k", b"3")])
@@ -165,6 +171,7 @@ def test_a_thousand_messages_come_in_order(nodes: Nodes) -> None:
         assert inbox.bodies == bodies
 
 
+@EVERY_LOOP
 def test_the_largest_body_passes_and_a_larger_one_is_refused(nodes: Nodes) -> None:
     body = random.Random(1).randbytes(16 * MIB)
     with nodes.pair() as (left, _right, inbox):
@@ -189,6 +196,7 @@ def test_unreliable_messages_go_to_who_is_there(nodes: Nodes) -> None:
         assert left.stats()["pending"] == 0
 
 
+@EVERY_LOOP
 def test_messages_in_both_directions_at_once(nodes: Nodes) -> None:
     """Two peers that both send more than all sockets hold: neither may wait for the other."""
     body = bytes(16 * MIB)
@@ -250,6 +258,7 @@ def test_what_waits_flows_when_the_peer_dials_in_after_a_removal(nodes: Nodes) -
         assert inbox.bodies == [b"x"]
 
 
+@EVERY_LOOP
 def test_whoever_waits_for_an_ack_when_it_closes_is_told(nodes: Nodes) -> None:
     with nodes.pair() as (left, right, _inbox):
         right.close()

@@ -17,10 +17,14 @@ from tests.raw import RawPeer
 from tolliver_proto import Ack, Delivery, Limits, NoticeKind, StoreError, encode
 
 from .facade import Cancelled, Facade, until
+from .kinds import EVERY_LOOP
 from .nodes import Nodes, address, connected, noticed, subscribed
 from .relay import Relay
 
 MIB = 2**20
+
+
+pytestmark = EVERY_LOOP
 
 
 # Slow ones.

@@ -8,7 +8,7 @@ import pytest
 
 from tolliver_proto.reactive import Limits, OnNext, Request, Subscribe, Subscribed
 
-from .kinds import KINDS
+from .kinds import ADAPTERS
 from .scripted import Scripted
 from .streams import Stage
 
@@ -37,7 +37,7 @@ class Counted:
         yield b"at last"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "blocking"])
+@pytest.mark.parametrize("kind", [kind for kind in ADAPTERS if kind.values != ("blocking",)])
 def test_many_subscriptions_in_one_read_let_others_in(stage: Stage) -> None:
     """D-12. With threads each source is read on its own: which of them comes first is the system's choice."""
     streams = stage.open(limits=Limits(max_turn=SHARE))

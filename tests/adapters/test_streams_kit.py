@@ -11,6 +11,7 @@ from tests.reactive import kit, test_rules
 from . import test_streams_publisher, test_streams_relay, test_streams_subscriber
 from .kinds import KINDS
 
+pytestmark = pytest.mark.thorough
 ALL = {*kit.TESTED, *kit.UNTESTED}
 TABLES = (test_streams_publisher.RULES, test_streams_subscriber.RULES, test_streams_relay.RULES)
 

@@ -58,6 +58,7 @@ def test_every_copy_is_acknowledged(
 # Peers that do not come back (T-77, D-10).
 
 
+@ONE_KIND
 def test_a_peer_is_forgotten_with_all_that_waits_for_it(nodes: Nodes) -> None:
     with nodes.open("left") as left:
         with nodes.open("right") as right:
@@ -78,6 +79,7 @@ def test_a_peer_is_forgotten_with_all_that_waits_for_it(nodes: Nodes) -> None:
     assert {table: nodes.rows("left", table) for table in tables} == dict.fromkeys(tables, 0)
 
 
+@ONE_KIND
 def test_a_peer_that_is_forgotten_while_connected_may_come_back(nodes: Nodes) -> None:
     with nodes.pair(left={"limits": QUICK}) as (left, right, inbox):
         left.forget_peer(right.instance_id)
@@ -86,6 +88,7 @@ def test_a_peer_that_is_forgotten_while_connected_may_come_back(nodes: Nodes) ->
         assert inbox.bodies == [b"again"]
 
 
+@ONE_KIND
 def test_a_full_outbox_is_refused_until_it_is_forgotten(nodes: Nodes) -> None:
     with nodes.open("left", limits=Limits(outbox_messages=2)) as left:
         with nodes.open("right") as right:
@@ -125,6 +128,7 @@ def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
 # A message that the peer cannot take (T-09).
 
 
+@ONE_KIND
 def test_a_message_over_the_peers_limit_is_set_aside_and_the_next_one_goes(nodes: Nodes) -> None:
     inbox = Inbox()
     with nodes.open("left", limits=QUICK) as left:
@@ -150,6 +154,7 @@ def test_a_message_over_the_peers_limit_is_set_aside_and_the_next_one_goes(nodes
     assert nodes.rows("left", "message") == 0
 
 
+@ONE_KIND
 def test_what_was_set_aside_stays_so_until_it_is_dropped(nodes: Nodes) -> None:
     with nodes.open("right", limits=Limits(max_body=100)) as right:
         with nodes.open("left", limits=QUICK) as left:
@@ -170,6 +175,7 @@ def test_what_was_set_aside_stays_so_until_it_is_dropped(nodes: Nodes) -> None:
 # Keys in place of UUIDs in certificates (D-3).
 
 
+@ONE_KIND
 def test_a_second_key_for_a_uuid_is_refused_until_it_is_pinned(nodes: Nodes, certs: Certificates) -> None:
     first, second = (
         {"tls": certs.special(name, ()), "identity": SOMEBODY, "limits": QUICK} for name in ("first", "second")
@@ -289,6 +295,7 @@ def test_sends_wait_for_a_connection_in_the_making_where_that_is_asked_for(nodes
         assert sending.wait().recipients == 0
 
 
+@ONE_KIND
 @pytest.mark.parametrize("announces", [False, True])
 def test_subscriptions_are_announced_once_more_where_that_is_asked_for(
     nodes: Nodes, certs: Certificates, announces: bool

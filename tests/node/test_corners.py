@@ -429,6 +429,6 @@ def test_a_hard_life(seed: int) -> None:
 def test_a_life_that_fails_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shrink(1) is None
     monkeypatch.setattr(Node, "_fetch", lambda *_: None)  # nothing is read back
-    found = next(filter(None, (shrink(seed, lives=2) for seed in range(5))))
+    found = next(filter(None, (shrink(seed, lives=2) for seed in (2, 3))))
     assert found.lives == 2
     assert str(found.failure).startswith(f"seed {found.seed} at ")

@@ -188,6 +188,7 @@ calls = st.one_of(
 )
 
 
+@pytest.mark.search
 @layouts
 @given(
     frames=spoken,

@@ -82,6 +82,7 @@ def test_as_a_zip_beside_a_program(wheel: Path, tmp_path: Path) -> None:
     assert "core.zip/tolliver_proto/" in said["core"]
 
 
+@pytest.mark.thorough
 def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="grpcio is not installed: pip install 'pyspark[connect]'")
     installed = tmp_path / "installed"

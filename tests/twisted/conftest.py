@@ -12,8 +12,10 @@ from tests.certificates import Certificates
 from .nodes import Nodes
 from .reactors import REACTORS, Loop, running
 
+OTHERS = ("asyncio",)
 
-@pytest.fixture(params=REACTORS)
+
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.loops] * (name in OTHERS)) for name in REACTORS])
 def loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
     with running(request.param) as loop:
         yield loop

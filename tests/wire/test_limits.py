@@ -93,6 +93,7 @@ def test_refused_when_the_head_is_in_and_not_before(name: str, revision: Revisio
     assert conn.buffered_bytes <= len(head)
 
 
+@pytest.mark.search
 def test_a_thousand_hostile_connections_stay_small() -> None:
     heads = [HOSTILE[name] for name in HOSTILE] * 72
     with peak() as used:

@@ -92,6 +92,7 @@ def _checked(data: bytes) -> bytes:
 # Blocks.
 
 
+@pytest.mark.search
 @given(recordings, sizes)
 def test_what_is_written_is_read_however_it_is_cut(drawn: list[tuple[BlockHeader, bytes]], steps: list[int]) -> None:
     data, expected = written(drawn)
@@ -307,6 +308,7 @@ def test_an_index_that_is_made_anew_ends_where_the_damage_begins() -> None:
 # Whole frames.
 
 
+@pytest.mark.search
 @given(st.data(), st.sampled_from(BOTH))
 def test_ends_are_where_the_decoder_has_them(data: st.DataObject, revision: Revision) -> None:
     drawn = [encode(frame, revision) for frame in data.draw(st.lists(frames(revision), max_size=8))]

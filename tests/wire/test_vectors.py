@@ -49,6 +49,7 @@ def test_read_whole_and_byte_by_byte(vector: Vector) -> None:
     assert read(single_bytes(vector.data), vector.revision) == [vector.frame]
 
 
+@pytest.mark.search
 @each
 def test_every_two_way_and_three_way_cut(vector: Vector, record_property: Record) -> None:
     count = 0
@@ -59,6 +60,7 @@ def test_every_two_way_and_three_way_cut(vector: Vector, record_property: Record
     record_property("V1 cuts of a golden vector", count)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("revision", BOTH)
 def test_every_ordered_pair(revision: Revision, record_property: Record) -> None:
     vectors = [vector for vector in VECTORS if vector.revision is revision]
