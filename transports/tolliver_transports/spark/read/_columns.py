@@ -37,7 +37,6 @@ MAX_BYTES = 2**31 - 1
 """Of one run of bytes: Arrow's offsets have 32 bits where Spark reads them."""
 
 _CUTS = 5  # of each frame: head, three parts, and the gap before the next one
-_KINDS = {"B": "u1", "H": ">u2", "I": ">u4", "Q": ">u8", "16s": "V16"}
 _RESERVED = RESERVED_CHANNEL.encode()
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -149,17 +148,18 @@ def _walker(revision: Revision) -> _Walker:
     return _compiled_walker(revision, LAYOUTS[revision])
 
 
-@lru_cache(maxsize=64)
-def _numpy_type(fields: Fields) -> np.dtype[Any]:
-    kinds = [part.split()[0] for part in fields.spec.split(",")]
-    return np.dtype([(name, _KINDS[kind]) for name, kind in zip(fields.names, kinds, strict=True)])
+@lru_cache(maxsize=16)
+def head_type(fields: Fields) -> np.dtype[np.void]:
+    """The numpy type whose items are such heads, of numbers."""
+    pairs = [part.split() for part in fields.spec.split(",")]
+    return np.dtype([(name, f">{kind}") for kind, name in pairs])
 
 
 def heads_at(data: bytes, fields: Fields, starts: Integers) -> npt.NDArray[Any]:
     """The fixed-size heads that begin at `starts`, as an array with the names of `fields`."""
     if not len(starts):
-        return np.empty(0, _numpy_type(fields))
-    everywhere = np.ndarray(len(data) - fields.size + 1, _numpy_type(fields), data, strides=(1,))
+        return np.empty(0, head_type(fields))
+    everywhere = np.ndarray(len(data) - fields.size + 1, head_type(fields), data, strides=(1,))
     return everywhere[starts]
 
 
@@ -230,7 +230,7 @@ class Columns:
     @cached_property
     def regular(self) -> Booleans:
         """Which of them are messages of applications."""
-        return ~self.control & _good_text(self.channel) & _good_text(self.key)
+        return ~self.control & good_text(self.channel) & good_text(self.key)
 
     def message_ids(self, rows: Integers) -> Any:
         """The column `message_id` of these rows: null where unreliable."""
@@ -243,7 +243,8 @@ def as_text(column: Any) -> Any:
     return column.cast(pa.string())
 
 
-def _good_text(column: Any) -> Booleans:
+def good_text(column: Any) -> Booleans:
+    """Which values of a column of binary are UTF-8."""
     try:
         as_text(column)
     except pa.ArrowInvalid:

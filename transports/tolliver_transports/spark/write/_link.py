@@ -35,7 +35,8 @@ from tolliver_proto.layouts import LAYOUTS
 from ..._options.instance import Remote
 from ..._tls.policy import Pumps
 from ...blocking.connection import BlockingConnection
-from ._encode import Ids, head_type
+from ..read._columns import head_type
+from ._encode import Ids
 
 
 class Link(BlockingConnection):
