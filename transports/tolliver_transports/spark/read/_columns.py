@@ -2,8 +2,8 @@
 
 The idea: Python walks from frame to frame, as only a head tells where the next one begins; all else is done for many
 frames at once. Frames stand back to back, so their bytes already are the values of one Arrow array whose offsets cut
-each frame into head, parts and what stands before the next one: a column is every fifth element of it. What the walk
-does not know by heart, handshakes and whatever is wrong, the `Decoder` reads, so both say the same of any bytes.
+each frame into head, parts and what stands before the next one: a column is every fifth element of it. The
+`Decoder` reads handshakes and whatever is wrong, so both say the same of any bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Booleans = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Frames:
-    """Where the frames of a run of bytes begin, in bytes from its start and in order.
+    """The places at which the frames of a run of bytes begin, from its start and in order.
 
     `messages` are all frames with a message's head: those of applications, control messages, and what is ignored.
     `error` is what the walk ended at, as `decode` would raise it: None where the run is whole frames to its end.
@@ -178,7 +178,7 @@ class Columns:
     def __init__(self, data: bytes, starts: list[int] | Integers, revision: Revision = Revision.DRAFT_2) -> None:
         layout = LAYOUTS[revision]
         self.offsets: Integers = np.asarray(starts, dtype=np.int64)
-        """Where they begin."""
+        """The places at which they begin."""
         self._layout = layout
         self._heads = heads_at(data, layout.message, self.offsets)
         bounds = np.empty((len(self.offsets), _CUTS), np.int32)
@@ -188,7 +188,7 @@ class Columns:
             bounds[:, 2 + at] = self._heads[part]
         np.cumsum(bounds, axis=1, out=bounds)
         self.ends: Integers = bounds[:, -1].astype(np.int64)
-        """Where they end."""
+        """The places at which they end."""
         buffers = [None, pa.py_buffer(bounds if len(bounds) else bytes(4)), pa.py_buffer(data)]
         self._pieces = pa.Array.from_buffers(pa.binary(), max(0, _CUTS * len(bounds) - 1), buffers)
 
@@ -244,7 +244,7 @@ def as_text(column: Any) -> Any:
 
 
 def good_text(column: Any) -> Booleans:
-    """Which values of a column of binary are UTF-8."""
+    """Flags of the values in a column of binary that are UTF-8."""
     try:
         as_text(column)
     except pa.ArrowInvalid:
