@@ -2,7 +2,7 @@
 
 The idea: what was added waits in memory until a sync has put all of it on the disk; so whatever fails on the way, the
 segment is cut back to what is known to be there, and the same is written again. The ids that a stage remembers are
-read from its own segments when it is opened: a kill at any moment leaves it as it was, with a torn tail that nobody was told of.
+read from its own segments when it is opened: a kill at any moment leaves it as it was, with a torn tail at most.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class StageWriter:
             raise
 
     def close(self) -> None:
-        """Let the stage go. Messages that were not synced are given up: they were not acknowledged. A second call does nothing."""
+        """Let the stage go, and with it messages that were not synced and acknowledged. A second call does nothing."""
         if self._open is not None:
             self._open.close()
             self._open = None

@@ -257,7 +257,7 @@ def _lost(messages: DataFrame, connections: DataFrame) -> DataFrame:
 
 
 def deliveries(messages: DataFrame, events: DataFrame, recorded: Sequence[str]) -> DataFrame:
-    """One row for each sender, receiver and channel. A value that one side alone can know is null where it recorded nothing."""
+    """One row for each sender, receiver and channel. Values of a side that recorded nothing are null."""
     keys = [*_FLOW, "channel"]
     sent, delivered, fate = F.col("copies") > 0, F.col("received") > 0, F.col("fate")
     reliable = messages.groupBy(keys).agg(

@@ -39,7 +39,7 @@ class Staging(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions:
-    """The stage of a live stream. A field that is None is left to the stage itself. Sizes in bytes, times in seconds."""
+    """The stage of a live stream. The stage itself decides what is None. Sizes in bytes, times in seconds."""
 
     directory: Path
     staging: Staging = Staging.SHARED
