@@ -1,4 +1,4 @@
-"""One machine over one connected socket: the thinnest way to speak the protocol, and an example for those who embed it.
+"""Single connection over a connected socket, and an example for those who embed the machine.
 
 The idea: one step waits until the socket can give or take something, whichever comes first. So two ends that both write
 do not wait for each other, as long as what one has not received yet stays below its high-water mark. There is no thread
@@ -63,7 +63,7 @@ class _Line(SocketSession):
             self._go_on()
 
     def has_output(self) -> bool:
-        """Whether `write` has something to do. The machine is asked once all before it is written."""
+        """True if `write` has something to do. The machine is asked once all before it is written."""
         if self._opened and not self.busy:
             if self._connection.unsent_bytes:
                 self.transmit(self._connection.data_to_send())
@@ -151,7 +151,7 @@ class BlockingConnection:
     def send_encoded(self, frames: bytes, timeout: float | None = None) -> None:
         """As `send`, for any number of whole frames that `encode` made, or would have, for this revision.
 
-        b"" sends nothing new: it goes on with what a TimeoutError has left. What they say is not checked.
+        b"" sends nothing new: it goes on with what a TimeoutError has left. Their content is not checked.
         """
         if frames:
             self.machine.send_encoded(frames)
@@ -215,7 +215,7 @@ class BlockingConnection:
             raise event.error
 
     def close(self) -> None:
-        """End in order, and close the socket: at most `Limits.close_timeout`. What still comes is dropped."""
+        """End in order, and close the socket: at most `Limits.close_timeout`. All that still comes is dropped."""
         if self._sock.fileno() < 0:
             return
         limit = self.machine.limits.close_timeout

@@ -1,4 +1,4 @@
-"""The other end, as options say it: its address, and the certificate that it is shown."""
+"""Options for the other end: its address, and the certificate that it is shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dialling(endpoint: type[EndpointOptions] = EndpointOptions) -> Table:
 def dialled(
     values: dict[str, Any], reader: str, other: str, endpoint: type[EndpointOptions] = EndpointOptions
 ) -> tuple[Remote, TLS | None]:
-    """Whom to dial, and as whom; `other` is what an error calls the peer. Takes what `dialling` has from the values.
+    """The remote to dial, and our certificate. Takes the options of `dialling`; errors call the peer `other`.
 
     Raises ValueError, naming the option.
     """

@@ -1,4 +1,4 @@
-"""What `format("tolliver-rs")` leads to, of spark.read and spark.readStream: Reactive Streams as tables.
+"""Data source "tolliver-rs": Reactive Streams as tables, for spark.read and spark.readStream.
 
 The idea: a door and nothing behind it, as `source`. Spark takes one source from a module that it discovers by itself,
 and that is "tolliver": so this one is there after `register(spark)`.

@@ -1,4 +1,4 @@
-"""Recordings in any Spark that maps partitions: bytes in; events, or batches of columns, out.
+"""Recordings as events or record batches, for any Spark that maps partitions.
 
 The idea: how the bytes come to the workers is Spark's (`binaryFile` reads from any store it knows), what they mean is
 the machine's. `partition_events` needs nothing but `tolliver_proto`, so both may travel to the workers as a zip.

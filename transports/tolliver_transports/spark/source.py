@@ -1,4 +1,4 @@
-"""What `format("tolliver")` leads to: of spark.read, spark.readStream, df.write and df.writeStream.
+"""Data source "tolliver", for spark.read, spark.readStream, df.write and df.writeStream.
 
 The idea: a door and nothing behind it. Spark imports this module on the driver and on every worker, so what a call
 needs is imported by that call.

@@ -1,7 +1,7 @@
 """Staging loop: what a source has goes into a stage, many items with one sync, from `start` to `close`.
 
 The idea: one thread takes what has come, has it written and synced together, and tells the source; so the slower the
-disk is, the more goes into one sync. What cannot be written now is held, and the source takes nothing meanwhile. No
+disk is, the more goes into one sync. Items that cannot be written now are held, and none is taken meanwhile. No
 time limit of a reader plays a part.
 """
 
@@ -36,7 +36,7 @@ class StageLoop(ABC, Generic[Item]):
     """One source's way into a stage. A subclass brings the source; it may be left without `close`, as a daemon."""
 
     failure: Exception | None = None
-    """What ended it, and not `close`. Raised by `check`."""
+    """The error that ended it, and not `close`. Raised by `check`."""
 
     def __init__(self, options: FolderOptions) -> None:
         self._folder_options = options
@@ -56,7 +56,7 @@ class StageLoop(ABC, Generic[Item]):
 
     @abstractmethod
     def _take(self, writer: StageWriter, timeout: float) -> Item | None:
-        """What has come, added to the writer; None after so many seconds in which nothing came."""
+        """The next item that has come, added to the writer; None after so many seconds in which nothing came."""
 
     @abstractmethod
     def _on_synced(self, items: Sequence[Item]) -> None:
@@ -151,7 +151,7 @@ class StageLoop(ABC, Generic[Item]):
             self._fail(error)
 
     def _gather(self, writer: StageWriter) -> list[Item]:
-        """What waits, for one sync: nothing more once there is a moment in which nothing waits."""
+        """The items that wait, for one sync: no more once there is a moment in which none waits."""
         items: list[Item] = []
         options, end = self._folder_options, math.inf
         while (item := self._take(writer, 0.0 if items else LOOK)) is not None:
@@ -163,7 +163,7 @@ class StageLoop(ABC, Generic[Item]):
         return items
 
     def _sync(self, writer: StageWriter) -> bool:
-        """Whether it is done: False where it is to end before the disk takes it. Raises StageFull."""
+        """False if it is to end before the disk takes it. Raises StageFull."""
         while not writer.sync():
             self._hold(f"the disk takes nothing: {writer.failing}")
             if self._stopping.wait(RETRY):

@@ -1,4 +1,4 @@
-"""Which messages a stage has had already, so that a copy that is sent again is not staged again (T-48).
+"""Ids of the messages that a stage has had, by sender (T-48).
 
 The idea: the set is exact, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). It is that of
 the last segments: each closed one has its ids in a file beside it, and is forgotten as a whole once the segments after
@@ -26,7 +26,7 @@ _CHECKSUM = Struct(">I")
 
 
 class Ids:
-    """Who sent which messages of a segment; `frames` counts all of its messages, those without an id too."""
+    """Senders and ids of a segment's messages; `frames` counts all of its messages, those without an id too."""
 
     def __init__(self) -> None:
         self.frames = 0

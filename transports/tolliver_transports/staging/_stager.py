@@ -86,12 +86,12 @@ class Stager(StageLoop[Run]):
 
     @property
     def addresses(self) -> Sequence[tuple[str, int]]:
-        """Where it listens."""
+        """The addresses on which it listens."""
         return () if self._instance is None else self._instance.addresses
 
     @property
     def instance_id(self) -> UUID:
-        """Who receives."""
+        """The receiver's UUID."""
         self._started()
         assert self._instance is not None
         return self._instance.instance_id
@@ -117,7 +117,7 @@ class Stager(StageLoop[Run]):
 
 
 class _Wanted:
-    """Whether a message's names are subscribed to, prefixes of keys included."""
+    """The subscriptions as a test of names, prefixes of keys included."""
 
     def __init__(self, subscriptions: Sequence[tuple[str, str]]) -> None:
         self._subscriptions = subscriptions

@@ -1,4 +1,4 @@
-"""Publishers into a stage, for the streams of "tolliver-rs".
+"""Stager of "tolliver-rs": the elements of publishers into a stage.
 
 The idea: a stage stands between demand and micro-batches, as a stream has no yesterday (R-31). Each publisher has a
 connection and a thread that takes; the loop has the writer, and grants what is on the disk anew (`Credit`): so the
@@ -49,7 +49,7 @@ _PASSING = (ConnectionLost, ConnectionClosed, ConnectionClosing, UnexpectedEOF, 
 
 @define(frozen=True, kw_only=True)
 class DemandStageOptions:
-    """Whom to subscribe to, and where to put it. `window` is of each publisher, in elements; times in seconds."""
+    """The publishers, and the stage. `window` is of each publisher, in elements; times in seconds."""
 
     remote: Remote
     streams: StreamsOptions
@@ -77,7 +77,7 @@ class _Live:
 
     def __init__(self, granted: int) -> None:
         self.due = granted
-        """How many may still come."""
+        """Elements that may still come."""
 
 
 class DemandStager(StageLoop[_Arrived]):
@@ -225,7 +225,7 @@ class DemandStager(StageLoop[_Arrived]):
 
 
 def _sender(peer: Peer, remote: Remote) -> UUID:
-    """Whom blocks are from: the publisher's UUID, or one that stands for its address where it shows no single one."""
+    """The sender of blocks: the publisher's UUID, or one that stands for its address where it shows no single one."""
     if len(peer.identity.uuids) == 1:
         return next(iter(peer.identity.uuids))
     return uuid5(NAMESPACE_URL, f"tolliver-rs://{remote}")

@@ -1,4 +1,4 @@
-"""Blocks of recordings to record batches, as Spark wants them.
+"""Record batches of the schema that Spark expects, from blocks of recordings.
 
 The idea: whether a block is wanted its header says, so the others are not parsed. The blocks that are gather until a
 batch is full, however small they are; what a header says becomes a column by repetition. A batch has the very schema
@@ -70,7 +70,7 @@ class Wanted:
 
     @classmethod
     def of(cls, options: ReadOptions) -> Wanted:
-        """What the options ask for."""
+        """The blocks and messages that the options ask for."""
         exact = frozenset(key for key in options.keys if not key.endswith("*"))
         prefixes = tuple(key[:-1] for key in options.keys if key.endswith("*"))
         return cls(
@@ -100,7 +100,7 @@ class Wanted:
 
 
 def sender(header: BlockHeader) -> str | None:
-    """Who sent the frames of a block: None where the peer was not known yet."""
+    """The sender of a block's frames: None where the peer was not known yet."""
     who = header.local if header.direction is Direction.OUT else header.peer
     return None if who is None else str(who)
 
@@ -151,7 +151,7 @@ class _Batch(NamedTuple):
         return as_text(column if len(self.rows) == len(self.columns) else column.take(pa.array(self.rows)))
 
     def spread(self, value: Callable[[Piece], Any], kind: Any) -> Any:
-        """What is the same for all of a piece, for each row."""
+        """A value of each piece, for each of its rows."""
         return pa.array([value(piece) for piece in self.run.pieces], kind).take(pa.array(self.piece_of))
 
 
@@ -172,7 +172,7 @@ _COLUMNS: dict[str, Callable[[_Batch], Any]] = {
     "frame_offset": _frame_offset,
     "direction": lambda batch: batch.spread(lambda piece: piece.header.direction.name.lower(), pa.string()),
 }
-"""How each column is made."""
+"""Makers of the columns."""
 
 
 class BatchMaker:
@@ -215,7 +215,7 @@ class BatchMaker:
 
 
 class Policy:
-    """What to do about what is no good: raise, or leave it out, count it and say so in the log."""
+    """The treatment of damage: raise, or leave it out, count it and say so in the log."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._mode = options.mode

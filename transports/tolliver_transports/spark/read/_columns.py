@@ -2,8 +2,8 @@
 
 The idea: Python walks from frame to frame, as only a head tells where the next one begins; all else is done for many
 frames at once. Frames stand back to back, so their bytes already are the values of one Arrow array whose offsets cut
-each frame into head, parts and what stands before the next one: a column is every fifth element of it. What the walk
-does not know by heart, handshakes and whatever is wrong, the `Decoder` reads, so both say the same of any bytes.
+each frame into head, parts and what stands before the next one: a column is every fifth element of it. The
+`Decoder` reads handshakes and whatever is wrong, so both say the same of any bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ MAX_BYTES = 2**31 - 1
 """Of one run of bytes: Arrow's offsets have 32 bits where Spark reads them."""
 
 _CUTS = 5  # of each frame: head, three parts, and the gap before the next one
-_KINDS = {"B": "u1", "H": ">u2", "I": ">u4", "Q": ">u8", "16s": "V16"}
 _RESERVED = RESERVED_CHANNEL.encode()
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -45,7 +44,7 @@ Booleans = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Frames:
-    """Where the frames of a run of bytes begin, in bytes from its start and in order.
+    """The places at which the frames of a run of bytes begin, from its start and in order.
 
     `messages` are all frames with a message's head: those of applications, control messages, and what is ignored.
     `error` is what the walk ended at, as `decode` would raise it: None where the run is whole frames to its end.
@@ -149,17 +148,18 @@ def _walker(revision: Revision) -> _Walker:
     return _compiled_walker(revision, LAYOUTS[revision])
 
 
-@lru_cache(maxsize=64)
-def _numpy_type(fields: Fields) -> np.dtype[Any]:
-    kinds = [part.split()[0] for part in fields.spec.split(",")]
-    return np.dtype([(name, _KINDS[kind]) for name, kind in zip(fields.names, kinds, strict=True)])
+@lru_cache(maxsize=16)
+def head_type(fields: Fields) -> np.dtype[np.void]:
+    """The numpy type whose items are such heads, of numbers."""
+    pairs = [part.split() for part in fields.spec.split(",")]
+    return np.dtype([(name, f">{kind}") for kind, name in pairs])
 
 
 def heads_at(data: bytes, fields: Fields, starts: Integers) -> npt.NDArray[Any]:
     """The fixed-size heads that begin at `starts`, as an array with the names of `fields`."""
     if not len(starts):
-        return np.empty(0, _numpy_type(fields))
-    everywhere = np.ndarray(len(data) - fields.size + 1, _numpy_type(fields), data, strides=(1,))
+        return np.empty(0, head_type(fields))
+    everywhere = np.ndarray(len(data) - fields.size + 1, head_type(fields), data, strides=(1,))
     return everywhere[starts]
 
 
@@ -178,7 +178,7 @@ class Columns:
     def __init__(self, data: bytes, starts: list[int] | Integers, revision: Revision = Revision.DRAFT_2) -> None:
         layout = LAYOUTS[revision]
         self.offsets: Integers = np.asarray(starts, dtype=np.int64)
-        """Where they begin."""
+        """The places at which they begin."""
         self._layout = layout
         self._heads = heads_at(data, layout.message, self.offsets)
         bounds = np.empty((len(self.offsets), _CUTS), np.int32)
@@ -188,7 +188,7 @@ class Columns:
             bounds[:, 2 + at] = self._heads[part]
         np.cumsum(bounds, axis=1, out=bounds)
         self.ends: Integers = bounds[:, -1].astype(np.int64)
-        """Where they end."""
+        """The places at which they end."""
         buffers = [None, pa.py_buffer(bounds if len(bounds) else bytes(4)), pa.py_buffer(data)]
         self._pieces = pa.Array.from_buffers(pa.binary(), max(0, _CUTS * len(bounds) - 1), buffers)
 
@@ -230,7 +230,7 @@ class Columns:
     @cached_property
     def regular(self) -> Booleans:
         """Which of them are messages of applications."""
-        return ~self.control & _good_text(self.channel) & _good_text(self.key)
+        return ~self.control & good_text(self.channel) & good_text(self.key)
 
     def message_ids(self, rows: Integers) -> Any:
         """The column `message_id` of these rows: null where unreliable."""
@@ -243,7 +243,8 @@ def as_text(column: Any) -> Any:
     return column.cast(pa.string())
 
 
-def _good_text(column: Any) -> Booleans:
+def good_text(column: Any) -> Booleans:
+    """Flags of the values in a column of binary that are UTF-8."""
     try:
         as_text(column)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Recordings as a stream: a directory into which instances record, or to which somebody brings what was recorded.
+"""Log of recordings: a directory whose files grow, as a stream.
 
 The idea: how far one is in each file is all there is to know, so that is the offset. A file is read up to where its
 last whole block ends, which its headers say; what stands behind is waited for. Files are begun in the order of their
@@ -102,7 +102,7 @@ class Recordings:
         self._read = read_files(offset)
 
     def _steps(self, name: str, at: int, to: int, bounds: Bounds) -> Iterator[tuple[int, int]]:
-        """Where one may stop, and the frames up to there since the last such place."""
+        """The places at which one may stop, and the frames up to there since the last such place."""
         if at == to:
             return
         if bounds == Bounds():
@@ -173,7 +173,7 @@ class Recordings:
             seen.size = size
 
     def _whole(self, path: str, seen: _Seen, size: int) -> int:
-        """Where the last whole block ends."""
+        """The end of the last whole block."""
         with opened(path) as recording:
             index = own_index(recording, path, size)
         if index is not None and index.length == size:

@@ -30,7 +30,7 @@ _RECORDINGS = f"a stream of recordings of {READER}"
 
 
 class Staging(StrEnum):
-    """Where the stage is, and who fills it."""
+    """The stage's place, and the process that fills it."""
 
     SHARED = "shared"
     EXTERNAL = "external"
@@ -39,7 +39,7 @@ class Staging(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions:
-    """The stage of a live stream. What is None is left to the stage itself. Sizes in bytes, times in seconds."""
+    """The stage of a live stream. The stage itself decides what is None. Sizes in bytes, times in seconds."""
 
     directory: Path
     staging: Staging = Staging.SHARED
@@ -57,7 +57,7 @@ class LiveOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What is to be read as a stream, and how; docs/spark-streams.md explains each. `live` is None for recordings."""
+    """Options of a stream; docs/spark-streams.md explains each. `live` is None for recordings."""
 
     read: ReadOptions
     live: LiveOptions | None
@@ -116,7 +116,7 @@ _OF_STREAMS_ALONE = {name.lower() for name in {*LIVE_OPTIONS, *FILES_OPTIONS} - 
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """What both kinds of reading share, from options of which nobody has said yet which kind they are for."""
+    """The options that reading at rest and streams share, from those of either."""
     given = {name.lower(): text for name, text in options.items()}
     if given.keys() & _OF_STREAMS_ALONE or given.get("mode", "").strip().lower() == _FILES:
         return stream_options(options).read

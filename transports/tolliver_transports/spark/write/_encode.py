@@ -1,15 +1,14 @@
-"""Rows to frames, a column at a time: Arrow columns in, the wire's bytes out.
+"""Encoder of rows: Arrow columns in, the wire's bytes out.
 
 The idea: the heads of all messages of a batch are one numpy block, whose fields are those of the wire layout, and Arrow
-joins head, channel, key and body of each row. What it writes the result into *is* what goes over the wire, so nothing
-is done once per row. What could not be sent, or would be dropped in silence by who receives it, is refused here.
+joins head, channel, key and body of each row. The buffer of the result *is* what goes over the wire, so nothing is done
+once per row. A row that could not be sent, or would be dropped in silence by its receiver, is refused here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL, Limits, Message, Revision
-from tolliver_proto.layouts import LAYOUTS, Fields
+from tolliver_proto.layouts import LAYOUTS
+
+from ..read._columns import Booleans, good_text, head_type
 
 Ids = npt.NDArray[np.uint32]
-Flags = npt.NDArray[np.bool_]
+Flags = Booleans
 
 LAST_ID = 2**31 - 2  # T-40
 CHUNK_BYTES = 4 * 2**20  # of frames that are joined at once, or one row
@@ -30,7 +31,6 @@ _TEXT = ("channel", "key")
 _LIMITS = Limits()
 _MAXIMA = {"channel": _LIMITS.max_name, "key": _LIMITS.max_name, "body": _LIMITS.max_body}
 _PRIVATE = pa.array([RESERVED_CHANNEL, PROBE_CHANNEL], pa.string()).cast(pa.binary())
-_NUMPY_KINDS = {"B": "u1", "I": ">u4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +152,6 @@ def wire_bytes(frames: Any) -> bytes:
     return piece
 
 
-@lru_cache(maxsize=16)
-def head_type(fields: Fields) -> np.dtype[np.void]:
-    """The numpy type whose items are such heads."""
-    pairs = [part.split() for part in fields.spec.split(",")]
-    return np.dtype([(name, _NUMPY_KINDS[kind]) for kind, name in pairs])
-
-
 def _bytes(column: Any, name: str, number: int) -> Any:
     """The column as bytes. Spark promises that a string is UTF-8 and does not look; whoever receives it does (T-10)."""
     raw = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else _binary(column.type))
@@ -166,21 +159,12 @@ def _bytes(column: Any, name: str, number: int) -> Any:
         try:
             raw.cast(column.type)
         except pa.ArrowInvalid:
-            bad = pa.array([not _is_text(value) for value in raw.to_pylist()])
-            _refuse(bad, number, f"{name} is not UTF-8 (T-11): mend it before")
+            _refuse(pa.array(~good_text(raw)), number, f"{name} is not UTF-8 (T-11): mend it before")
     return raw
 
 
 def _binary(kind: Any) -> Any:
     return kind if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else pa.binary()
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _refuse(flags: Any, number: int, why: str, *, some: bool | None = None) -> None:

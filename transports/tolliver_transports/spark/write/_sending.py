@@ -1,4 +1,4 @@
-"""Reliable sending of a partition: what is unacknowledged is kept, and sent again until the receiver has said so.
+"""Reliable sending of a partition, with a window and resending.
 
 The idea: rows go out in runs, and a run keeps one flag per row, so that acks, however many come at once and in whatever
 order, are array operations. The rows are their own store: a try of a task begins with the first row again, under the
