@@ -290,18 +290,8 @@ class InstanceOptions(EndpointOptions):
 
     @property
     def policy(self) -> Policy:
-        """What the rulings leave to choose, as the node takes it."""
-        return Policy(
-            dedupe=self.dedupe,
-            dedupe_durable=self.dedupe_durable,
-            expire_after=self.expire_after,
-            strict_block=self.strict_block,
-            announce_after_handshake=self.announce_after_handshake,
-            probe=self.probe,
-            probe_interval=self.probe_interval,
-            probe_timeout=self.probe_timeout,
-            max_connection_age=self.max_connection_age,
-        )
+        """The choices that the rulings leave, as the node takes them: each is an option of the same name."""
+        return Policy(**{choice.name: getattr(self, choice.name) for choice in dataclasses.fields(Policy)})
 
     def __attrs_post_init__(self) -> None:
         _ = self.policy  # it refuses what cannot be meant
