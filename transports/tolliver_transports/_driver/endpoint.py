@@ -11,7 +11,6 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 from typing import Any, NoReturn, Protocol
@@ -57,21 +56,18 @@ class EndpointOptions(Protocol):
 class BaseEndpoint(ABC):
     """The connections of one program, without the waiting."""
 
-    make_pumps: Callable[..., Any] = Pumps
-    """Reads certificates, off the loop; what it makes is `_pumps`."""
-
     made_by: str
     """The call that users make one with."""
 
     options: EndpointOptions
     _machine: Machine
     _driver: Driver
-    _pumps: Any
+    _pumps: Pumps
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: EndpointOptions) -> None:
         self.options = options
         self.addresses: list[tuple[str, int]] = []
-        self.wires: dict[int, Any] = {}
+        self.wires: dict[int, Any] = {}  # a Transport of the adapter
         self.turn_follows = False  # what is asked for now is seen by a turn that comes without waiting
         self._abandoned: deque[Closable] = deque()
         self._open = False

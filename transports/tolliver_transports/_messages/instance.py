@@ -10,7 +10,6 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterable
 from time import monotonic
-from typing import Any
 from uuid import UUID
 
 from tolliver_proto import (
@@ -34,6 +33,7 @@ from .._driver.endpoint import BaseEndpoint
 from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import InstanceOptions, Remote
 from .._store.sqlite import SQLiteStore
+from .._tls.policy import Pumps
 from .driver import NodeDriver
 from .inbox import Lock, Mailbox
 from .opening import open_instance
@@ -162,13 +162,13 @@ class BaseInstanceCore(BaseEndpoint):
 
     def _prepare(self) -> None:
         """Reads certificates and database: off the loop. Raises CertificateError, StoreError, IdentityConflict."""
-        self.node, self._store, self._pumps = open_instance(self.options, self.make_pumps)
+        self.node, self._store, self._pumps = open_instance(self.options)
         self._machine = self.node
         self._recorder = self._open_recorder()
         self._driver = NodeDriver(self.node, self._store, self, self._recorder)
 
-    def _read_tls(self) -> Any:
-        pumps = self.make_pumps(self.options.tls)
+    def _read_tls(self) -> Pumps:
+        pumps = Pumps(self.options.tls)
         if not pumps.identity.may_be(self.node.instance_id):
             raise IdentityConflict(
                 f"this instance is {self.node.instance_id}, and the certificate in {self.options.tls} says "
@@ -176,7 +176,7 @@ class BaseInstanceCore(BaseEndpoint):
             )
         return pumps
 
-    def _use_tls(self, pumps: Any) -> None:
+    def _use_tls(self, pumps: Pumps) -> None:
         self._pumps = pumps
 
     def _open_recorder(self) -> Recorder | None:

@@ -9,37 +9,25 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Callable
-from typing import Protocol, TypeVar
 
-from tolliver_proto import IdentityConflict, Node, PeerIdentity, is_derived
+from tolliver_proto import IdentityConflict, Node, is_derived
 
-from .._options.instance import TLS, InstanceOptions
+from .._options.instance import InstanceOptions
 from .._options.uuid7 import uuid7
 from .._store.sqlite import SQLiteStore
+from .._tls.policy import Pumps
 
 LAST_ID = 2**31 - 2  # T-40
 
 
-class Certified(Protocol):
-    """What makes the connections of one instance: Pumps, or what an adapter has in their place."""
-
-    identity: PeerIdentity
-
-
-AnyPumps = TypeVar("AnyPumps", bound=Certified)
-
-
-def open_instance(
-    options: InstanceOptions, make_pumps: Callable[[TLS | None], AnyPumps]
-) -> tuple[Node, SQLiteStore, AnyPumps]:
+def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
     """Reads certificates and database: call it off the loop.
 
     A derived identity is only taken from the options; its message ids begin at 1, so that the same job tried again
     from an empty database sends the same ids (T-72a).
     Raises CertificateError, StoreError, and IdentityConflict where certificate, database and options disagree.
     """
-    pumps = make_pumps(options.tls)
+    pumps = Pumps(options.tls)
     mine = pumps.identity
     wanted = options.identity
     if wanted is not None and not mine.may_be(wanted):

@@ -37,6 +37,7 @@ from .._driver.endpoint import BaseEndpoint
 from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
+from .._tls.policy import Pumps
 from .codecs import Coding
 from .peers import BasePeer
 from .publishing import Catalogue, OutboundStream, Publication, check_name
@@ -233,7 +234,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         super().turn()
 
     def _prepare(self) -> None:
-        self._pumps = self.make_pumps(self.options.tls, alpn=ALPN)
+        self._pumps = Pumps(self.options.tls, alpn=ALPN)
         self.hub = Hub(limits=self.options.limits, now=monotonic())
         self._machine = self.hub
         self._driver = Driver(self.hub, self)

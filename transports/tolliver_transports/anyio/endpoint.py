@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from tolliver_proto import ConnectionClosing, ConnectionLost, Role, TolliverError
 
-from .._driver.endpoint import BaseEndpoint
+from .._driver.endpoint import BaseEndpoint, EndpointOptions
 from .._driver.pending import PendingCall
 from .._driver.sockets import close_all, host_of, open_listeners
 from .._options.instance import Remote
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class Endpoint(BaseEndpoint):
     """The connections of one program: `open` and `close` enclose them in one task."""
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
         self._time_bell, self._idle_bell = Bell(), Bell()
         self._listening = anyio.CancelScope()

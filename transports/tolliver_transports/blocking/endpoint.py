@@ -12,11 +12,11 @@ import socket
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from tolliver_proto import ConnectionClosing, Role, TolliverError
 
-from .._driver.endpoint import BaseEndpoint, Closable
+from .._driver.endpoint import BaseEndpoint, Closable, EndpointOptions
 from .._driver.pending import PendingCall
 from .._driver.sockets import host_of
 from .._options.instance import Remote
@@ -42,7 +42,7 @@ class Endpoint(BaseEndpoint):
 
     wires: dict[int, Transport]
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
         self._lock = threading.RLock()
         self._closing = threading.Lock()

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from tolliver_proto import Role
 
 from .._driver.adapter import Job
-from .._driver.endpoint import BaseEndpoint
+from .._driver.endpoint import BaseEndpoint, EndpointOptions
 from .._driver.pending import PendingCall
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Endpoint(BaseEndpoint):
     """The connections of one program, from `open` to `close`, on the reactor's thread."""
 
-    def __init__(self, options: Any, reactor: Any = None) -> None:
+    def __init__(self, options: EndpointOptions, reactor: Any = None) -> None:
         super().__init__(options)
         self._reactor = _global_reactor() if reactor is None else reactor
         self._ports: list[Any] = []
