@@ -8,7 +8,7 @@ gone with it (T-49).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from enum import IntFlag, auto
+from enum import IntEnum
 from uuid import UUID
 
 from .._common.derived import is_derived
@@ -178,12 +178,12 @@ class ControlSync:
         self._under_way.clear()
 
 
-class Hold(IntFlag):
-    """A reason to take no events from a link."""
+class Hold(IntEnum):
+    """A reason to take no events from a link. Several are a sum: a Flag's operators cost more than a message does."""
 
-    CREDIT = auto()  # as much is handed out and unsettled as may be (D-9)
-    RATE = auto()  # more control messages than allowed (D-12)
-    LIST = auto()  # its list is being committed (T-34, T-61)
+    CREDIT = 1  # as much is handed out and unsettled as may be (D-9)
+    RATE = 2  # more control messages than allowed (D-12)
+    LIST = 4  # its list is being committed (T-34, T-61)
 
 
 class Link(BaseLink):
@@ -225,7 +225,7 @@ class Link(BaseLink):
         self.sent_at = 0.0  # when the socket was given something last
         self.last_received = 0.0  # and when something came
         self.version = 0  # what both speak, once established
-        self.holding = Hold(0)  # why what comes in stays unread for now
+        self.holding = 0  # why what comes in stays unread for now
         self.above_high_water = False  # above high water, not yet below low
         self.answers = 0  # bytes behind the Transmit that is outstanding that the peer caused
         self.in_flight: list[int] = []  # message ids in that Transmit

@@ -230,7 +230,7 @@ class Receiving(Sending):
             return None
         del link.unsettled[delivery]
         link.unsettled_bytes -= len(delivery.message.body)
-        if link.holding & Hold.CREDIT and not self._is_credit_exhausted(link, 2):
+        if link.holding and link.holding & Hold.CREDIT and not self._is_credit_exhausted(link, 2):
             self._release_hold(link, Hold.CREDIT)
         return link
 
