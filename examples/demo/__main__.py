@@ -1,4 +1,7 @@
-"""The demo's command: `python -m examples.demo [--directory DIR] [--seconds N] [--rate N] [--check] [--no-audit]`."""
+"""The demo's command line.
+
+`python -m examples.demo [--directory DIR] [--seconds N] [--rate N] [--check] [--no-audit]`
+"""
 
 from __future__ import annotations
 

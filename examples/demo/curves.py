@@ -1,6 +1,7 @@
-"""The readings themselves, as the demo's report draws them: read from the recording of the one who wants all.
+"""Charts of the readings for the demo's report.
 
-The idea: this is what a data engineer would write. Bodies are JSON; of each field the mean of each second is taken.
+They are read from the recording of the subscriber that wants all, as a data engineer would read them. Bodies are JSON;
+of each field the mean of each second is taken.
 """
 
 from __future__ import annotations

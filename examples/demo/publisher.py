@@ -1,4 +1,4 @@
-"""The publisher: reads the machine, sends each reading to whoever subscribes, logs what it was told is stored.
+"""The publisher: sends this machine's readings, and logs what is stored.
 
 The idea: "sent" is logged before the call and "stored" after it has returned, so whatever moment SIGKILL chooses, no
 message can be delivered that was not logged as sent, and none is logged as stored that was not on the disk.

@@ -1,6 +1,6 @@
-"""`make demo`: the product doing its job on this machine, and the proof that nothing was lost.
+"""The demo's story: who publishes, who subscribes, who is killed.
 
-The idea: one process publishes real readings of this machine to two others over mutual TLS. In the middle one
+One process publishes real readings of this machine to two others over mutual TLS. In the middle one
 subscriber is killed with SIGKILL and comes back, and then the publisher. Everybody keeps a log that survives that; at
 the end the logs are compared, message by message. In a second act, where Spark can run, a streaming query writes the
 readings into a table, and its driver is killed together with its JVM. Then Spark looks whether the table has every
@@ -85,7 +85,7 @@ class Demo:
                 child.kill()
 
     def _second_act(self, driver: Child) -> None:
-        """The driver dies while a batch may be under way; what is sent meanwhile waits on the publisher's disk."""
+        """The driver dies while a batch may be running; what is sent meanwhile waits on the publisher's disk."""
         self._until(DRIVER, ROWS, 0)
         self._say("the table fills; killing the Spark driver and its JVM with SIGKILL")
         driver.kill()
@@ -139,7 +139,7 @@ class Demo:
 
 
 class LineCount:
-    """How many lines of a kind a process has logged so far, of all its runs; reads each byte once.
+    """Counts of the lines of a kind that a process has logged so far, of all its runs; reads each byte once.
 
     Of `ROWS`, the sum of what they say.
     """

@@ -1,4 +1,4 @@
-"""A subscriber: writes each message that it handles into its log, and only then lets it be acknowledged."""
+"""A subscriber: logs each delivery, and only then lets it be acknowledged."""
 
 from __future__ import annotations
 

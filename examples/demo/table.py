@@ -1,4 +1,4 @@
-"""The Spark driver: follows the readings into a table of Parquet files, until it is asked to end, or is killed.
+"""The Spark driver: streams the readings into a table of Parquet files.
 
 The idea: what was staged on disk was acknowledged, what was not waits with the publisher; and Spark's own log of the
 table makes every batch count once. So this program knows nothing of the kills.

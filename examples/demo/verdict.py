@@ -1,4 +1,4 @@
-"""What became of each message, from the logs alone.
+"""The verdict on each message, from the logs alone.
 
 The idea: drain, then compare sets. A reliable message is lost when the publisher logged it as stored and the subscriber
 that wants it never logged it. One that was delivered though the publisher was killed before it could log it as stored
@@ -56,7 +56,7 @@ def _judge_log(directory: Path, name: str, channels: tuple[str, ...]) -> Tally:
 def tally(
     directory: Path, name: str, copies: Counter[str], channels: tuple[str, ...] = ("",), seconds: float = 0.0
 ) -> Tally:
-    """Whoever wanted these channels, and how many copies of each message he had."""
+    """The tally of one who wanted these channels, from how many copies of each message it had."""
     published: dict[str, set[str]] = {"sent": set(), "stored": set()}
     for kind, *words in read_lines(directory, PUBLISHER):
         if kind in published and (words[1] in channels or "" in channels):
