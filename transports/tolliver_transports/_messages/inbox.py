@@ -78,12 +78,6 @@ class Run(Sequence[Delivery]):
         """Whether all of it is."""
         return self._open is not None and not self._open
 
-    def handed_out(self) -> Run:
-        """Each delivery can be settled by itself, with `ack()` and `fail()` of its own."""
-        for one in self._deliveries:
-            one.settler = self
-        return self
-
     def _settle_open(self, deliveries: Collection[Delivery], well: bool) -> None:
         if self._open is None and deliveries is self._deliveries:
             self._open = {}
@@ -102,6 +96,13 @@ class Run(Sequence[Delivery]):
         for one in fresh:
             del self._open[one]
         return fresh
+
+
+def hand_out(run: Run) -> Run:
+    """Each delivery of the run can be settled by itself from now on, with `ack()` and `fail()` of its own."""
+    for one in run:
+        one.settler = run
+    return run
 
 
 class Votes:

@@ -14,7 +14,7 @@ from tolliver_proto import Delivery
 
 from .._driver.adapter import AwaitableBell, Bell
 from .._driver.pending import PendingCall
-from .inbox import Core, Handler, Mailbox, Run, Verdicts
+from .inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 
 
 class Receiver:
@@ -77,7 +77,7 @@ class AsyncIterator(BaseIterator):
         run = await _next_run(self._mailbox, self._bell)
         if run is None:
             raise StopAsyncIteration
-        return run.handed_out()
+        return hand_out(run)
 
     async def _begin(self) -> None:
         if self._subscribe:
@@ -139,7 +139,7 @@ class Registration(Receiver):
         """Call the handler, for one delivery after the other."""
         while (run := await _next_run(self._mailbox, self._bell)) is not None:
             self._core.turn_follows = True
-            await self._handle(run.handed_out())
+            await self._handle(hand_out(run))
             self._core.turn_follows = False
             self._core.turn()
             if self._mailbox.waiting:

@@ -16,6 +16,7 @@ from .._options.instance import TLS, InstanceOptions, Remote
 from .._options.streams import StreamsOptions
 from .._streams.async_streams import Subscription
 from .._streams.bridge import async_bridge as bridge
+from .._streams.codecs import Codec
 from .._streams.publishing import Publication
 from .instance import Instance, create_instance, run
 from .streams import Peer, Streams, create_streams
@@ -25,6 +26,7 @@ Received = Delivery
 
 __all__ = [
     "TLS",
+    "Codec",
     "Delivery",
     "Handler",
     "Instance",

@@ -14,6 +14,7 @@ from .._options.acl_file import load_acl
 from .._options.instance import TLS, InstanceOptions, Remote
 from .._options.streams import StreamsOptions
 from .._streams.bridge import thread_bridge as bridge
+from .._streams.codecs import Codec
 from .._streams.publishing import Publication
 from .._tls.policy import Pumps
 from .connection import BlockingConnection
@@ -28,6 +29,7 @@ Received = Delivery
 __all__ = [
     "TLS",
     "BlockingConnection",
+    "Codec",
     "Delivery",
     "Handler",
     "Instance",

@@ -18,7 +18,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from tolliver_proto import ConnectionClosing, Delivery
 
 from .._driver.pending import PendingCall
-from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts
+from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 from .._messages.iterators import BaseIterator, Receiver
 from .wire import Bell, limited
 
@@ -67,7 +67,7 @@ class ThreadIterator(BaseIterator, Generic[Item]):
                 run = _wait(self._mailbox, self._bell, timeout)
                 if run is None:
                     return None
-                self._current.extend(self._items(run.handed_out()))
+                self._current.extend(self._items(hand_out(run)))
             return self._current.popleft()
 
     def next(self, timeout: float | None = None) -> Item:
@@ -153,7 +153,7 @@ class Registration(Receiver):
     def _next(self) -> Run | None:
         with self._core.lock:
             run = _wait(self._mailbox, self._bell)
-        return None if run is None else run.handed_out()
+        return None if run is None else hand_out(run)
 
     def _call(self, verdicts: Verdicts, delivery: Delivery) -> None:
         try:

@@ -15,6 +15,7 @@ from .._options.acl_file import load_acl
 from .._options.instance import TLS, InstanceOptions, Remote
 from .._options.streams import StreamsOptions
 from .._streams.bridge import async_bridge as bridge
+from .._streams.codecs import Codec
 from .._streams.publishing import Publication
 from .instance import Instance, create_instance
 from .service import StreamsService, TolliverService
@@ -25,6 +26,7 @@ Received = Delivery
 
 __all__ = [
     "TLS",
+    "Codec",
     "Delivery",
     "EndOfStream",
     "Handler",
