@@ -24,8 +24,9 @@ java:
 	  || echo "Spark needs Java 17 or later, and none was found: on Debian, apt-get install openjdk-17-jre-headless. All else works without it."
 
 # A browser, without a window, looks at the audit's report. Installed in the same way; the tests skip it if it is missing.
+# It waits for Java, as apt-get does one thing at a time.
 .PHONY: browser
-browser:
+browser: | java
 	@for it in chromium-headless-shell chromium chromium-browser google-chrome; do command -v $$it >/dev/null && exit 0; done; \
 	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell >/dev/null; } \
 	  || echo "No browser was found to look at the audit's report: on Debian, apt-get install chromium-headless-shell. All else is tested."
@@ -36,12 +37,15 @@ demo: $(VENV)/.ready java
 
 # Five minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says at its
 # end what it has to say, and the suite as it goes on. What it leaves out: `make loops`, `make tck` and `make thorough`.
-test: $(VENV)/.ready java browser
+test:
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.ready browser
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target suite core check
 
 # All tests but those of the core that are watched, and what has a target of its own. Four processes: half of them wait.
+# What begins with `+` is not held back until it ends, and would run for `make -n`, too.
+SUITE = $(BIN)/python -m pytest -q -n 4 -m 'not core and not loops and not tck and not thorough'
 suite: $(VENV)/.ready
-	+$(BIN)/python -m pytest -q -n 4 -m 'not core and not loops and not tck and not thorough'
+	+$(if $(findstring n,$(firstword -$(MAKEFLAGS))),@echo "$(SUITE)",$(SUITE))
 
 # What must run every line and every branch of tolliver_proto.
 core: $(VENV)/.ready

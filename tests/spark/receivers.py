@@ -27,16 +27,22 @@ def wait_for(true: Callable[[], object]) -> None:
 
 
 class Inbox:
-    """Handles what comes. `gate` holds it up until it is set."""
+    """Handles what comes. `gate` holds it up until it is set; what would be more than `most` is refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
         self.deliveries: list[Delivery] = []
         self.gate = threading.Event()
         self.gate.set()
+        self.most = most
+        self.refused = 0
 
-    def __call__(self, delivery: Delivery) -> None:
+    def __call__(self, delivery: Delivery) -> bool:
+        if self.most is not None and len(self.deliveries) >= self.most:
+            self.refused += 1
+            return False
         self.deliveries.append(delivery)
         assert self.gate.wait(PATIENCE)
+        return True
 
     @property
     def bodies(self) -> list[bytes]:

@@ -62,6 +62,7 @@ def recording(folder: Path) -> Path:
     )
 
 
+@pytest.mark.thorough
 def test_as_a_zip_beside_a_program(wheel: Path, tmp_path: Path) -> None:
     """`--py-files`: Spark does not look into it for sources, so the program registers; a wheel is such a zip."""
     everything = tmp_path / "everything.zip"
