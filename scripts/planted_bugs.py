@@ -109,7 +109,7 @@ def by_tests(project: Path, bug: Bug) -> str | None:
 
 def by_simulation(runs: int, project: Path, bug: Bug) -> str | None:
     """The first complaint of simulated networks of the bug's protocol."""
-    kind = ["--reactive"] if "reactive" in bug.file else []
+    kind = ["--reactive"] if bug.name.startswith("streams:") else []
     done = _python(project, ["scripts/simulate.py", *kind, "--as-found", str(runs)])
     found = _SEEN.search(done.stdout)
     return found[1][:150] if found else None

@@ -10,6 +10,7 @@ from .bug import Bug
 RECEIVING = "tolliver_proto/_node/receiving.py"
 SENDING = "tolliver_proto/_node/sending.py"
 STORING = "tolliver_proto/_node/storing.py"
+GATE = "tolliver_proto/_node/gate.py"
 HANDSHAKES = "tolliver_proto/_node/handshakes.py"
 LINK = "tolliver_proto/_node/link.py"
 IDS = "tolliver_proto/_node/ids.py"
@@ -17,18 +18,17 @@ FRAMES = "tolliver_proto/_wire/frames.py"
 OUTBOX = "tolliver_proto/_node/outbox.py"
 LAYOUTS = "tolliver_proto/_wire/layouts.py"
 STATE = "tolliver_proto/_wire/state.py"
-UPKEEP = "tolliver_proto/_node/maintenance.py"
+MAINTENANCE = "tolliver_proto/_node/maintenance.py"
 BASE = "tolliver_proto/_node/base.py"
 NODE = "tolliver_proto/_node/node.py"
 ACCESS = "tolliver_proto/_node/access.py"
 DIALING = "tolliver_proto/_node/dialing.py"
 TRANSPORT = "tolliver_proto/_common/transport.py"
 DERIVED = "tolliver_proto/_common/derived.py"
-HANDLED = "tolliver_proto/_node/dedupe.py"
+DEDUPE = "tolliver_proto/_node/dedupe.py"
 SUBSCRIPTIONS = "tolliver_proto/_node/subscriptions.py"
 POISON = "tolliver_proto/_node/poison.py"
-WATCHING = "tolliver_proto/_node/keepalive.py"
-ARRIVALS = "tolliver_proto/_common/handshake_limiter.py"
+HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
 CONNECTION = "tolliver_proto/_wire/connection.py"
 
 BUGS = (
@@ -37,13 +37,13 @@ BUGS = (
         RECEIVING,
         "Receiving._on_message",
         """
-        if self._is_credit_exhausted(link):
-            link.credit_exhausted = True
+        if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
+            link.holding |= Hold.CREDIT
         """,
         """
         self._ack(link, [message_id] if message_id is not None else [])
-        if self._is_credit_exhausted(link):
-            link.credit_exhausted = True
+        if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
+            link.holding |= Hold.CREDIT
         """,
         ("tests/node/test_promises.py::test_i2_an_ack_only_after_acknowledge",),
     ),
@@ -161,9 +161,9 @@ BUGS = (
         "response before subscriptions",
         HANDSHAKES,
         "Handshakes._store_list",
-        "batch.handshakes.append(link)",
+        "batch.then.append(partial(self._on_list_stored, link))",
         """
-        batch.handshakes.append(link)
+        batch.then.append(partial(self._on_list_stored, link))
         if _connection(link).state in HOLDING:
             self._accept(link)
         """,
@@ -313,7 +313,7 @@ BUGS = (
         "self._batch.handled.append((peer, message_id))",
         """
         self._batch.handled.append((peer, message_id))
-        self._handled.add(peer, message_id)
+        self._dedupe.add(peer, message_id)
         """,
         ("tests/node/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
     ),
@@ -321,9 +321,9 @@ BUGS = (
         "a dead letter acknowledged before it is stored",
         RECEIVING,
         "Receiving._give_up",
-        "self._batch.letters.append((link, letter))",
+        "self._batch.operations.append(AddDeadLetter(letter))",
         """
-        self._batch.letters.append((link, letter))
+        self._batch.operations.append(AddDeadLetter(letter))
         self._ack(link, [message_id])
         """,
         ("tests/node/test_duplicates.py::test_twenty_failures_make_a_dead_letter",),
@@ -332,23 +332,23 @@ BUGS = (
         "any end is a strike",
         HANDSHAKES,
         "Handshakes._on_closed",
-        "link.up and event.error is None and not link.ending and not link.transport_lost",
+        "link.up and event.error is None and before is LinkState.OPEN",
         "link.up",
         ("tests/node/test_upkeep.py::test_other_ends_do_not_count",),
     ),
     Bug(
         "searched for before all is stored",
-        UPKEEP,
-        "Upkeep._continue_when_stored",
+        MAINTENANCE,
+        "Maintenance._when_stored",
         "self._running is None and self._batch.empty",
         "True",
         ("tests/node/test_upkeep.py::test_what_is_being_stored_for_it_is_purged_too",),
     ),
     Bug(
         "a forgotten peer's ids remembered",
-        UPKEEP,
-        "Upkeep._forget_all_of.forgotten",
-        "self._handled.forget(peer.uuid)",
+        MAINTENANCE,
+        "Maintenance._forget_all_of.forgotten",
+        "self._dedupe.forget(peer.uuid)",
         "",
         ("tests/node/test_duplicates.py::test_a_forgotten_peer_s_ids_are_new_again",),
     ),
@@ -356,7 +356,7 @@ BUGS = (
         "a flood is dropped instead of waiting",
         RECEIVING,
         "Receiving._on_control",
-        "link.rate_limited = True",
+        "link.holding |= Hold.RATE",
         "return",
         ("tests/node/test_duplicates.py::test_more_control_messages_than_allowed_wait_and_none_is_lost",),
     ),
@@ -454,7 +454,7 @@ BUGS = (
         "access: what may not be subscribed to is taken",
         RECEIVING,
         "Receiving._may_have",
-        "self._has_room(link, subscription) and self._acl.rights(peer.uuid).may_subscribe(subscription)",
+        "self._has_room(link, subscription) and self._gate.acl.rights(peer.uuid).may_subscribe(subscription)",
         "self._has_room(link, subscription)",
         ("tests/node/test_access.py::test_a_control_message_that_asks_for_too_much_is_acknowledged",),
     ),
@@ -470,7 +470,7 @@ BUGS = (
         "access: routes do not look at the rules",
         BASE,
         "NodeState._reroute",
-        "self._acl.rights(peer.uuid).granted(peer.subscriptions)",
+        "self._gate.acl.rights(peer.uuid).granted(peer.subscriptions)",
         "peer.subscriptions",
         ("tests/node/test_access.py::test_rules_that_change_while_a_list_is_stored",),
     ),
@@ -478,7 +478,7 @@ BUGS = (
         "access: anybody may publish",
         RECEIVING,
         "Receiving._on_guarded_message",
-        "self._acl.rights(peer.uuid).may_publish(message.channel, message.key)",
+        "self._gate.acl.rights(peer.uuid).may_publish(message.channel, message.key)",
         "True",
         ("tests/node/test_access.py::test_rules_about_publishing_come_and_go",),
     ),
@@ -506,9 +506,9 @@ BUGS = (
     ),
     Bug(
         "access: anybody may connect",
-        HANDSHAKES,
-        "Handshakes._denial",
-        "not self._acl.rights(peer).connect",
+        GATE,
+        "HandshakeGate.denial",
+        "not self.acl.rights(peer).connect",
         "False",
         ("tests/node/test_access.py::test_a_dial_that_leads_to_somebody_who_is_kept_out_ends",),
     ),
@@ -522,33 +522,33 @@ BUGS = (
     ),
     Bug(
         "access: block is forgotten",
-        HANDSHAKES,
-        "Handshakes._denial",
-        "link.role is Role.SERVER and peer in self._shut_out.values()",
+        GATE,
+        "HandshakeGate.denial",
+        "role is Role.SERVER and peer in self._blocked.values()",
         "False",
         ("tests/node/test_access.py::test_block_ends_what_comes_in_at_the_same_time",),
     ),
     Bug(
         "any UUID fits a certificate",
-        HANDSHAKES,
-        "Handshakes._admit",
+        GATE,
+        "HandshakeGate.conflict",
         "not proved.may_be(claimed)",
         "False",
         ("tests/node/test_connecting.py::test_a_certificate_that_names_another_uuid_is_closed_out_before_a_response",),
     ),
     Bug(
         "the key of the first sight is not looked at",
-        HANDSHAKES,
-        "Handshakes._admit",
-        "not proved.uuids and known is not None and known.spki_sha256 not in (None, proved.spki_sha256)",
+        GATE,
+        "HandshakeGate.conflict",
+        "not proved.uuids and known.spki_sha256 not in (None, proved.spki_sha256)",
         "False",
         ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
     ),
     Bug(
         "the key of the first sight is not stored",
         HANDSHAKES,
-        "Handshakes._pin",
-        "self._batch.operations.append(PinPeer(peer.uuid, key))",
+        "Handshakes._change_pin",
+        "self._batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))",
         "",
         ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
     ),
@@ -613,7 +613,7 @@ BUGS = (
     ),
     Bug(
         "dedupe: a high-water mark",
-        HANDLED,
+        DEDUPE,
         "DedupeCache.knows",
         "(peer, message_id) in self._known",
         "any(one == peer and known is not None and known >= message_id for one, known in self._known)",
@@ -637,7 +637,7 @@ BUGS = (
     ),
     Bug(
         "dedupe: without a bound",
-        HANDLED,
+        DEDUPE,
         "DedupeCache.add",
         """
         if len(self._order) > self._size:
@@ -810,8 +810,8 @@ BUGS = (
     ),
     Bug(
         "what expires was acknowledged already",
-        UPKEEP,
-        "Upkeep._remove",
+        MAINTENANCE,
+        "Maintenance._remove",
         """
         if one.seq in outbox.leaving and one.seq not in being_parked:
             continue
@@ -821,15 +821,15 @@ BUGS = (
     ),
     Bug(
         "no answer to a probe is no matter",
-        WATCHING,
-        "Watching._on_no_answer",
-        "self._actions.append(Abort(link.cid))",
+        NODE,
+        "Node._on_probe_timeout",
+        "self._actions.append(Abort(cid))",
         "return",
         ("tests/node/test_probes.py::test_no_answer_is_a_lost_connection",),
     ),
     Bug(
         "strangers without a bound",
-        ARRIVALS,
+        HANDSHAKE_LIMITER,
         "HandshakeLimiter.full",
         "self._in_progress[share] >= self.most(share)",
         "False",

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from .bug import Bug
 
-WRITE = "transports/tolliver_transports/spark/write/_write.py"
+SINK = "transports/tolliver_transports/spark/write/_sink.py"
 SENDING = "transports/tolliver_transports/spark/write/_sending.py"
 LINK = "transports/tolliver_transports/spark/write/_link.py"
 ENCODE = "transports/tolliver_transports/spark/write/_encode.py"
-READ = "transports/tolliver_transports/spark/read/_read.py"
+BATCHES = "transports/tolliver_transports/spark/read/_batches.py"
 RANGES = "transports/tolliver_transports/spark/read/_ranges.py"
 COLUMNS = "transports/tolliver_transports/spark/read/_columns.py"
 PUSHDOWN = "transports/tolliver_transports/spark/read/_pushdown.py"
@@ -19,7 +19,7 @@ PUSHDOWN = "transports/tolliver_transports/spark/read/_pushdown.py"
 BUGS = (
     Bug(
         "spark: a try of a task has a name of its own",
-        WRITE,
+        SINK,
         "BatchWriter.write",
         'f"{self.options.write_id}/{partition}"',
         'f"{self.options.write_id}/{partition}/{uuid4()}"',
@@ -27,7 +27,7 @@ BUGS = (
     ),
     Bug(
         "spark: batches of a stream share a name",
-        WRITE,
+        SINK,
         "StreamWriter.write",
         'f"{query}/{batch}/{partition}"',
         'f"{query}/{partition}"',
@@ -35,7 +35,7 @@ BUGS = (
     ),
     Bug(
         "spark: ids begin anew in each batch",
-        WRITE,
+        SINK,
         "Numbering.ids",
         "before + 1",
         "1",
@@ -43,7 +43,7 @@ BUGS = (
     ),
     Bug(
         "spark: an id twice",
-        WRITE,
+        SINK,
         "Numbering._see",
         "again.any()",
         "False",
@@ -51,7 +51,7 @@ BUGS = (
     ),
     Bug(
         "spark: done before all is acknowledged",
-        WRITE,
+        SINK,
         "write_rows",
         "sender.finish()",
         "",
@@ -123,7 +123,7 @@ BUGS = (
     ),
     Bug(
         "spark: direction decides the wrong sender",
-        READ,
+        BATCHES,
         "sender",
         "header.local if header.direction is Direction.OUT else header.peer",
         "header.peer if header.direction is Direction.OUT else header.local",
@@ -131,7 +131,7 @@ BUGS = (
     ),
     Bug(
         "spark: the end of a time belongs to it",
-        READ,
+        BATCHES,
         "Wanted.takes_block",
         "self.since <= header.time_ns < self.until",
         "self.since <= header.time_ns <= self.until",
@@ -158,7 +158,7 @@ BUGS = (
     ),
     Bug(
         "spark: what is damaged is passed over in silence",
-        READ,
+        BATCHES,
         "Policy.damaged",
         "self._mode is Mode.FAILFAST",
         "False",
@@ -166,7 +166,7 @@ BUGS = (
     ),
     Bug(
         "spark: a torn end is passed over in silence",
-        READ,
+        BATCHES,
         "Policy.torn",
         "self._tail is TruncatedTail.ERROR",
         "False",

@@ -10,6 +10,7 @@ from .bug import Bug
 PUBLISHER = "tolliver_proto/reactive/_publisher.py"
 SUBSCRIBER = "tolliver_proto/reactive/_subscriber.py"
 CONNECTION = "tolliver_proto/reactive/_connection.py"
+TABLE = "tolliver_proto/_common/connection_table.py"
 HUB = "tolliver_proto/reactive/_hub.py"
 OUTPUT = "tolliver_proto/reactive/_output.py"
 
@@ -84,8 +85,8 @@ BUGS = (
     Bug(
         "streams: Drained missing",
         HUB,
-        "Hub.sent",
-        "self._actions.append(Drained(cid))",
+        "Hub._on_sent",
+        "self._actions.append(Drained(link.cid))",
         "",
         ("tests/reactive/test_hub.py::test_whoever_was_told_zero_is_told_drained",),
     ),
@@ -99,10 +100,10 @@ BUGS = (
     ),
     Bug(
         "streams: a second Transmit",
-        HUB,
-        "Hub._write",
-        "connection is None or link.in_transit or link.transport_lost",
-        "connection is None or link.transport_lost",
+        TABLE,
+        "ConnectionTable._write",
+        "connection is None or link.in_transit or link.state is LinkState.DRAINING",
+        "connection is None or link.state is LinkState.DRAINING",
         ("tests/reactive/test_hub.py::test_frames_gather_while_a_transmit_is_outstanding",),
     ),
     Bug(
@@ -116,17 +117,17 @@ BUGS = (
     Bug(
         "streams: PeerDown before its reason is known",
         HUB,
-        "Hub._on_timeout",
-        "link.closed",
-        "not link.shut or link.closed",
+        "Hub._on_link_timeout",
+        "connection is not None and connection.state is State.CLOSED and link.state in HANDING_OUT",
+        "False",
         ("tests/reactive/test_hub.py::test_time_that_runs_on_before_actions_are_taken",),
     ),
     Bug(
         "streams: reading never resumes",
-        HUB,
-        "Hub._pace",
-        "pausing is not link.paused",
-        "pausing and not link.paused",
+        TABLE,
+        "ConnectionTable._set_paused",
+        "paused is not link.paused",
+        "paused and not link.paused",
         ("tests/reactive/test_hub.py::test_reading_pauses_and_goes_on",),
     ),
     Bug(
@@ -139,16 +140,16 @@ BUGS = (
     ),
     Bug(
         "streams: what was received before the loss is dropped",
-        HUB,
-        "Hub.lost",
-        "link.closed",
-        "True",
+        TABLE,
+        "ConnectionTable._lost",
+        "link.state in HANDING_OUT",
+        "False",
         ("tests/reactive/test_hub.py::test_lost_with_streams_and_unread_data",),
     ),
     Bug(
         "streams: a deadline that was met stays",
-        HUB,
-        "Hub._rearm",
+        TABLE,
+        "ConnectionTable._rearm",
         """
         if due is not None:
             self._timers.set(link.cid, due)
@@ -163,8 +164,8 @@ BUGS = (
     ),
     Bug(
         "streams: a forgotten connection's deadline stays",
-        HUB,
-        "Hub._forget",
+        TABLE,
+        "ConnectionTable._forget",
         "self._timers.cancel(link.cid)",
         "",
         ("tests/reactive/test_hub.py::test_a_forgotten_connection_has_no_deadline",),
@@ -173,7 +174,7 @@ BUGS = (
         "streams: a peer that said hello is still a stranger",
         HUB,
         "Hub._read",
-        "self._arrivals.remove(link.cid)",
+        "self._limiter.remove(link.cid)",
         "",
         ("tests/reactive/test_hub.py::test_a_stranger_is_one_no_longer",),
     ),
@@ -310,18 +311,15 @@ BUGS = (
         "streams: the next turn never comes",
         HUB,
         "Hub.next_timeout",
-        """
-        if self._resting:
-            return self._now
-        """,
-        "",
+        "self._now if self._resting else super().next_timeout()",
+        "super().next_timeout()",
         ("tests/reactive/test_hub.py::test_a_turn_has_a_share_for_each_connection",),
     ),
     Bug(
         "streams: strangers without a bound",
-        HUB,
-        "Hub.new_cid",
-        "self.closing or self._arrivals.full(address) is not None",
+        TABLE,
+        "ConnectionTable.new_cid",
+        "self.closing or full is not None",
         "self.closing",
         ("tests/reactive/test_hub.py::test_a_bound_on_strangers",),
     ),

@@ -13,12 +13,14 @@ X509 = "transports/tolliver_transports/_tls/x509.py"
 OPTIONS = "transports/tolliver_transports/_options/instance.py"
 ACL_FILE = "transports/tolliver_transports/_options/acl_file.py"
 SESSION = "transports/tolliver_transports/_driver/session.py"
-ANYIO_WIRES = "transports/tolliver_transports/anyio/wire.py"
+TWISTED_WIRE = "transports/tolliver_transports/twisted/wire.py"
+ANYIO_WIRE = "transports/tolliver_transports/anyio/wire.py"
 SOCKET_SESSION = "transports/tolliver_transports/_driver/socket_session.py"
 SOCKETS = "transports/tolliver_transports/_driver/sockets.py"
 INBOX = "transports/tolliver_transports/_messages/inbox.py"
 OPENING = "transports/tolliver_transports/_messages/opening.py"
 ENDPOINT = "transports/tolliver_transports/_driver/endpoint.py"
+FACADE = "transports/tolliver_transports/_messages/facade.py"
 INSTANCE = "transports/tolliver_transports/_messages/instance.py"
 CLI_WORDS = "transports/tolliver_transports/_cli/words.py"
 PUBLISHING = "transports/tolliver_transports/_streams/publishing.py"
@@ -68,6 +70,14 @@ BUGS = (
         "context.num_tickets = 0",
         "",
         ("tests/tls/test_handshake.py::test_policy",),
+    ),
+    Bug(
+        "tls: what nobody reads any more is kept",
+        TLS,
+        "Pump.receive",
+        "self._no_more or self._closed_by_peer or self._failure",
+        "self._no_more or self._closed_by_peer",
+        ("tests/tls/test_handshake.py::test_what_nobody_reads_any_more_is_not_kept",),
     ),
     Bug(
         "tls: a pin is not looked at",
@@ -223,7 +233,7 @@ BUGS = (
     ),
     Bug(
         "paused, and reads on",
-        ANYIO_WIRES,
+        ANYIO_WIRE,
         "Transport.pause",
         """
         self.paused = True
@@ -250,6 +260,38 @@ BUGS = (
         self.rest = memoryview(b"")
         """,
         ("tests/adapters/test_messages.py::test_the_largest_body_passes_and_a_larger_one_is_refused[asyncio]",),
+    ),
+    Bug(
+        "twisted: a failed write hides the refusal",
+        TWISTED_WIRE,
+        "Transport.connectionLost",
+        "self._hear_the_rest()",
+        "",
+        ("tests/twisted/test_sockets.py::test_a_failed_write_does_not_hide_the_refusal",),
+    ),
+    Bug(
+        "twisted: closed in the middle of what led to it",
+        TWISTED_WIRE,
+        "Transport.write_soon",
+        "self._clock.callLater(0, self.transport.loseConnection)",
+        "self.transport.loseConnection()",
+        ("tests/adapters/test_pressure.py::test_an_acknowledgement_that_comes_while_it_closes_counts[twisted]",),
+    ),
+    Bug(
+        "twisted: closed while its producer is paused",
+        TWISTED_WIRE,
+        "Transport.write_soon",
+        "self.transport.unregisterProducer()",
+        "",
+        ("tests/twisted/test_sockets.py::test_a_refusal_ends_a_client_that_waits_to_be_resumed",),
+    ),
+    Bug(
+        "twisted: written to without end",
+        TWISTED_WIRE,
+        "Transport.pauseProducing",
+        "self._full = True",
+        "",
+        ("tests/adapters/test_pressure.py::test_a_peer_that_never_reads_costs_a_bounded_buffer[twisted]",),
     ),
     Bug(
         "no keepalive",
@@ -279,7 +321,7 @@ BUGS = (
     Bug(
         "one handler is enough",
         INBOX,
-        "Settlement._is_last",
+        "Votes._is_last",
         "self._waiting[delivery] == 0",
         "True",
         ("tests/adapters/test_handlers.py::test_all_matching_handlers_must_handle_it_well[asyncio]",),
@@ -287,7 +329,7 @@ BUGS = (
     Bug(
         "a handler that failed is outvoted",
         INBOX,
-        "Settlement._is_last",
+        "Votes._is_last",
         """
         if not well:
             self._failed.add(delivery)
@@ -296,9 +338,33 @@ BUGS = (
         ("tests/adapters/test_handlers.py::test_all_matching_handlers_must_handle_it_well[asyncio]",),
     ),
     Bug(
+        "several handlers share what each of them settles",
+        INBOX,
+        "Votes.ballot",
+        "[Delivery(one.cid, one.peer_id, one.message, one.attempt) for one in self._deliveries]",
+        "self._deliveries",
+        ("tests/adapters/test_handlers.py::test_an_iterator_and_a_callback_both_get_it[asyncio]",),
+    ),
+    Bug(
+        "a run settles a delivery twice",
+        INBOX,
+        "Run._take_open",
+        """
+        fresh = [one for one in deliveries if one in self._open]
+        for one in fresh:
+            del self._open[one]
+        """,
+        """
+        fresh = list(deliveries)
+        for one in fresh:
+            self._open.pop(one, None)
+        """,
+        ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio]",),
+    ),
+    Bug(
         "False is as good as True",
         INBOX,
-        "Calls.returned",
+        "Verdicts.returned",
         "result is None or result",
         "True",
         ("tests/adapters/test_handlers.py::test_a_failed_message_comes_again_until_it_is_handled",),
@@ -337,14 +403,10 @@ BUGS = (
     ),
     Bug(
         "an instance is copied",
-        ENDPOINT,
-        "BaseEndpoint.__reduce__",
-        '"""A copy would be a second one of the same UUID on the same database (D-16, T-79)."""',
-        '''
-        """A copy would be a second one of the same UUID on the same database (D-16, T-79)."""
-
-        return
-        ''',
+        FACADE,
+        "BaseInstance.__reduce__",
+        "self._core.refuse_copy()",
+        "return super().__reduce__()",
         ("tests/blocking/test_threads.py::test_an_instance_is_not_pickled_or_copied",),
     ),
     Bug(
@@ -358,7 +420,7 @@ BUGS = (
     Bug(
         "a renewed certificate of somebody else",
         INSTANCE,
-        "BaseInstance._read_tls",
+        "BaseInstanceCore._read_tls",
         "not pumps.identity.may_be(self.node.instance_id)",
         "False",
         ("tests/adapters/test_renewal.py::test_a_renewed_certificate_is_shown_from_now_on[asyncio]",),
@@ -401,7 +463,7 @@ BUGS = (
     Bug(
         "streams: access rules are not asked",
         STREAMS,
-        "BaseStreams._on_subscribe",
+        "BaseStreamsCore._on_subscribe",
         'peer is None or not self._rights(peer.identity).may_subscribe(Subscription(name, ""))',
         "peer is None",
         ("tests/adapters/test_streams_life.py::test_over_tls",),
