@@ -1,8 +1,9 @@
-"""One machine over one connected socket: the thinnest way to speak the protocol, and an example for those who embed it.
+"""One machine over one connected socket, without a thread.
 
-The idea: one step waits until the socket can give or take something, whichever comes first. So two ends that both write
-do not wait for each other, as long as what one has not received yet stays below its high-water mark. There is no thread
-and no store: what is sent is not kept, and nothing is acknowledged unless you say so.
+One step waits until the socket can give or take something, whichever comes first. So two ends that both write do not
+wait for each other, as long as what one has not received yet stays below its high-water mark. This is the thinnest way
+to speak the protocol, and an example for programs that embed it. There is no thread and no store: what is sent is not
+kept, and nothing is acknowledged unless you say so.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class _Line(SocketSession):
             self._go_on()
 
     def has_output(self) -> bool:
-        """Whether `write` has something to do. The machine is asked once all before it is written."""
+        """True if `write` has something to do. The machine is asked once all before it is written."""
         if self._opened and not self.busy:
             if self._connection.unsent_bytes:
                 self.transmit(self._connection.data_to_send())
@@ -93,7 +94,7 @@ class _Line(SocketSession):
         """`has_output` sees that by itself."""
 
     def turn(self) -> None:
-        """Whoever has the connection asks for events."""
+        """Nothing follows by itself: the program that has the connection asks for events."""
 
     def write_soon(self) -> None:
         self.busy = True
@@ -151,7 +152,7 @@ class BlockingConnection:
     def send_encoded(self, frames: bytes, timeout: float | None = None) -> None:
         """As `send`, for any number of whole frames that `encode` made, or would have, for this revision.
 
-        b"" sends nothing new: it goes on with what a TimeoutError has left. What they say is not checked.
+        b"" sends nothing new: it goes on with what a TimeoutError has left. Their content is not checked.
         """
         if frames:
             self.machine.send_encoded(frames)
@@ -215,7 +216,7 @@ class BlockingConnection:
             raise event.error
 
     def close(self) -> None:
-        """End in order, and close the socket: at most `Limits.close_timeout`. What still comes is dropped."""
+        """End in order, and close the socket: at most `Limits.close_timeout`. Bytes that still come are dropped."""
         if self._sock.fileno() < 0:
             return
         limit = self.machine.limits.close_timeout

@@ -1,4 +1,4 @@
-"""What can be wrong with a stage."""
+"""Errors of a stage."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class StageInUse(StoreError):
 
 
 class StageFull(StoreError):
-    """The disk has taken nothing for too long. What was not acknowledged stays with the peers."""
+    """The disk has taken nothing for too long. Messages that were not acknowledged stay with the peers."""
 
 
 class StageLost(StoreError):
-    """What was staged at a position is not there: deleted, cut, damaged, or in another stage."""
+    """Messages that were staged at a position are not there: deleted, cut, damaged, or in another stage."""

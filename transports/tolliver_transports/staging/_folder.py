@@ -1,8 +1,8 @@
-"""A stage on disk: what its files are called, how far they reach, and who may do what with them.
+"""Stage folder: segments on disk, their names, extent and locks.
 
-The idea: a stage is a row of recordings that grows at its end and shrinks at its beginning. Names say which segment
-comes where and how many messages stand before it, and the head how far all of it is on the disk; so readers need no
-lock and ask nobody. One receiver writes, under a lock. Readers delete what they are through with.
+A stage is a row of recordings that grows at its end and shrinks at its beginning. Names say which segment comes where
+and how many messages stand before it, and the head how far all of it is on the disk; so readers need no lock and ask
+nobody. One receiver writes, under a lock. Readers delete what they are through with.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Stretch(NamedTuple):
 
 
 def sync_file(fd: int) -> None:
-    """What was written to the file is on the disk when this returns. Raises OSError."""
+    """Sync the file: all that was written to it is on the disk when this returns. Raises OSError."""
     if _FULL_SYNC is not None:
         fcntl.fcntl(fd, _FULL_SYNC)
     else:
@@ -229,7 +229,7 @@ class StageFolder:
             raise self._unreadable(self.segments_directory, error) from error
 
     def used_bytes(self) -> int:
-        """What stands in the segments now; readers delete some of it at any time."""
+        """Bytes in the segments now; readers delete some of it at any time."""
         total = 0
         for segment in self.segments():
             with suppress(FileNotFoundError):
@@ -237,7 +237,7 @@ class StageFolder:
         return total
 
     def head(self) -> Position | None:
-        """How far the stage is on the disk: what stands before it never changes. None where that is not known.
+        """Extent of the stage on disk: what stands before it never changes. None where that is not known.
 
         After the machine went down it may say less than it did, until the receiver runs again: never go back.
         """
@@ -273,9 +273,9 @@ class StageFolder:
     def advance(
         self, start: Position, end: Position, max_rows: int | None = None, max_bytes: int | None = None
     ) -> Position:
-        """How far one may go from `start`, at most to `end`: whole blocks, and at least one where there is one.
+        """Furthest position from `start`, at most `end`: whole blocks, and at least one where there is one.
 
-        So a single block may have more than `max_rows` messages or `max_bytes` bytes. Where all of it is within the
+        So a single block may have more than `max_rows` messages or `max_bytes` bytes. If all of it is within the
         bounds, no block is looked at.
         """
         if start >= end:
@@ -315,7 +315,7 @@ class StageFolder:
     def delete_before(self, position: Position) -> int:
         """Remove the segments that end at or before it, but never the last one; returns how many were there.
 
-        Several readers may do so at once. What it cannot remove stays, and is tried again the next time.
+        Several readers may do so at once. Segments that it cannot remove stay, and are tried again the next time.
         """
         count = 0
         for segment in self.segments()[:-1]:

@@ -1,8 +1,8 @@
-"""Staging loop: what a source has goes into a stage, many items with one sync, from `start` to `close`.
+"""Staging loop: from a source into a stage, one sync for many.
 
-The idea: one thread takes what has come, has it written and synced together, and tells the source; so the slower the
-disk is, the more goes into one sync. What cannot be written now is held, and the source takes nothing meanwhile. No
-time limit of a reader plays a part.
+One thread takes what has come, has it written and synced together, and tells the source; so the slower the disk is, the
+more goes into one sync. Items that cannot be written now are held, and the source takes nothing meanwhile. No time
+limit of a reader plays a part.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StageLoop(ABC, Generic[Item]):
     """One source's way into a stage. A subclass brings the source; it may be left without `close`, as a daemon."""
 
     failure: Exception | None = None
-    """What ended it, and not `close`. Raised by `check`."""
+    """Error that ended it, and not `close`. Raised by `check`."""
 
     def __init__(self, options: FolderOptions) -> None:
         self._folder_options = options
@@ -48,7 +48,7 @@ class StageLoop(ABC, Generic[Item]):
 
     @abstractmethod
     def _open(self, writer: StageWriter) -> None:
-        """Open the source. Whatever this raises, `_let_go` is called."""
+        """Open the source. If this raises, `_let_go` is called."""
 
     @abstractmethod
     def _let_go(self) -> None:
@@ -56,7 +56,7 @@ class StageLoop(ABC, Generic[Item]):
 
     @abstractmethod
     def _take(self, writer: StageWriter, timeout: float) -> Item | None:
-        """What has come, added to the writer; None after so many seconds in which nothing came."""
+        """An item that has come, added to the writer; None after so many seconds in which nothing came."""
 
     @abstractmethod
     def _on_synced(self, items: Sequence[Item]) -> None:
@@ -108,7 +108,7 @@ class StageLoop(ABC, Generic[Item]):
             if self._writer is not None and not at_work:  # else the disk hangs: the lock is kept as long
                 self._writer.close()
 
-    # How it stands.
+    # Status.
 
     def check(self) -> None:
         """Raises what ended it."""
@@ -151,7 +151,7 @@ class StageLoop(ABC, Generic[Item]):
             self._fail(error)
 
     def _gather(self, writer: StageWriter) -> list[Item]:
-        """What waits, for one sync: nothing more once there is a moment in which nothing waits."""
+        """Items that wait, for one sync: nothing more once there is a moment in which nothing waits."""
         items: list[Item] = []
         options, end = self._folder_options, math.inf
         while (item := self._take(writer, 0.0 if items else LOOK)) is not None:
@@ -163,7 +163,7 @@ class StageLoop(ABC, Generic[Item]):
         return items
 
     def _sync(self, writer: StageWriter) -> bool:
-        """Whether it is done: False where it is to end before the disk takes it. Raises StageFull."""
+        """True if it is done: False where it is to end before the disk takes it. Raises StageFull."""
         while not writer.sync():
             self._hold(f"the disk takes nothing: {writer.failing}")
             if self._stopping.wait(RETRY):

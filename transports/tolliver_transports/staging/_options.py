@@ -1,4 +1,4 @@
-"""What a stage is made of, checked before anything is opened."""
+"""Options of a stage, checked before anything is opened."""
 
 from __future__ import annotations
 

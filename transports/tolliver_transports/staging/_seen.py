@@ -1,8 +1,9 @@
-"""Which messages a stage has had already, so that a copy that is sent again is not staged again (T-48).
+"""Dedupe of a stage: the ids of messages that it has (T-48).
 
-The idea: the set is exact, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). It is that of
-the last segments: each closed one has its ids in a file beside it, and is forgotten as a whole once the segments after
-it have enough. So what is staged and what is remembered cannot disagree. Ids come nearly in order: spans are few.
+A copy that is sent again is not staged again. The set is exact, never a high-water mark, because lower ids do come
+later (T-09, T-40, T-51). It is that of the last segments: each closed one has its ids in a file beside it, and is
+forgotten as a whole once the segments after it have enough. So what is staged and what is remembered cannot disagree.
+Ids come nearly in order: spans are few.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CHECKSUM = Struct(">I")
 
 
 class Ids:
-    """Who sent which messages of a segment; `frames` counts all of its messages, those without an id too."""
+    """Ids of the messages of a segment, by sender; `frames` counts all of its messages, those without an id too."""
 
     def __init__(self) -> None:
         self.frames = 0
@@ -103,7 +104,7 @@ class Seen:
         return self._closed[0].number if self._closed else None
 
     def take(self, sender: UUID, ids: Sequence[int | None]) -> list[int]:
-        """Which of these, by their place in the list, are new; they are known from now on. None is always new."""
+        """Places in the list of those that are new; they are known from now on. None is always new."""
         known = self._known.get(sender)
         if known is None:
             known = IntervalSet()

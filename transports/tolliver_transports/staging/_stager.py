@@ -1,7 +1,7 @@
-"""Receiver of a stage: an instance whose messages are acknowledged once they stand in it.
+"""Receiver of a stage: acknowledges messages once they are staged.
 
-The idea: while nothing can be written the runs that were taken are held. So the credit of their connections is spent,
-the node stops reading, and the peers keep what they have.
+While nothing can be written, the runs that were taken are held. So the credit of their connections is spent, the node
+stops reading, and the peers keep what they have.
 """
 
 from __future__ import annotations
@@ -82,16 +82,16 @@ class Stager(StageLoop[Run]):
         self._counts["dropped"] += len(wanted) - len(kept)
         return kept
 
-    # How it stands.
+    # Status.
 
     @property
     def addresses(self) -> Sequence[tuple[str, int]]:
-        """Where it listens."""
+        """Addresses that it listens on."""
         return () if self._instance is None else self._instance.addresses
 
     @property
     def instance_id(self) -> UUID:
-        """Who receives."""
+        """Identity of the receiver."""
         self._started()
         assert self._instance is not None
         return self._instance.instance_id
@@ -117,7 +117,7 @@ class Stager(StageLoop[Run]):
 
 
 class _Wanted:
-    """Whether a message's names are subscribed to, prefixes of keys included."""
+    """Subscription filter of a stage: names of messages, prefixes of keys included."""
 
     def __init__(self, subscriptions: Sequence[tuple[str, str]]) -> None:
         self._subscriptions = subscriptions

@@ -1,8 +1,8 @@
-"""The writer of a stage: messages in, and on the disk with the next sync, each of them once.
+"""Writer of a stage: each message once, synced in batches.
 
-The idea: what was added waits in memory until a sync has put all of it on the disk; so whatever fails on the way, the
-segment is cut back to what is known to be there, and the same is written again. What a stage remembers is read from
-its own segments when it is opened: a kill at any moment leaves it as it was, with a torn tail that nobody was told of.
+Messages wait in memory until a sync has put all of them on the disk; so whatever fails on the way, the segment is cut
+back to what is known to be there, and the same is written again. The ids that a stage remembers are read from its own
+segments when it is opened: a kill at any moment leaves it as it was, with a torn tail that nobody was told of.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _FORMAT = Limits.format()
 
 
 class _Source(NamedTuple):
-    """What all messages of a block have in common."""
+    """Properties that all messages of a block share."""
 
     sender: UUID
     cid: int
@@ -96,7 +96,7 @@ class StageWriter:
         self._ids: list[int] = []
         self._gathered = 0  # bytes in it
         self.waiting_bytes = 0
-        """What was added since the last sync."""
+        """Bytes added since the last sync."""
         self.messages = self.bytes = self.duplicates = 0
         self.folder, self._lock = StageFolder.make(options.directory, options.lock_timeout)
         self.local = self.folder.stage
@@ -118,7 +118,8 @@ class StageWriter:
             raise
 
     def close(self) -> None:
-        """Let the stage go. What was not synced is given up: it was not acknowledged. A second call does nothing."""
+        """Let the stage go. Messages that were not synced are given up: they were not acknowledged. A second call does
+        nothing."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -127,7 +128,7 @@ class StageWriter:
             self._head = None
         self._lock.close()
 
-    # What comes in.
+    # Messages in.
 
     def add(self, sender: UUID, cid: int, revision: Revision, messages: Sequence[Message]) -> int:
         """Messages of one sender, in order; returns how many are new. They may be acknowledged after the next sync.
@@ -168,10 +169,11 @@ class StageWriter:
             self._waiting.append(_Block(data, sender, self._ids, len(self._frames)))
         self._source, self._frames, self._ids, self._gathered = None, [], [], 0
 
-    # What goes to the disk.
+    # Messages to the disk.
 
     def sync(self) -> bool:
-        """Whether everything that was added is on the disk now. If not, it still waits: call again in `RETRY` seconds.
+        """Sync what was added. True if all of it is on the disk now. If not, it still waits: call again in `RETRY`
+        seconds.
 
         Raises StageFull once the disk has taken nothing for `full_timeout` seconds.
         """
@@ -195,7 +197,7 @@ class StageWriter:
         return None if self._failing is None else str(self._failing[1].strerror)
 
     def has_room(self) -> bool:
-        """Whether less than `max_staged_bytes` is staged; what readers have deleted is noticed a little later."""
+        """True if less than `max_staged_bytes` is staged; what readers have deleted is noticed a little later."""
         if self._staged + self.waiting_bytes < self._options.max_staged_bytes:
             return True
         now = self._clock()
@@ -208,7 +210,7 @@ class StageWriter:
 
     @property
     def staged_bytes(self) -> int:
-        """What stands in the segments, as far as we know."""
+        """Bytes in the segments, as far as we know."""
         return self._staged
 
     def _on_failure(self, error: OSError) -> None:
@@ -286,7 +288,7 @@ class StageWriter:
                 self._head = os.open(self.folder.directory / HEAD, os.O_WRONLY | os.O_CREAT, 0o600)
             os.pwrite(self._head, encode_head(self.end), 0)
 
-    # What was there before.
+    # Segments from before.
 
     def _recover(self) -> None:
         """Read what is there, and go on at its end. Raises OSError, StageLost, StoreError."""
@@ -323,7 +325,8 @@ class StageWriter:
         self._tell_head()
 
     def _read_again(self, segment: Segment, head: Position | None, after: Segment | None) -> _Segment:
-        """A segment that was not closed: its ids are those of its blocks. What is no whole block at its end is cut."""
+        """A segment that was not closed: its ids are those of its blocks. Bytes at its end that are no whole block are
+        cut."""
         held = _Segment(segment)
         try:
             detail = held.read_again()
@@ -341,7 +344,7 @@ class StageWriter:
 
 
 def _read_ids(closed: Segment, segment: Segment | None) -> Ids | None:
-    """What a closed segment has; None where its file is damaged, and the segment can be read again."""
+    """Ids of a closed segment; None where its file is damaged, and the segment can be read again."""
     ids = Ids.decode(closed.path.read_bytes())
     if ids is None and segment is None:
         raise StoreError(
@@ -411,7 +414,7 @@ class _Segment:
             self.ids.add(block.sender, spans_of(block.ids), block.frames)
 
     def read_again(self) -> str:
-        """What its blocks have, up to the first that is none; returns what is wrong with that one."""
+        """Take the ids of its blocks, up to the first that is none; returns what is wrong with that one."""
         with FileIO(self._fd, closefd=False) as file:
             for block in read_blocks(_chunks(file)):
                 if not isinstance(block, Block):
