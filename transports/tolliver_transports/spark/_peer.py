@@ -1,4 +1,4 @@
-"""The other end, as options say it: its address, and the certificate that it is shown."""
+"""Address and identity of the other end, as options say them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def dialling(endpoint: type[EndpointOptions] = EndpointOptions) -> Table:
 def dialled(
     values: dict[str, Any], reader: str, other: str, endpoint: type[EndpointOptions] = EndpointOptions
 ) -> tuple[Remote, TLS | None]:
-    """Whom to dial, and as whom; `other` is what an error calls the peer. Takes what `dialling` has from the values.
+    """The peer to dial, and our certificate for it; `other` is what an error calls the peer. Takes what `dialling` has
+    from the values.
 
     Raises ValueError, naming the option.
     """

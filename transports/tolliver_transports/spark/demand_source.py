@@ -1,7 +1,7 @@
-"""What `format("tolliver-rs")` leads to, of spark.read and spark.readStream: Reactive Streams as tables.
+"""Data source `format("tolliver-rs")`, of spark.read and spark.readStream: Reactive Streams as tables.
 
-The idea: a door and nothing behind it, as `source`. Spark takes one source from a module that it discovers by itself,
-and that is "tolliver": so this one is there after `register(spark)`.
+This module is a door and nothing behind it, as `source`. Spark takes one source from a module that it discovers by
+itself, and that is "tolliver": so this one is there after `register(spark)`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A Spark of one's own, on this machine, for the commands that need one: quiet, and clear about what is missing.
+"""Local Spark for the commands that need one.
 
-The idea: Spark and the JVM beneath it talk on standard error from the first moment on. What they say goes into a file,
-and is shown only where Spark does not start.
+Spark and the JVM beneath it talk on standard error from the first moment on. Their text goes into a file, and is shown
+only where Spark does not start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NoSpark(ValueError):
 
 
 def missing() -> str | None:
-    """What Spark needs and is not there, with what to do; None where all is."""
+    """Missing parts that Spark needs, with what to do; None where all is there."""
     absent = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
     if absent:
         return f"{' and '.join(absent)} missing: pip install 'tolliver-proto[spark]'"

@@ -1,7 +1,7 @@
-"""The delivery audit: what became of every message, told from the recordings of those who sent and received it.
+"""Delivery audit: the fate of every message, told from recordings.
 
-The idea: two instances that recorded the same connection are two witnesses. Spark reads what both wrote, frame by
-frame, and joins it, so the answer needs neither the instances nor their databases, and no faith in either.
+Two instances that recorded the same connection are two witnesses. Spark reads what both wrote, frame by frame, and
+joins it, so the answer needs neither the instances nor their databases, and no faith in either.
 
     from tolliver_transports.spark.audit import audit
 
@@ -42,7 +42,7 @@ _ROUND = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600
 
 
 def audit(spark: SparkSession, directories: Iterable[str | os.PathLike[str]]) -> Audit:
-    """What the recordings in these directories (and below them, or in these files) say of each other.
+    """Audit the recordings in these directories (and below them, or in these files).
 
     Every worker must see the files under the same paths. Nothing is read before a table is asked for; the facts and the
     messages are then kept by Spark until `close`. Raises ValueError where a directory has no recordings, OSError where
@@ -62,7 +62,7 @@ class Audit:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """What to call instances, by UUID: the name of the directory that holds one's recordings and no other's."""
+        """Names of instances, by UUID: the name of the directory that holds one's recordings and no other's."""
         return names_of(self._recordings)
 
     @cached_property
@@ -130,7 +130,7 @@ class Audit:
 
     @property
     def lost(self) -> int:
-        """How many messages are proven to be lost."""
+        """Number of messages that are proven to be lost."""
         row = self.deliveries.agg(F.sum("lost")).first()
         return int(row[0] or 0) if row is not None else 0
 

@@ -1,7 +1,8 @@
-"""Charts over time as SVG: lines, and connections as bars. No script; what is hovered over says its value.
+"""Charts over time as SVG: lines, and connections as bars.
 
-The idea: all charts of a report share one axis of time, so what happens at one moment stands in one vertical line,
-and a kill is seen in all of them. Colours are classes: the page's style sheet knows light, dark and paper.
+There is no script; what is hovered over says its value. All charts of a report share one axis of time, so what happens
+at one moment stands in one vertical line, and a kill is seen in all of them. Colours are classes: the page's style
+sheet knows light, dark and paper.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 12, 10, 24
 _LANE = 32  # height of one
 _HEIGHT = 190
 COLOURS = 8
-"""How many classes c0, c1, ... there are."""
+"""Number of the classes c0, c1, ..."""
 
 
 class Axis(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the report shows, fetched from Spark: bounded, however much was recorded."""
+"""Contents of the report, fetched from Spark: bounded, however much was recorded."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def collect(audit: Audit) -> Findings:
 
 
 def deliveries(audit: Audit) -> Table:
-    """What is lost first, and then by name: what is cut off is what is least of interest."""
+    """Lost messages first, and then by name: the rows that are cut off are those of least interest."""
     table = audit.deliveries
     return _first(table.orderBy(table["lost"].desc_nulls_last(), "sender", "receiver", "channel"))
 

@@ -1,8 +1,8 @@
-"""The table of facts: one row for each frame that a recording holds, made of its bytes.
+"""Table of facts: one row for each frame of a recording.
 
-The idea: the blocks of a piece of a file go through one walk together, so messages and acks, which are nearly all
-there is, become columns without an object for each. Handshakes, control messages and what is malformed are few and go
-row by row. What could not be read is a row, too ("damaged", "torn", "malformed"): an audit must know where it is blind.
+The blocks of a piece of a file go through one walk together, so messages and acks, which are nearly all there is,
+become columns without an object for each. Handshakes, control messages and what is malformed are few and go row by row.
+A frame that could not be read is a row, too ("damaged", "torn", "malformed"): an audit must know where it is blind.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class _Facts:
 _OWN = (
     "kind", "message_id", "channel", "key", "version", "status", "compatible", "subscriptions", "detail",
 )  # fmt: skip
-"""What a row that is made one by one may have."""
+"""Columns that a row may have which is made one by one."""
 
 
 def _of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:

@@ -1,8 +1,8 @@
-"""The recordings of an audit: which there are, whose they are, and whether they were ended in order.
+"""Recordings of an audit: their files, owners, and orderly ends.
 
-The idea: a file is told apart by its number in the order of names, which is the order of time, so (file, offset) says
-what came before what in all that an instance recorded, whatever its clock did. An index beside a file says that it was
-closed, so that nothing is missing at its end.
+A file is told apart by its number in the order of names, which is the order of time, so (file, offset) says what came
+before what in all that an instance recorded, whatever its clock did. An index beside a file says that it was closed, so
+that nothing is missing at its end.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _recording(number: int, path: Path) -> Recording:
 
 
 def _has_index(path: Path, size: int, start: bytes) -> bool:
-    """Whether there is an index beside the file, and it is this file's as it is now."""
+    """True if there is an index beside the file, and it is this file's as it is now."""
     try:
         with path.with_name(path.name + INDEX_SUFFIX).open("rb") as file:
             data = file.read(INDEX.size + (size // INDEX_STEP + 2) * INDEX_ENTRY.size)
@@ -86,7 +86,7 @@ RANGES = "number int, file string, start bigint, end bigint, last boolean, entri
 
 
 def rows_of(recordings: Sequence[Recording], tasks: int) -> list[tuple[Any, ...]]:
-    """What can be read on its own, in order, each with its file's number."""
+    """Pieces that can be read on their own, in order, each with its file's number."""
     numbers = {one.path: one.file for one in recordings}
     parts = [part for task in plan(list(numbers), tasks) for part in task]
     return [(numbers[part.file], *astuple(part)) for part in parts]
@@ -102,7 +102,7 @@ def items_of(row: dict[str, Any]) -> Iterator[Block | Damage]:
 
 
 def names_of(recordings: Sequence[Recording]) -> dict[str, str]:
-    """What to call an instance: its directory's name, where that holds one instance's recordings and nobody else's."""
+    """Names of instances: a directory's name, where that holds one instance's recordings and nobody else's."""
     owners: defaultdict[str, set[str]] = defaultdict(set)
     homes: defaultdict[str, set[str]] = defaultdict(set)
     for one in recordings:

@@ -1,9 +1,9 @@
-"""What the facts say, as tables: every function takes tables and gives one.
+"""Tables made from the facts: every function takes tables and gives one.
 
-The idea: nothing compares the clocks of two machines. Within one instance's recordings, (file, offset) is the order of
-all that happened; between two instances, only what TCP promises is used: what was sent before Y on a connection came
-before Y. So a message is called lost only where the receiver's own recording shows that it went past it, or that the
-sender went on without it. Where a recording ends early, the answer is "unproven" or null, never "lost".
+Nothing compares the clocks of two machines. Within one instance's recordings, (file, offset) is the order of all that
+happened; between two instances, only what TCP promises is used: what was sent before Y on a connection came before Y.
+So a message is called lost only where the receiver's own recording shows that it went past it, or that the sender went
+on without it. If a recording ends early, the answer is "unproven" or null, never "lost".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _out() -> Column:
 def placed(facts: DataFrame) -> DataFrame:
     """Facts of blocks that could be read, with `place`, their order within an instance, and `connection`.
 
-    A connection begins at its request. What stands before the first one of a cid has a number below 0.
+    A connection begins at its request. Facts that stand before the first one of a cid have a number below 0.
     """
     place = F.shiftleft(F.col("file").cast("bigint"), _FILE_BITS) + F.col("offset")
     read = facts.where(F.col("local").isNotNull()).withColumn("place", place)
@@ -96,7 +96,7 @@ def connections(placed: DataFrame, files: DataFrame) -> DataFrame:
 
 
 def _outcome() -> Column:
-    """What became of the handshake (A5): 0 and 1 are a yes, 2 is a no, and after 3 the client has the last word."""
+    """Outcome of the handshake (T-60): 0 and 1 are a yes, 2 is a no, and after 3 the client has the last word."""
     status, compatible = F.col("status"), F.col("compatible")
     return (
         F.when(F.col("connection") < 0, "beginning not recorded")
@@ -117,7 +117,8 @@ def handshakes(connections: DataFrame) -> DataFrame:
 
 
 def subscriptions(placed: DataFrame, connections: DataFrame, recorded: Sequence[str]) -> DataFrame:
-    """Who asked whom for what: as the subscriber recorded it, or its peer where the subscriber recorded nothing."""
+    """Subscriptions, by who asked whom for what: as the subscriber recorded it, or its peer where the subscriber
+    recorded nothing."""
     asked = placed.where(_is("subscribe", "unsubscribe") | F.col("subscriptions").isNotNull()).drop("peer")
     # A request is sent before the peer's name is known: the connection has it.
     named = asked.join(connections.select("local", "cid", "connection", "peer"), ["local", "cid", "connection"])
@@ -153,7 +154,7 @@ def events(placed: DataFrame) -> DataFrame:
 
 
 def fates(passed: DataFrame, connections: DataFrame, recorded: Sequence[str]) -> DataFrame:
-    """What `passed` says, with the `fate` of each message.
+    """Messages of `passed`, with the `fate` of each.
 
     - delivered: the receiver recorded it.
     - lost: the receiver recorded what came after it on the same connection, but not this; or the sender never got an
@@ -257,7 +258,8 @@ def _lost(messages: DataFrame, connections: DataFrame) -> DataFrame:
 
 
 def deliveries(messages: DataFrame, events: DataFrame, recorded: Sequence[str]) -> DataFrame:
-    """One row for each sender, receiver and channel. What one side alone can know is null where it recorded nothing."""
+    """One row for each sender, receiver and channel. A figure that one side alone can know is null where it recorded
+    nothing."""
     keys = [*_FLOW, "channel"]
     sent, delivered, fate = F.col("copies") > 0, F.col("received") > 0, F.col("fate")
     reliable = messages.groupBy(keys).agg(
@@ -315,7 +317,7 @@ def _step(time: str, seconds: float) -> Column:
 
 
 def traffic(messages: DataFrame, seconds: float) -> DataFrame:
-    """How many messages were first sent and first received, by channel, in each step of so many seconds."""
+    """Number of messages first sent and first received, by channel, in each step of so many seconds."""
     keys = [*_FLOW, "channel", "begin"]
 
     def counted(time: str, name: str, other: str) -> DataFrame:

@@ -1,8 +1,8 @@
-"""How much publishers may send where all of it has to fit on a disk.
+"""Credit of publishers, where all elements have to fit on a disk.
 
-The idea: an element that is granted may come, and may be as large as the limit lets it be: so a grant reserves as much
-of the stage until the element stands there, or cannot come any more. What is staged and what may come never exceed the
-stage together, however publishers behave; and as readers delete, grants grow again.
+An element that is granted may come, and may be as large as the limit lets it be: so a grant reserves as much of the
+stage until the element stands there, or cannot come any more. Elements that are staged and those that may come never
+exceed the stage together, however publishers behave; and as readers delete, grants grow again.
 
 A stream of the bridge counts a request as a receipt for as many elements before, as long as no more are out than with
 its first grant (docs/bridge.md). So a stream begins with its whole window, and what is granted later takes the place of
@@ -40,7 +40,7 @@ class Credit:
 
     @property
     def full(self) -> bool:
-        """Whether nobody could be granted more, however much there is."""
+        """True if nobody could be granted more, however much there is."""
         return all(count == self.window for count in self.out.values())
 
     def begin(self, name: str, used: int) -> int:
@@ -50,7 +50,8 @@ class Credit:
         return self.grant(name, used)
 
     def grant(self, name: str, used: int) -> int:
-        """How many more it may send now that the stage has `used` bytes; they are reserved."""
+        """Number of elements that it may send beyond those granted, now that the stage has `used` bytes; they are
+        reserved."""
         more = max(0, min(self.window - self.out[name], self._fits(name, used)))
         self.out[name] += more
         return more

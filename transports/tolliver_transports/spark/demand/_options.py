@@ -1,4 +1,4 @@
-"""Options of `format("tolliver-rs")`: streams need not end, so a batch must say what ends it."""
+"""Options of `format("tolliver-rs")`: a batch must say what ends it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ BATCH = COMMON | ENDS
 
 @define(frozen=True, kw_only=True)
 class DemandOptions:
-    """What a batch asks for (docs/spark-demand.md has what each is for). It is pickled to every task."""
+    """Options of a batch (docs/spark-demand.md has what each is for). It is pickled to every task."""
 
     remote: Remote
     tls: TLS | None
@@ -72,7 +72,7 @@ class DemandOptions:
 
     @property
     def of_streams(self) -> StreamsOptions:
-        """What the subscriber is opened with."""
+        """Options that the subscriber is opened with."""
         limits = Limits(max_element=self.max_element_bytes)
         return StreamsOptions(tls=self.tls, plaintext=self.tls is None, limits=limits)
 

@@ -1,8 +1,8 @@
-"""A batch of what publishers give: each task is the subscriber of one, and asks for no more than is still wanted.
+"""Batches of elements: each task is the subscriber of one publisher.
 
-The idea: a task's rows are bounded before the first one is asked for. `Demand` counts what was granted and what was
-taken; it fills its window up at half, as every subscription of this package does, but never grants beyond the planned
-count. Nothing is taken up again (R-31), so a task that is tried again asks anew, and gets what the publisher then has.
+A task's rows are bounded before the first one is asked for. `Demand` counts what was granted and what was taken; it
+fills its window up at half, as every subscription of this package does, but never grants beyond the planned count.
+Nothing is taken up again (R-31), so a task that is tried again asks anew, and gets what the publisher then has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ELEMENTS_AT_ONCE = 4096  # elements that are taken at once
 
 
 class Demand:
-    """How much of a stream is wanted.
+    """Demand for a stream.
 
     Always: granted <= planned, granted - taken <= window; and while fewer than planned are taken, some are granted.
     """
@@ -48,7 +48,7 @@ class Demand:
         return self._taken >= self._planned
 
     def take(self, count: int) -> int:
-        """So many came. How many to grant now, which may be none."""
+        """Take so many elements; returns how many to grant now, which may be 0."""
         self._taken += count
         outstanding = self.granted - self._taken
         if outstanding > self._window // 2:
@@ -95,7 +95,7 @@ _ARRAYS: dict[str, Callable[[str, list[bytes]], Any]] = {
     "publisher": lambda name, elements: pa.repeat(name, len(elements)),
     "element": lambda _name, elements: pa.array(elements, pa.binary()),
 }
-"""How each column is made."""
+"""Makers of the columns."""
 
 
 def _cut(name: str, elements: list[bytes], schema: Any, rows: int) -> Iterator[Any]:
@@ -117,7 +117,7 @@ class DemandReader(DataSourceReader):
         return [InputPartition(name) for name in self._options.publishers]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """What the publisher has for this try: not the same as for another one."""
+        """Elements that the publisher has for this try: not the same as for another one."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(self._schema, timezone="UTC")

@@ -1,9 +1,9 @@
 """Publishers into a stage, for the streams of "tolliver-rs".
 
-The idea: a stage stands between demand and micro-batches, as a stream has no yesterday (R-31). Each publisher has a
-connection and a thread that takes; the loop has the writer, and grants what is on the disk anew (`Credit`): so the
-disk is what holds publishers back, and elements wait nowhere but in the window. A stream that ends with its connection
-is subscribed to anew.
+A stage stands between demand and micro-batches, as a stream has no yesterday (R-31). Each publisher has a connection
+and a thread that takes; the loop has the writer, and grants what is on the disk anew (`Credit`): so the disk is what
+holds publishers back, and elements wait nowhere but in the window. A stream that ends with its connection is subscribed
+to anew.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _PASSING = (ConnectionLost, ConnectionClosed, ConnectionClosing, UnexpectedEOF, 
 
 @define(frozen=True, kw_only=True)
 class DemandStageOptions:
-    """Whom to subscribe to, and where to put it. `window` is of each publisher, in elements; times in seconds."""
+    """Publishers to subscribe to, and the stage for their elements. `window` is of each publisher, in elements; times
+    in seconds."""
 
     remote: Remote
     streams: StreamsOptions
@@ -77,7 +78,7 @@ class _Live:
 
     def __init__(self, granted: int) -> None:
         self.due = granted
-        """How many may still come."""
+        """Number of elements that may still come."""
 
 
 class DemandStager(StageLoop[_Arrived]):
@@ -225,7 +226,7 @@ class DemandStager(StageLoop[_Arrived]):
 
 
 def _sender(peer: Peer, remote: Remote) -> UUID:
-    """Whom blocks are from: the publisher's UUID, or one that stands for its address where it shows no single one."""
+    """Sender of blocks: the publisher's UUID, or one that stands for its address where it shows no single one."""
     if len(peer.identity.uuids) == 1:
         return next(iter(peer.identity.uuids))
     return uuid5(NAMESPACE_URL, f"tolliver-rs://{remote}")

@@ -1,7 +1,7 @@
-"""`spark.readStream.format("tolliver-rs")`: the stream reader of "tolliver", over a stage that publishers fill.
+"""Stream reader of `spark.readStream.format("tolliver-rs")`, over a stage that publishers fill.
 
-The idea: once elements are staged they are a log like any other, with the same offsets, limits and end. So what is here
-is who fills the stage, and what the columns are called.
+Once elements are staged they are a log like any other, with the same offsets, limits and end. So this module has only
+who fills the stage, and the names of the columns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ELEMENT_BYTES = 2**20
 _STREAM = f"a stream of {READER}"
 _CLOSE = 1.0  # seconds: nothing here is in need of more
 _STAGED = {"publisher": "channel", "element": "body"}
-"""What the columns are called in the stage."""
+"""Names of the columns in the stage."""
 
 _OF_LIVE = (
     "stagingDir",
@@ -68,7 +68,7 @@ _OF_BATCHES = dict.fromkeys(ENDS, "it ends a batch, and a stream does not end: l
 
 @define(frozen=True, kw_only=True)
 class DemandStream:
-    """What is asked for, and how what is staged is read. It is pickled to every task."""
+    """Options of a stream, and the way in which staged elements are read. It is pickled to every task."""
 
     stage: DemandStageOptions
     stream: StreamOptions

@@ -1,8 +1,8 @@
 """Blocks of recordings to record batches, as Spark wants them.
 
-The idea: whether a block is wanted its header says, so the others are not parsed. The blocks that are gather until a
-batch is full, however small they are; what a header says becomes a column by repetition. A batch has the very schema
-that Spark expects, columns that nobody asked for are never made, and rows that a filter drops are never copied.
+A block's header says whether it is wanted, so the others are not parsed. The blocks that are gather until a batch is
+full, however small they are; what a header says becomes a column by repetition. A batch has the very schema that Spark
+expects, columns that nobody asked for are never made, and rows that a filter drops are never copied.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Match(NamedTuple):
     prefixes: tuple[str, ...] = ()
 
     def among(self, column: Any) -> Booleans:
-        """Which values of a column of binary it takes."""
+        """Mask of the values of a column of binary that it takes."""
         taken = pc.is_in(column, pa.array([name.encode() for name in sorted(self.names)], column.type))
         for prefix in self.prefixes:
             taken = pc.or_(taken, pc.starts_with(column, prefix.encode()))
@@ -58,7 +58,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which blocks, and which of their messages. All that is named must hold; times in nanoseconds since 1970."""
+    """Filter on blocks, and on their messages. All that is named must hold; times in nanoseconds since 1970."""
 
     direction: Direction | None = None
     peers: frozenset[UUID] = frozenset()
@@ -70,7 +70,7 @@ class Wanted:
 
     @classmethod
     def of(cls, options: ReadOptions) -> Wanted:
-        """What the options ask for."""
+        """The filter of these options."""
         exact = frozenset(key for key in options.keys if not key.endswith("*"))
         prefixes = tuple(key[:-1] for key in options.keys if key.endswith("*"))
         return cls(
@@ -100,7 +100,7 @@ class Wanted:
 
 
 def sender(header: BlockHeader) -> str | None:
-    """Who sent the frames of a block: None where the peer was not known yet."""
+    """Sender of the frames of a block: None where the peer was not known yet."""
     who = header.local if header.direction is Direction.OUT else header.peer
     return None if who is None else str(who)
 
@@ -151,7 +151,7 @@ class _Batch(NamedTuple):
         return as_text(column if len(self.rows) == len(self.columns) else column.take(pa.array(self.rows)))
 
     def spread(self, value: Callable[[Piece], Any], kind: Any) -> Any:
-        """What is the same for all of a piece, for each row."""
+        """One value for all of a piece, for each row."""
         return pa.array([value(piece) for piece in self.run.pieces], kind).take(pa.array(self.piece_of))
 
 
@@ -172,7 +172,7 @@ _COLUMNS: dict[str, Callable[[_Batch], Any]] = {
     "frame_offset": _frame_offset,
     "direction": lambda batch: batch.spread(lambda piece: piece.header.direction.name.lower(), pa.string()),
 }
-"""How each column is made."""
+"""Makers of the columns."""
 
 
 class BatchMaker:
@@ -215,7 +215,7 @@ class BatchMaker:
 
 
 class Policy:
-    """What to do about what is no good: raise, or leave it out, count it and say so in the log."""
+    """Treatment of damaged or malformed data: raise, or leave it out, count it and say so in the log."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._mode = options.mode

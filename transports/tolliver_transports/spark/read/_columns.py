@@ -1,9 +1,9 @@
 """Frames as Arrow columns, without an object for each.
 
-The idea: Python walks from frame to frame, as only a head tells where the next one begins; all else is done for many
-frames at once. Frames stand back to back, so their bytes already are the values of one Arrow array whose offsets cut
-each frame into head, parts and what stands before the next one: a column is every fifth element of it. What the walk
-does not know by heart, handshakes and whatever is wrong, the `Decoder` reads, so both say the same of any bytes.
+Python walks from frame to frame, as only a head tells where the next one begins; all else is done for many frames at
+once. Frames stand back to back, so their bytes already are the values of one Arrow array whose offsets cut each frame
+into head, parts and what stands before the next one: a column is every fifth element of it. Anything that the walk does
+not know by heart, handshakes and whatever is wrong, the `Decoder` reads, so both say the same of any bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Booleans = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Frames:
-    """Where the frames of a run of bytes begin, in bytes from its start and in order.
+    """Starts of the frames of a run of bytes, in bytes from its start and in order.
 
     `messages` are all frames with a message's head: those of applications, control messages, and what is ignored.
     `error` is what the walk ended at, as `decode` would raise it: None where the run is whole frames to its end.
@@ -178,7 +178,7 @@ class Columns:
     def __init__(self, data: bytes, starts: list[int] | Integers, revision: Revision = Revision.DRAFT_2) -> None:
         layout = LAYOUTS[revision]
         self.offsets: Integers = np.asarray(starts, dtype=np.int64)
-        """Where they begin."""
+        """Their starts."""
         self._layout = layout
         self._heads = heads_at(data, layout.message, self.offsets)
         bounds = np.empty((len(self.offsets), _CUTS), np.int32)
@@ -188,7 +188,7 @@ class Columns:
             bounds[:, 2 + at] = self._heads[part]
         np.cumsum(bounds, axis=1, out=bounds)
         self.ends: Integers = bounds[:, -1].astype(np.int64)
-        """Where they end."""
+        """Their ends."""
         buffers = [None, pa.py_buffer(bounds if len(bounds) else bytes(4)), pa.py_buffer(data)]
         self._pieces = pa.Array.from_buffers(pa.binary(), max(0, _CUTS * len(bounds) - 1), buffers)
 
@@ -217,19 +217,19 @@ class Columns:
 
     @cached_property
     def reliable(self) -> Booleans:
-        """Which of them have an id, and so are acknowledged."""
+        """Mask of those that have an id, and so are acknowledged."""
         return np.asarray(self.ids != self._layout.unreliable_id)
 
     @cached_property
     def control(self) -> Booleans:
-        """Which of them stand on the reserved channel."""
+        """Mask of those that stand on the reserved channel."""
         if not np.any(self._heads["channel"] == len(_RESERVED)):
             return np.zeros(len(self), np.bool_)
         return np.asarray(pc.equal(self.channel, _RESERVED).to_numpy(zero_copy_only=False))
 
     @cached_property
     def regular(self) -> Booleans:
-        """Which of them are messages of applications."""
+        """Mask of those that are messages of applications."""
         return ~self.control & _good_text(self.channel) & _good_text(self.key)
 
     def message_ids(self, rows: Integers) -> Any:

@@ -20,14 +20,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Mode(StrEnum):
-    """What to do where a recording is damaged or a peer's frame is malformed."""
+    """Treatment of a damaged recording or a peer's malformed frame."""
 
     FAILFAST = "failfast"
     DROPMALFORMED = "dropmalformed"
 
 
 class TruncatedTail(StrEnum):
-    """What to do where a file ends inside a block."""
+    """Treatment of a file that ends inside a block."""
 
     ERROR = "error"
     IGNORE = "ignore"
@@ -35,7 +35,7 @@ class TruncatedTail(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is to be read, and how; docs/spark.md explains each. Times are in nanoseconds since 1970."""
+    """Options of reading; docs/spark.md explains each. Times are in nanoseconds since 1970."""
 
     paths: tuple[str, ...]
     channels: tuple[str, ...] = ()

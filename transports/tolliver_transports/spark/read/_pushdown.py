@@ -1,7 +1,7 @@
-"""Spark's filters as what is wanted of a recording.
+"""Push-down: Spark's filters, applied to recordings.
 
-The idea: a filter is taken only if it can be applied exactly, so Spark need not look again; the others are given back.
-Senders and times stand in the headers of blocks, so such a filter spares reading what it drops.
+A filter is taken only if it can be applied exactly, so Spark need not look again; the others are given back. Senders
+and times stand in the headers of blocks, so such a filter spares reading what it drops.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MICROSECOND = 1000  # nanoseconds: what Spark's timestamps leave of a block's t
 
 
 def narrowed(wanted: Wanted, condition: Filter) -> Wanted | None:
-    """What remains wanted under the condition too; None where Spark has to apply it."""
+    """The filter under the condition too; None where Spark has to apply it."""
     [column, *deeper] = getattr(condition, "attribute", ("", ""))
     if deeper:
         return None

@@ -1,8 +1,8 @@
 """Recordings on disk as ranges that tasks read by themselves.
 
-The idea: only an index says where a block begins inside a file, as a body may hold what looks like one. So a file is
-split at entries of an index that fits it, or of one that is made of the file's headers there and then, and every range
-must end where the next one begins: were the index wrong, that would show and nothing be read twice or left out.
+Only an index says where a block begins inside a file, as a body may hold what looks like one. So a file is split at
+entries of an index that fits it, or of one that is made of the file's headers there and then, and every range must end
+where the next one begins: were the index wrong, that would show and nothing be read twice or left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tolliver_proto.recording import (
 )
 
 RANGE_BYTES = 32 * 2**20
-"""What a task reads where nothing else is asked for."""
+"""Bytes that a task reads where nothing else is asked for."""
 
 _CHUNK = 2**20  # bytes
 
@@ -123,7 +123,7 @@ class Span(NamedTuple):
 
 
 def plan(files: Sequence[str], min_partitions: int = 1) -> list[list[Range]]:
-    """What each task reads: `min_partitions` tasks or more where the sizes and the indexes allow it.
+    """Ranges for each task: `min_partitions` tasks or more where the sizes and the indexes allow it.
 
     Small files are read by one task together. Raises StoreError where a file cannot be read.
     """
@@ -221,7 +221,7 @@ def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
 
 
 def _begins_block(place: int, read_at: Callable[[int, int], bytes]) -> bool:
-    """Whether a block's header stands there, as a fitting index says: if not, the header is damaged."""
+    """True if a block's header stands there, as a fitting index says: if not, the header is damaged."""
     blocks = Blocks(place)
     blocks.feed(read_at(place, BLOCK.size))
     damage = blocks.next_block()
@@ -229,7 +229,7 @@ def _begins_block(place: int, read_at: Callable[[int, int], bytes]) -> bool:
 
 
 def block_ends(file: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where each whole block from `start` on ends, and how many frames it has; only headers are read.
+    """Ends of the whole blocks from `start` on, and the number of frames of each; only headers are read.
 
     Ends at `end`, or before a block that ends behind it. Raises DamagedRecording at a damaged header, and StoreError.
     """

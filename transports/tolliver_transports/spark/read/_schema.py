@@ -1,7 +1,7 @@
-"""The columns of messages, and what a schema of one's own may say.
+"""Columns of messages, and the schemas that a user may give.
 
-The idea: one table of names and types. A schema that somebody gives may leave columns out and order them at will, which
-is how columns are pruned (Spark does not prune those of a Python source by itself); it may not invent any.
+A schema that somebody gives may leave columns out and order them at will, which is how columns are pruned (Spark does
+not prune those of a Python source by itself); it may not invent any.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ OF_FRAMES = {
     "message_id": "bigint",
     "reliable": "boolean",
 }
-"""What a frame says by itself; `message_id` is null where it is unreliable (T-42)."""
+"""Columns that a frame has by itself; `message_id` is null where it is unreliable (T-42)."""
 
 OF_MESSAGES = OF_FRAMES | {"sender": "string"}
 """And who sent it: the UUID of an instance; null where a recording does not know."""
 
 METADATA = {"received_at": "timestamp", "file": "string", "frame_offset": "bigint", "direction": "string"}
-"""Where a recording has it, with includeMetadata=true."""
+"""Columns of the place in a recording, with includeMetadata=true."""
 
 _NULLABLE = frozenset(("message_id", "sender", "file"))
 

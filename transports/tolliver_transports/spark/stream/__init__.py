@@ -1,6 +1,6 @@
-"""Micro-batch streams: a stage that peers fill, or a directory of recordings, read as a growing log.
+"""Micro-batch streams: a stage or recordings, read as a growing log.
 
-The reader knows offsets, limits and partitions; a `Log` knows where its bytes stand. What a batch holds is two places
-in files that never change, so it can be read again after any failure.
-Workers import single modules of this folder, so nothing is imported by the folder itself.
+The reader knows offsets, limits and partitions; a `Log` knows where its bytes stand. A batch is two places in files
+that never change, so it can be read again after any failure. Workers import single modules of this folder, so nothing
+is imported by the folder itself.
 """

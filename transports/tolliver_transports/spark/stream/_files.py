@@ -1,8 +1,8 @@
-"""Recordings as a stream: a directory into which instances record, or to which somebody brings what was recorded.
+"""Recordings as a stream: a directory that grows.
 
-The idea: how far one is in each file is all there is to know, so that is the offset. A file is read up to where its
-last whole block ends, which its headers say; what stands behind is waited for. Files are begun in the order of their
-names, which are times.
+The position in each file is all there is to know, so that is the offset. A file is read up to where its last whole
+block ends, which its headers say; what stands behind is waited for. Files are begun in the order of their names, which
+are times.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Recordings:
         self._read = read_files(offset)
 
     def _steps(self, name: str, at: int, to: int, bounds: Bounds) -> Iterator[tuple[int, int]]:
-        """Where one may stop, and the frames up to there since the last such place."""
+        """Places to stop, and the frames up to there since the last such place."""
         if at == to:
             return
         if bounds == Bounds():
@@ -127,7 +127,7 @@ class Recordings:
         entry = index.after(offset) if index is not None else None
         return otherwise if entry is None else min(entry.offset, otherwise)
 
-    # What is there.
+    # Files.
 
     def _look(self) -> None:
         begun = time.monotonic()
@@ -173,7 +173,7 @@ class Recordings:
             seen.size = size
 
     def _whole(self, path: str, seen: _Seen, size: int) -> int:
-        """Where the last whole block ends."""
+        """End of the last whole block."""
         with opened(path) as recording:
             index = own_index(recording, path, size)
         if index is not None and index.length == size:
@@ -190,7 +190,7 @@ class Recordings:
             self._damaged(damage)
         return at
 
-    # What is wrong.
+    # Faults.
 
     def _cut(self, path: str, seen: _Seen, size: int, index: Index) -> None:
         if not seen.cut:

@@ -1,8 +1,8 @@
-"""What peers send as a stream: the stage on disk in which it stands before any of it is acknowledged.
+"""Live stream of messages, read from the stage that holds them.
 
-The idea: Spark wants to read the same bytes again after a failure, and a connection has no yesterday. So a stager
-receives, and this reads what it wrote: a batch is two positions in files that never change. The stager runs here, in
-the process that lives as long as the query, or elsewhere as a service; what is read is the same.
+Spark wants to read the same bytes again after a failure, and a connection has no yesterday. So a stager receives, and
+this reads what it wrote: a batch is two positions in files that never change. The stager runs here, in the process that
+lives as long as the query, or elsewhere as a service; what is read is the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stage:
         return self._offset(self._folder.head() or self._folder.first())
 
     def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
-        """Where `end` is not behind `start`, `start`: a head may say less than it did, after a crash."""
+        """The end of a batch; `start` if `end` is not behind it: a head may say less than it did, after a crash."""
         begin, stop = read_place(start), read_place(end)
         if begin == stop:
             return dict(start)
@@ -86,7 +86,7 @@ class Stage:
         return place_offset(Place(self._folder.stage, *position))
 
     def _from(self, place: Place) -> Position:
-        """Where to read on: there, or where the stage begins if it is lost."""
+        """Place to read on from: there, or the beginning of the stage if it is lost."""
         position = Position(*place[1:])
         try:
             self._folder.check(position, place.stage)
@@ -116,7 +116,7 @@ def open_stage(options: StreamOptions) -> Stage:
 
 
 def _stage_options(options: StreamOptions, live: LiveOptions) -> StageOptions:
-    """What is not said is left to the stage's own defaults."""
+    """Options that are not given are left to the stage's own defaults."""
     from ...staging import StageOptions
 
     known = {field.name for field in fields(StageOptions)}

@@ -1,4 +1,4 @@
-"""The growing log that a streaming query reads, as its reader sees it.
+"""Growing log that a streaming query reads, as its reader sees it.
 
 Recordings and a stage on disk are both such a log; each has this form in a file of its own.
 """
@@ -16,23 +16,23 @@ log = logging.getLogger("tolliver_transports.spark")
 
 
 class Bounds(NamedTuple):
-    """How much a batch may take: whole blocks, at least one. None is no bound."""
+    """Bounds of a batch: whole blocks, at least one. None is no bound."""
 
     rows: int | None = None
     bytes: int | None = None
 
 
 class Log(Protocol):
-    """What a stream reads. Every method may raise StoreError; places are offsets as Spark has them."""
+    """Source of a stream. Every method may raise StoreError; places are offsets as Spark has them."""
 
     def first(self) -> Offset:
         """The oldest place from which one can read."""
 
     def head(self) -> Offset:
-        """How far it goes now. Called many times a second."""
+        """End of the log now. Called many times a second."""
 
     def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
-        """How far a batch from `start` goes, at most to `end`; equal to `start` where there is nothing."""
+        """End of a batch from `start`, at most `end`; equal to `start` where there is nothing."""
 
     def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
         """The bytes between two places."""

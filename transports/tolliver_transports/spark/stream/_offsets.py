@@ -1,7 +1,7 @@
-"""What a streaming query writes down of how far it is.
+"""Offsets of a streaming query, as JSON in its checkpoint.
 
-The idea: an offset is JSON in a checkpoint, and may come back years later, to another version and another folder. So it
-says which kind it is, is read with every check, and written in one form: Spark compares offsets as texts.
+An offset may come back years later, to another version and another folder. So it says which kind it is, is read with
+every check, and written in one form: Spark compares offsets as texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Offset = dict[str, Any]
 
 
 class StreamLost(StoreError):
-    """What a query has still to read, or its place in it, is no longer there. See the option failOnDataLoss."""
+    """Data that a query has still to read, or its place in it, is no longer there. See the option failOnDataLoss."""
 
 
 class Place(NamedTuple):
@@ -53,7 +53,7 @@ def files_offset(positions: Mapping[str, int]) -> Offset:
 
 
 def read_files(offset: Mapping[str, Any]) -> dict[str, int]:
-    """How many bytes of each file are read. Raises StreamLost for an offset that no stream of files wrote."""
+    """Number of bytes of each file that are read. Raises StreamLost for an offset that no stream of files wrote."""
     _check_version(offset)
     files = offset.get("files")
     if len(offset) != 2 or not isinstance(files, Mapping) or not all(map(_is_count, files.values())):

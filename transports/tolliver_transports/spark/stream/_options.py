@@ -1,6 +1,6 @@
-"""Options of `spark.readStream.format("tolliver")`: one table for live streams, one for streams of recordings.
+"""Options of `spark.readStream.format("tolliver")`: live streams and streams of recordings.
 
-The idea: both share what they take from reading recordings at rest, so an option that would do nothing is an error.
+Both share what they take from reading recordings at rest, so an option that would do nothing is an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RECORDINGS = f"a stream of recordings of {READER}"
 
 
 class Staging(StrEnum):
-    """Where the stage is, and who fills it."""
+    """Place of the stage, and who fills it."""
 
     SHARED = "shared"
     EXTERNAL = "external"
@@ -39,7 +39,8 @@ class Staging(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions:
-    """The stage of a live stream. What is None is left to the stage itself. Sizes in bytes, times in seconds."""
+    """The stage of a live stream. An option that is None is left to the stage itself. Sizes in bytes, times in
+    seconds."""
 
     directory: Path
     staging: Staging = Staging.SHARED
@@ -57,7 +58,7 @@ class LiveOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What is to be read as a stream, and how; docs/spark-streams.md explains each. `live` is None for recordings."""
+    """Options of a stream; docs/spark-streams.md explains each. `live` is None for recordings."""
 
     read: ReadOptions
     live: LiveOptions | None
@@ -116,7 +117,7 @@ _OF_STREAMS_ALONE = {name.lower() for name in {*LIVE_OPTIONS, *FILES_OPTIONS} - 
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """What both kinds of reading share, from options of which nobody has said yet which kind they are for."""
+    """Options that both kinds of reading share, from those of which nobody has said yet which kind they are for."""
     given = {name.lower(): text for name, text in options.items()}
     if given.keys() & _OF_STREAMS_ALONE or given.get("mode", "").strip().lower() == _FILES:
         return stream_options(options).read

@@ -1,9 +1,9 @@
-"""What Spark calls to read a stream: on the driver it plans, on the workers it reads.
+"""Stream reader: on the driver it plans, on the workers it reads.
 
-The idea: a stream is a log that only grows, and a query is at a place in it. What sort of log it is, the reader does
-not know; it keeps the limits, the frozen end of Trigger.AvailableNow, and the plan of the tasks. Spark makes it in
-several processes, one of which lives as long as the query: so the log is opened when a place in it is first asked for,
-and nothing is closed in the end, as nobody says when that is: the process just ends.
+A stream is a log that only grows, and a query is at a place in it. The reader does not know the sort of log; it keeps
+the limits, the frozen end of Trigger.AvailableNow, and the plan of the tasks. Spark makes it in several processes, one
+of which lives as long as the query: so the log is opened when a place in it is first asked for, and nothing is closed
+in the end, as nobody says when that is: the process just ends.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end = self._log.head()
 
     def initialOffset(self) -> Offset:
-        """Where a query without a checkpoint begins: see startingOffsets."""
+        """Beginning of a query without a checkpoint: see startingOffsets."""
         return self._log.first() if self._options.earliest else self._log.head()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say; where both say something, `latestOffset` obeys the other one, too."""
+        """Limits of the options; where both say something, `latestOffset` obeys the other one, too."""
         if self._options.max_rows is not None:
             return ReadMaxRows(self._options.max_rows)
         if self._options.max_bytes is not None:
@@ -78,13 +78,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Offset:
-        """Where the next batch ends. That Spark asks from `start` on says that it is through with what precedes it."""
+        """End of the next batch. That Spark asks from `start` on says that it is through with what precedes it."""
         self._log.consumed(start)
         end = self._log.head() if self._end is None else self._end
         return self._log.advance(start, end, self._bounds(limit))
 
     def reportLatestOffset(self) -> Offset:
-        """How far a query could be: for `lag`."""
+        """Furthest that a query could be: for `lag`."""
         return self._log.head()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:

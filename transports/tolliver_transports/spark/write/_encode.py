@@ -1,8 +1,9 @@
-"""Rows to frames, a column at a time: Arrow columns in, the wire's bytes out.
+"""Rows to frames, by column: Arrow in, the wire's bytes out.
 
-The idea: the heads of all messages of a batch are one numpy block, whose fields are those of the wire layout, and Arrow
-joins head, channel, key and body of each row. What it writes the result into *is* what goes over the wire, so nothing
-is done once per row. What could not be sent, or would be dropped in silence by who receives it, is refused here.
+The heads of all messages of a batch are one numpy block, whose fields are those of the wire layout, and Arrow joins
+head, channel, key and body of each row. The buffer that it writes the result into *is* what goes over the wire, so
+nothing is done once per row. Rows that could not be sent, or would be dropped in silence by who receives them, are
+refused here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A task's connection to the receiver: it writes frames and takes acknowledgements, thousands at a time.
+"""Connection of a task to the receiver: frames out, acknowledgements in bulk.
 
-The idea: what a receiver says to a writer is acks, five bytes each and back to back, so a run of them is one numpy
-block. The connection's machine gets only what is something else: the handshake, the receiver's subscriptions as they
-change, and the end.
+A receiver answers a writer with acks, five bytes each and back to back, so a run of them is one numpy block. The
+connection's machine gets only what is something else: the handshake, the receiver's subscriptions as they change, and
+the end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Link(BlockingConnection):
         self._on_acks = on_acks
         self._rest_of_ack = b""
         self.subscriptions: set[Subscription] = set()
-        """What the receiver wants, as it has said so far."""
+        """Subscriptions of the receiver, as it has said so far."""
         super().__init__(sock, Role.CLIENT, revision=revision, intake=self._take_in, **options)
 
     def establish(self, timeout: float) -> None:
@@ -93,7 +93,7 @@ class Link(BlockingConnection):
         # Nobody here handles messages, so none is acknowledged.
 
     def _change(self, event: Subscribe | Unsubscribe | Ignored) -> None:
-        """A control message. Who does not read the answers is not answered: it will say so again."""
+        """A control message. A writer that does not read the answers is not answered: it will say so again."""
         limits = self.machine.limits
         if self.machine.unsent_bytes > limits.high_water:
             return
@@ -112,7 +112,8 @@ class Link(BlockingConnection):
         return plaintext
 
     def _take_acks(self, plaintext: bytes) -> bytes:
-        """What is behind the acks that it begins with; b"" if that may be the beginning of another."""
+        """Take the acks that it begins with, and return what is behind them; b"" if that may be the beginning of
+        another."""
         size = self._ack.itemsize
         heads = np.frombuffer(plaintext, self._ack, len(plaintext) // size)
         others = np.flatnonzero(heads["code"] != self._ack_code)

@@ -1,8 +1,8 @@
-"""The sink: a partition's rows to a receiver, each counted once however often Spark tries.
+"""Sink: each row counted once, however often Spark tries.
 
-The idea: a task is a derived identity, named after what it writes and not after which try it is (T-72a), and its rows
-have the ids 1..n in their order, or those of a column. So all tries of a task, twins that run beside it and batches
-that are replayed after a restart send the same messages, and a receiver with `dedupe` takes each once (T-48).
+A task is a derived identity, named after what it writes and not after which try it is (T-72a), and its rows have the
+ids 1..n in their order, or those of a column. So all tries of a task, twins that run beside it and batches that are
+replayed after a restart send the same messages, and a receiver with `dedupe` takes each once (T-48).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task did: rows sent, rows left out because nobody subscribes to them, rows sent again, and seconds."""
+    """Result of a task: rows sent, rows left out because nobody subscribes to them, rows sent again, and seconds."""
 
     rows: int
     dropped: int
@@ -194,12 +194,12 @@ def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
 
 
 def batch_writer(schema: StructType, overwrite: bool, options: Any) -> BatchWriter:
-    """What `DataSource.writer` returns. Raises ValueError."""
+    """Result of `DataSource.writer`. Raises ValueError."""
     if overwrite:
         raise ValueError('messages cannot be overwritten: write with mode("append")')
     return BatchWriter(schema, write_options(options, streaming=False))
 
 
 def stream_writer(schema: StructType, options: Any) -> StreamWriter:
-    """What `DataSource.streamWriter` returns. Raises ValueError."""
+    """Result of `DataSource.streamWriter`. Raises ValueError."""
     return StreamWriter(schema, write_options(options, streaming=True))
