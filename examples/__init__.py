@@ -1,1 +1,1 @@
-"""Programs to read and to run: each shows what a user of tolliver writes, with public names alone."""
+"""Programs to read and to run, written with public names alone."""

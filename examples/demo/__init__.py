@@ -1,4 +1,4 @@
-"""The demo: real readings of this machine over mutual TLS, kills, and the proof that nothing was lost.
+"""Demo: real readings over TLS, kills, and proof of no loss.
 
 `make demo` plays it (`python -m examples.demo`). One process publishes, two subscribe, a Spark query writes a table;
 some of them are killed, and in the end their logs, the table and the recordings are compared.

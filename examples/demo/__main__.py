@@ -1,4 +1,6 @@
-"""The demo's command: `python -m examples.demo [--directory DIR] [--seconds N] [--rate N] [--check] [--no-audit]`."""
+"""Command of the demo.
+
+`python -m examples.demo [--directory DIR] [--seconds N] [--rate N] [--check] [--no-audit]`"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the demo's child processes have in common.
+"""Life of the demo's child processes.
 
-The idea: a child lives as long as its standard input is open. The parent closes it to say "end in order"; if the parent
-dies, the kernel closes it. So no child outlives the demo, whatever happens.
+A child lives as long as its standard input is open. The parent closes it to say "end in order"; if the parent dies, the
+kernel closes it. So no child outlives the demo, whatever happens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tolliver_transports.anyio import TLS, InstanceOptions
 HOST = "127.0.0.1"
 PUBLISHER = "publisher"
 SUBSCRIBERS = {"alice": ("",), "bob": ("cpu", "memory")}
-"""Who wants which channels; "" is all of them."""
+"""Subscribers and the channels that they want; "" is all of them."""
 DRIVER = "driver"
 """The Spark driver that writes the readings into a table."""
 RECORDINGS = "recordings"
@@ -25,7 +25,7 @@ RECORDINGS = "recordings"
 STAGE, CHECKPOINT, TABLE = "stage", "checkpoint", "table"
 """Directories of the driver."""
 ROWS = "rows"
-"""What the driver logs of each batch, with the number of its rows."""
+"""Kind of the line that the driver logs of each batch, with the number of its rows."""
 
 
 def stop_with_parent() -> threading.Event:

@@ -1,6 +1,7 @@
-"""The readings themselves, as the demo's report draws them: read from the recording of the one who wants all.
+"""Curves of the readings, for the demo's report.
 
-The idea: this is what a data engineer would write. Bodies are JSON; of each field the mean of each second is taken.
+This is what a data engineer would write, on the recording of the subscriber that wants everything. Bodies are JSON; of
+each field the mean of each second is taken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Spark says of it afterwards: of the table that a query wrote, and of what went over the wires."""
+"""Look of Spark at the demo's table and recordings, afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def look_with_spark(console: Console, directory: Path) -> int:
 
 
 def look_at_table(console: Console, spark: SparkSession, directory: Path) -> int:
-    """Whether the table has every reading once; returns the exit status."""
+    """Check that the table has every reading once; returns the exit status."""
     counted = spark.read.parquet(str(directory / TABLE)).groupBy("id").count().collect()
     found = tally(directory, DRIVER, Counter({str(row[0]): int(row[1]) for row in counted}))
     good = found.good and not found.duplicates
@@ -46,7 +46,7 @@ def look_at_table(console: Console, spark: SparkSession, directory: Path) -> int
 
 
 def audit_recordings(console: Console, spark: SparkSession, directory: Path) -> int:
-    """What went over the wires; returns the exit status."""
+    """Audit what went over the wires; returns the exit status."""
     from tolliver_transports.spark.audit import audit
 
     from .curves import curves_of

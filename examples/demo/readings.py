@@ -1,7 +1,7 @@
-"""What this machine says of itself.
+"""Readings of this machine.
 
-The idea: a reading is one number with a place: the kind ("cpu") becomes the channel, the part ("cpu0") the key. A
-source that this machine does not have is left out; every machine has some.
+A reading is one number with a place: the kind ("cpu") becomes the channel, the part ("cpu0") the key. A source that
+this machine does not have is left out; every machine has some.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def _load() -> _Parts:
 
 
 _MISSING = (OSError, NotImplementedError, AttributeError, psutil.Error)
-"""What psutil raises for what this machine does not have: where a system has no such call, psutil has no such name."""
+"""Errors of psutil for readings that this machine does not have: where a system has no such call, psutil has no such
+name."""
 
 SOURCES: tuple[tuple[str, Callable[[], _Parts]], ...] = (
     ("cpu", _cpus),

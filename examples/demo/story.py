@@ -1,11 +1,11 @@
-"""`make demo`: the product doing its job on this machine, and the proof that nothing was lost.
+"""Story of the demo: kills, and the proof of no loss.
 
-The idea: one process publishes real readings of this machine to two others over mutual TLS. In the middle one
-subscriber is killed with SIGKILL and comes back, and then the publisher. Everybody keeps a log that survives that; at
-the end the logs are compared, message by message. In a second act, where Spark can run, a streaming query writes the
-readings into a table, and its driver is killed together with its JVM. Then Spark looks whether the table has every
-reading once, audits what went over the wires, which every process has recorded, and draws it. The exit status is 1 if a
-reliable message was lost, or stands twice in the table.
+This is the product at work on this machine, as `make demo` plays it: one process publishes real readings of the machine
+to two others over mutual TLS. In the middle one subscriber is killed with SIGKILL and comes back, and then the
+publisher. Everybody keeps a log that survives that; at the end the logs are compared, message by message. In a second
+act, where Spark can run, a streaming query writes the readings into a table, and its driver is killed together with its
+JVM. Then Spark looks whether the table has every reading once, audits what went over the wires, which every process has
+recorded, and draws it. The exit status is 1 if a reliable message was lost, or stands twice in the table.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Demo:
 
 
 class LineCount:
-    """How many lines of a kind a process has logged so far, of all its runs; reads each byte once.
+    """Number of lines of a kind that a process has logged so far, of all its runs; reads each byte once.
 
     Of `ROWS`, the sum of what they say.
     """

@@ -1,4 +1,4 @@
-"""A subscriber: writes each message that it handles into its log, and only then lets it be acknowledged."""
+"""Subscriber of the demo: logs each message before it is acknowledged."""
 
 from __future__ import annotations
 

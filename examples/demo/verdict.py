@@ -1,8 +1,8 @@
-"""What became of each message, from the logs alone.
+"""Verdict on each message, from the logs alone.
 
-The idea: drain, then compare sets. A reliable message is lost when the publisher logged it as stored and the subscriber
-that wants it never logged it. One that was delivered though the publisher was killed before it could log it as stored
-is "unlogged", never lost; one that nobody sent is an invention, and as bad as a loss.
+The check is to drain, then to compare sets. A reliable message is lost when the publisher logged it as stored and the
+subscriber that wants it never logged it. One that was delivered though the publisher was killed before it could log it
+as stored is "unlogged", never lost; one that nobody sent is an invention, and as bad as a loss.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _judge_log(directory: Path, name: str, channels: tuple[str, ...]) -> Tally:
 def tally(
     directory: Path, name: str, copies: Counter[str], channels: tuple[str, ...] = ("",), seconds: float = 0.0
 ) -> Tally:
-    """Whoever wanted these channels, and how many copies of each message he had."""
+    """Count the copies of each message that the subscriber of these channels had."""
     published: dict[str, set[str]] = {"sent": set(), "stored": set()}
     for kind, *words in read_lines(directory, PUBLISHER):
         if kind in published and (words[1] in channels or "" in channels):
