@@ -1,6 +1,7 @@
 """Command of the demo.
 
-`python -m examples.demo [--directory DIR] [--seconds N] [--rate N] [--check] [--no-audit]`"""
+`python -m examples.demo [--directory DIR] [--seconds N] [--rate N] [--check] [--no-audit]`
+"""
 
 from __future__ import annotations
 
