@@ -1,4 +1,4 @@
-"""The adapters by name: what the suite runs over, in one place."""
+"""Kinds of adapters by name, which the suite runs over."""
 
 from __future__ import annotations
 
