@@ -30,7 +30,7 @@ from tolliver_transports.certs import make_ca, make_certificate
 
 BODY = bytes(100)
 OUTSTANDING = (1, 100, 1000)
-LANES = 4  # batches under way at a time, so that storing, sending and acknowledging overlap
+LANES = 4  # batches in flight at a time, so that storing, sending and acknowledging overlap
 UNRELIABLE_AIM = 200_000
 RATIO_AIM = 0.25
 TRIES = 3

@@ -69,7 +69,7 @@ class Story:
         self.deleted = folder.first().frames
 
     def restart(self) -> None:
-        """A kill: what was not synced is gone, and comes again."""
+        """A kill: what was not synced is gone, and is sent again."""
         self.writer.close()
         self.known -= {(sender, number) for sender, number, _ in self.added if number is not None}
         self.added = []

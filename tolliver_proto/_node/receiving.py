@@ -65,7 +65,7 @@ class Receiving(Sending):
 
     def _on_message(self, link: Link, message: Message) -> None:
         if link.window is None:
-            return  # a connection that lost against another (T-70): reliable ones come again there
+            return  # a connection that lost against another (T-70): reliable ones are sent again there
         verdict = self._verdicts.get((message.channel, message.key))
         if verdict is None:
             verdict = self._judge(message.channel, message.key)
@@ -97,7 +97,7 @@ class Receiving(Sending):
             self._on_message(link, message)
             return
         self._counts["refused_messages"] += 1
-        if message.message_id is not None:  # else it would come again
+        if message.message_id is not None:  # else it would be sent again
             self._ack(link, [message.message_id])
 
     def _is_new(self, link: Link, delivery: Delivery, message_id: int) -> bool:
@@ -284,7 +284,7 @@ class Receiving(Sending):
         wanted = isinstance(frame, Subscribe)
         is_refused = peer.derived or subscription.channel == RESERVED_CHANNEL
         if is_refused or (wanted and not self._may_have(link, peer, subscription)):
-            self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it would come again
+            self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it is sent again
             if frame.message_id is not None:
                 self._ack(link, [frame.message_id])
             return

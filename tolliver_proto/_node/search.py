@@ -42,7 +42,7 @@ class OutboxSearch:
         self._ask = ask
         self._when_stored = when_stored
         self._on_error = on_error
-        self._searches: deque[_Search] = deque()  # the first is under way
+        self._searches: deque[_Search] = deque()  # the first is running
         self._last_id = 0
         self._asked = False
 

@@ -1,4 +1,4 @@
-"""Making `format("tolliver")` and `format("tolliver-rs")` known to a session.
+"""Registration of `format("tolliver")` and `format("tolliver-rs")` with a session.
 
 Spark finds an installed "tolliver" by itself, one source for each module; it does not look for a second one there, nor
 into what `--py-files` or `addPyFile` brought.
