@@ -1,11 +1,11 @@
-"""Each adapter beside a bare loop of its own kind: round trips, and messages a second.
+"""Adapters beside bare loops: round trips, and messages a second.
 
     python benchmarks/adapters.py [--seconds 1] [asyncio uvloop trio twisted twisted-asyncio blocking]
 
-The idea: two processes over TLS on loopback, 100-byte bodies, unreliable messages. A round trip goes to a callback of
-the other process and back to a callback here. The bare loop moves the same bytes over the same TLS on the same loop
-with no protocol: it sends back what arrives. So a ratio says what an instance adds, whatever else the machine does.
-Instance and bare loop take turns; the median of each figure over all turns is printed, the ratio is that of the p50s.
+Two processes talk over TLS on loopback, with 100-byte bodies and unreliable messages. A round trip goes to a handler of
+the other process and back to a handler here. The bare loop moves the same bytes over the same TLS on the same loop with
+no protocol: it sends back what arrives. So a ratio says what an instance adds, whatever else the machine does. Instance
+and bare loop take turns; the median of each figure over all turns is printed, the ratio is that of the p50s.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def percentiles(times: list[float]) -> dict[str, float]:
 
 
 class Loop:
-    """What the two programs below need of their loop."""
+    """Calls of a loop that the two programs below need."""
 
     event: Callable[[], Any]
     """Makes something with set() and an awaitable wait()."""

@@ -1,4 +1,6 @@
-"""What the node costs, and whether that grows with what it should not grow with: subscriptions, peers, the backlog.
+"""Costs of the node, and their growth.
+
+Nothing should grow with the number of subscriptions, of peers, or of messages in the backlog.
 
     python benchmarks/node.py [--most 1000000] [--repetitions 5]
 
@@ -93,7 +95,7 @@ def connect(node: Node, count: int, *subscriptions: Subscription) -> list[int]:
     return cids
 
 
-# What is measured.
+# Measurements.
 
 
 def routing(subscriptions: int, repetitions: int) -> tuple[float, float, float]:

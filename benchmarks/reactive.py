@@ -59,14 +59,14 @@ def say(value: object) -> None:
 
 
 class Window:
-    """What a subscriber asks for: all of it at first, then again what is used up, when that is half."""
+    """Demand of a subscriber: all of the window at first, then again what is used up, when that is half."""
 
     def __init__(self, size: int) -> None:
         self._half = max(1, size // 2)
         self._used = 0
 
     def used(self, count: int) -> int:
-        """How many to ask for now."""
+        """Number of elements to ask for now."""
         self._used += count
         if self._used < self._half:
             return 0
@@ -108,7 +108,7 @@ def core(size: int, window: int, seconds: float) -> Core:
 
 
 def give(publisher: Connection, data: list[bytes], elements: list[bytes], size: int) -> list[bytes]:
-    """What the publisher sends once it has this."""
+    """Bytes that the publisher sends once it has this."""
     for unit in data:
         publisher.receive_data(unit)
     stream = 1
@@ -122,7 +122,7 @@ def give(publisher: Connection, data: list[bytes], elements: list[bytes], size: 
 
 
 def take(subscriber: Connection, stream: int, pieces: list[bytes], window: Window) -> int:
-    """How many elements came in these pieces; asks for more."""
+    """Number of elements that came in these pieces; asks for more."""
     count = 0
     for piece in pieces:
         subscriber.receive_data(piece)
@@ -173,7 +173,7 @@ def prompt(stream: socket.socket) -> socket.socket:
 
 
 def received(stream: socket.socket, wait: bool) -> list[bytes]:
-    """What has come in: nothing where nothing has and that is not waited for, b"" at the end."""
+    """Bytes that have come in: nothing where nothing has and that is not waited for, b"" at the end."""
     stream.settimeout(LIFE if wait else 0)
     try:
         return [stream.recv(CHUNK)]

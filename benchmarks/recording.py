@@ -1,4 +1,4 @@
-"""What recording costs the event loop, and how fast recordings are read.
+"""Cost of recording to the event loop, and speed of reading.
 
     python benchmarks/recording.py [--mib 64] [--repetitions 7] [--directory DIR]
 
@@ -63,7 +63,8 @@ def loop_that_writes(chunks: list[bytes], path: Path) -> float:
 
 
 def recorded_loop(chunks: list[bytes], directory: Path, calls: list[float]) -> float:
-    """Appends the seconds of the calls alone. What is still to be written when the loop is through does not count."""
+    """Appends the seconds of the calls alone. Bytes that are still to be written when the loop is through do not
+    count."""
     decoder, inside = Decoder(), 0.0
     with closing(Recorder(directory, OURS, Revision.DRAFT_2, complain, queue_bytes=2**40)) as recorder:
         begun = time.perf_counter()

@@ -1,13 +1,13 @@
-"""End to end: a publisher and a subscriber, two processes over TLS on loopback, 100-byte bodies.
+"""Messages end to end: two processes over TLS on loopback.
 
     python benchmarks/send.py [--seconds 2] [--backend asyncio|trio]
 
-The idea: each row has its own yardstick in the same run. Unreliable messages are counted where they are handled.
-Reliable ones go round in full: stored with fsync, sent, handled, acknowledged; `outstanding` of them are under way at
-any time. Beside each stands what bare SQLite does on the same disk, with the same pragmas and as many rows in a commit
-as the publisher's commits had on average: one thread, one table of the store's shape, rows that are only added.
-Prints the best of three unreliable runs, and of the reliable ones the median ratio. `us here` and `us there` are
-processor time a message, which other work on the machine changes least.
+A publisher and a subscriber exchange 100-byte bodies, and each row has its own yardstick in the same run. Unreliable
+messages are counted where they are handled. Reliable ones go round in full: stored with fsync, sent, handled,
+acknowledged; `outstanding` of them are in flight at any time. Beside each stands what bare SQLite does on the same
+disk, with the same pragmas and as many rows in a commit as the publisher's commits had on average: one thread, one
+table of the store's shape, rows that are only added. Prints the best of three unreliable runs, and of the reliable ones
+the median ratio. `us here` and `us there` are processor time a message, which other work on the machine changes least.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tolliver_transports.certs import make_ca, make_certificate
 
 BODY = bytes(100)
 OUTSTANDING = (1, 100, 1000)
-LANES = 4  # batches under way at a time, so that storing, sending and acknowledging overlap
+LANES = 4  # batches in flight at a time, so that storing, sending and acknowledging overlap
 UNRELIABLE_AIM = 200_000
 RATIO_AIM = 0.25
 TRIES = 3
@@ -102,7 +102,7 @@ class Costs:
 
 
 async def unreliable(instance: Instance, subscriber: Subscriber, seconds: float) -> tuple[float, int]:
-    """Messages handled a second, and all of them. What finds the buffer full is tried again later."""
+    """Messages handled a second, and all of them. Messages that find the buffer full are tried again later."""
     before, _ = subscriber.ask()
     sent = 0
     started = time.perf_counter()

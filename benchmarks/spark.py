@@ -1,4 +1,4 @@
-"""How fast recordings come into Spark, against what Spark itself lets through.
+"""Speed of recordings into Spark, against Spark's own ceiling.
 
     python benchmarks/spark.py [--rows 1000000] [--repetitions 5] [--directory DIR] [--quick]
 
@@ -164,7 +164,7 @@ def thrown_away(frame: DataFrame) -> None:
 
 
 def roads(spark: SparkSession, files: Files, rows: int) -> dict[str, tuple[str, Callable[[], object]]]:
-    """What is measured: by name, the name of its ceiling ("" for a ceiling) and the work."""
+    """Measured work: by name, the name of its ceiling ("" for a ceiling) and the work."""
     recording, frames = str(files.recording), str(files.frames)
     ids = spark.range(0, TASKS, 1, TASKS)
     paths = spark.sparkContext.parallelize([str(files.frames / str(task)) for task in range(TASKS)], TASKS)

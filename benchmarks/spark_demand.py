@@ -1,11 +1,11 @@
-"""What demand costs in Spark: rows a second from a publisher, by window, beside the same bytes from a plain socket.
+"""Cost of demand in Spark: rows a second, by window.
 
     python benchmarks/spark_demand.py [--rows 1000000] [--tries 3]
 
-The idea: the ceiling is a source of Spark's that takes as many bytes from a bare loopback socket and cuts them into
-the same batches, without a protocol. Every try measures it and all windows, one after the other, and the ratio is the
-median over the tries. The publisher is a process of its own, and always has more; elements have 100 bytes. Planning
-the query counts.
+The ceiling is a source of Spark's that takes as many bytes from a bare loopback socket and cuts them into the same
+batches, without a protocol. Every try measures it and all windows, one after the other, and the ratio is the median
+over the tries. Figures are rows a second from a publisher. It is a process of its own, and always has more; elements
+have 100 bytes. Planning the query counts.
 """
 
 from __future__ import annotations

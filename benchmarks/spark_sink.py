@@ -1,11 +1,11 @@
-"""What the sink costs: rows a second from Spark to a receiver, beside the same write with its batches thrown away.
+"""Cost of the sink: rows a second from Spark to a receiver.
 
     python benchmarks/spark_sink.py [--rows 1000000] [--tries 3]
 
-The idea: Spark's own way to a Python sink is the ceiling, so the figure is the ratio to it in the same run: every try
-measures the ceiling and all sinks, one after the other, and the ratio is the median over the tries. The receiver is a
-process of its own that does as little as one can: it looks at a message's id only and acknowledges it, thousands at a
-time. What an instance with handlers takes is a matter of that instance: see docs/performance.md.
+Spark's own way to a Python sink, with the batches thrown away, is the ceiling, so the figure is the ratio to it in the
+same run: every try measures the ceiling and all sinks, one after the other, and the ratio is the median over the tries.
+The receiver is a process of its own that does as little as one can: it looks at a message's id only and acknowledges
+it, thousands at a time. The rate of an instance with handlers is a matter of that instance: see docs/performance.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What staging costs a receiver: a stager, against the same instance that acknowledges what comes and keeps nothing.
+"""Cost of staging to a receiver, against an instance without a stage.
 
     python benchmarks/staging.py [--messages 30000] [--body 100] [--repetitions 5] [--directory DIR]
 
-The idea: a sender in another process stores messages in batches, over mutual TLS, until all are acknowledged. What it
-measures has the sender's own commits in it, so the two receivers take turns, and the ratio is that of the same round.
-Beside it, the writer alone: messages of one sender, in runs of 256, added and synced 1 MiB at a time, against a file to
-which the encoded messages are written with the same syncs. All figures are medians. Give a directory on the disk that
-is meant: syncing is most of what differs.
+A sender in another process stores messages in batches, over mutual TLS, until all are acknowledged by a stager or by
+the same instance that keeps nothing. The time measured has the sender's own commits in it, so the two receivers take
+turns, and the ratio is that of the same round. Beside it, the writer alone: messages of one sender, in runs of 256,
+added and synced 1 MiB at a time, against a file to which the encoded messages are written with the same syncs. All
+figures are medians. Give a directory on the disk that is meant: syncing is most of what differs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the durable store costs: rows a second of `commit` against a bare loop, and the opening of a long backlog.
+"""Costs of the durable store: `commit`, and opening a long backlog.
 
 The bare loop is one `executemany` into one plain table in a transaction, with the same pragmas. Both run alone, beside
 a thread that does what an event loop does (a little work, a system call, over and over), and beside one that never

@@ -1,4 +1,4 @@
-"""How fast a Connection reads and writes, and how far that is from the least that Python can do.
+"""Speed of a Connection, beside the least that Python can do.
 
     python benchmarks/wire.py [--frames 200000] [--repetitions 9]
 

@@ -1,4 +1,6 @@
-"""Fuzzes one target with atheris (V3). From the root of the repository, on Linux:
+"""Runner of one fuzz target with atheris (V3).
+
+From the root of the repository, on Linux:
 
     python -m fuzz                                        the names of the targets
     python -m fuzz TARGET -max_total_time=150             for 2.5 minutes, beginning with the corpus and the seeds

@@ -1,9 +1,9 @@
-"""What the fuzzers check, apart from who makes up the bytes: atheris here, hypothesis in the tests.
+"""Checks for fuzzers of the messaging protocol, on any bytes.
 
-The idea: any bytes are a case. `decoder` takes the first ones as settings and the rest as what a peer sent.
-`connection` reads them as a little program of calls and input, so that the API is fuzzed and not only the parser. Each
-case is run twice, fed whole and in pieces, and both runs must say the same. A broken promise is an AssertionError; any
-exception that is not documented comes out as it is.
+Any bytes are a case, made up by atheris here and by hypothesis in the tests. `decoder` takes the first ones as settings
+and the rest as what a peer sent. `connection` reads them as a little program of calls and input, so that the API is
+fuzzed and not only the parser. Each case is run twice, fed whole and in pieces, and both runs must say the same. A
+broken promise is an AssertionError; any exception that is not documented comes out as it is.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ FRAMES: list[Frame] = [
     Subscribe("a", "b", 2),
     Unsubscribe("a", "", 3),
 ]
-"""What a well-meaning peer might send: a program picks from these to get past the handshake."""
+"""Frames that a well-meaning peer might send: a program picks from these to get past the handshake."""
 
 
 def decoder_seeds() -> list[bytes]:
@@ -163,7 +163,7 @@ Step = Callable[[Connection, "Trace"], None]
 
 
 class Trace:
-    """What a run did, for comparison, and what must hold after each of its steps."""
+    """Trace of a run, for comparison, and the checks after each of its steps."""
 
     def __init__(self, piece: int | None) -> None:
         self.piece = piece

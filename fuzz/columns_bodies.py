@@ -1,7 +1,7 @@
-"""What the fuzzer of Arrow columns checks, apart from who makes up the bytes.
+"""Checks for the fuzzer of Arrow columns, on any bytes.
 
-The idea: two readers of the same bytes, the machine frame by frame and Spark's by columns, say the same of any of them,
-good or bad. The tests call `same` with streams of their own.
+Two readers of the same bytes, the machine frame by frame and Spark's by columns, say the same of any of them, good or
+bad. The tests call `same` with streams of their own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def told(error: RemoteProtocolError | None) -> tuple[Any, ...] | None:
 
 
 def same(data: bytes, revision: Revision) -> None:
-    """Whether both say the same of these bytes: frames, their order, and what is wrong where."""
+    """Check that both say the same of these bytes: frames, their order, and what is wrong where."""
     expected, error = by_the_machine(data, revision)
     found = find_frames(data, revision)
     assert told(found.error) == told(error)
@@ -69,7 +69,7 @@ def same(data: bytes, revision: Revision) -> None:
     columns = Columns(data, found.messages, revision)
     assert messages_of(columns) == [one for one in expected if isinstance(one, Message)]
 
-    # What is no application's is found again at its place, by whoever wants it.
+    # A frame that is no application's is found again at its place, by whoever wants it.
     others = np.flatnonzero(~columns.regular)
     spans = zip(columns.offsets[others].tolist(), columns.ends[others].tolist(), strict=True)
     decoded = [by_the_machine(data[start:end], revision) for start, end in spans]

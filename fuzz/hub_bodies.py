@@ -1,9 +1,9 @@
-"""What the fuzzer of a hub checks, apart from who makes up the bytes.
+"""Checks for the fuzzer of a hub, on any bytes.
 
-The idea: any bytes are a program for two hubs that are joined by up to a few wires: two bytes a step, which call and
-with what. The fuzzer is adapter, network and application at once, and may put bytes of its own on a wire; it only keeps
-to what an adapter promises (one `sent` for each Transmit, nothing after `lost`). A step may raise what is documented
-and nothing else; at the end every wire is cut, and nothing may be left of anything.
+Any bytes are a program for two hubs that are joined by up to a few wires: two bytes a step, which call and with what.
+The fuzzer is adapter, network and application at once, and may put bytes of its own on a wire; it only keeps to what an
+adapter promises (one `sent` for each Transmit, nothing after `lost`). A step may raise what is documented and nothing
+else; at the end every wire is cut, and nothing may be left of anything.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the fuzzer of the node checks, apart from who makes up the bytes.
+"""Checks for the fuzzer of the node, on any bytes.
 
-The idea: any bytes are a program for two or three nodes: two bytes a step, which call and with what. The fuzzer kills
-nodes and starts them again from what they had committed. A stranger is there, too: a member of the CA with a
-certificate of its own that says whatever the program makes it say. It may harm nobody but itself, so the promises
-between the others hold whatever it does (`node_program.py`).
+Any bytes are a program for two or three nodes: two bytes a step, which call and with what. The fuzzer kills nodes and
+starts them again from what they had committed. A stranger is there, too: a member of the CA with a certificate of its
+own that says whatever the program makes it say. It may harm nobody but itself, so the promises between the others hold
+whatever it does (`node_program.py`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ SAID: list[Frame] = [
     Unsubscribe("p", "", 8),
     Unsubscribe("", "", 9),
 ]
-"""What the stranger says, well-meant and otherwise."""
+"""Frames that the stranger says, well-meant and otherwise."""
 
 
 def operations(data: bytes, *, watch_memory: bool = False) -> Program:
@@ -229,7 +229,8 @@ def _unreliable_send(run: Program, number: int, argument: int) -> None:
 
 
 def _bad_send(run: Program, number: int, argument: int) -> None:
-    """What is refused, before anything changes: a wrong name, too long a body, all of a list with one such."""
+    """Send a message that is refused, before anything changes: a wrong name, too long a body, all of a list with one
+    such."""
     bad = (("tolliver", "", b""), ("p", "a", bytes(2**24 + 1)), (PROBE_CHANNEL, "", b""), ("p", "k" * 5000, b""))
     before = run.node(number).stats()
     try:
@@ -306,7 +307,8 @@ def _repin(run: Program, number: int, argument: int) -> None:
 
 
 def _set_acl(run: Program, number: int, argument: int) -> None:
-    """Other rules for one of the others. What is published is always taken, or the peer is kept out: it is promised."""
+    """Other rules for one of the others. Permission to publish is always kept, or the peer is kept out: those messages
+    are promised."""
     host, peer = run.hosts[number], _peer(run, argument)
     host.acl = Acl(peers={**host.acl.peers, peer: RIGHTS[argument // 8 % len(RIGHTS)]})
     host.opening.clear()  # those that are being made are promised nothing

@@ -1,8 +1,8 @@
-"""Two or three nodes, and all that is around them: wires, disks, applications, a stranger.
+"""World of two or three nodes: wires, disks, applications, a stranger.
 
-The idea: one object is adapter, disk, network and application at once, so it can do to the nodes whatever those could,
-in any order. The simulator's witnesses judge every byte and every commit (I1, I2, I3), its audit compares tables with
-the store (I6). At the end the faults stop, and what was promised is compared with what was handled (I4).
+One object is adapter, disk, network and application at once, so it can do to the nodes whatever those could, in any
+order. The simulator's witnesses judge every byte and every commit (I1, I2, I3), its audit compares tables with the
+store (I6). At the end the faults stop, and what was promised is compared with what was handled (I4).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Book(Ledger):
                     self.settled.add(operation.letter.message_id)
 
     def forgive(self, peer: UUID) -> None:
-        """What this peer was promised so far it need not get."""
+        """Messages promised to this peer so far need not reach it."""
         for sent in self.sent.values():
             self.acked.add((peer, sent.body))
             sent.due_to.discard(peer)
@@ -194,7 +194,7 @@ class Program:
         return UUIDS.index(uuid) if uuid in UUIDS[: len(self.hosts)] else None
 
     def identity(self, number: int) -> PeerIdentity:
-        """What a connection to that node, or to the stranger, proves."""
+        """Identity that a connection to that node, or to the stranger, proves."""
         if number >= len(self.hosts):
             return PeerIdentity(frozenset([STRANGER]), b"s" * 32, "192.0.2.66")
         names = frozenset[UUID]() if self.pinned else frozenset([UUIDS[number]])
@@ -503,7 +503,7 @@ class Program:
         return left
 
 
-# What the nodes ask for.
+# Called by the nodes.
 
 
 def _dial(run: Program, number: int, action: Dial) -> None:
@@ -578,7 +578,7 @@ def _acked(run: Program, number: int, action: Acked) -> None:
 
 
 def _peer_up(run: Program, number: int, action: PeerUp) -> None:
-    """What was sent since the dial's request was queued is for this peer too, if it wants it (T-62)."""
+    """Messages sent since the dial's request was queued are for this peer too, if it wants them (T-62)."""
     host, other = run.hosts[number], run.number(action.peer)
     end = run.ends[number].get(action.cid)
     check(end is None or end.stranger is (action.peer == STRANGER), f"{action} is somebody else's connection (D-3)")

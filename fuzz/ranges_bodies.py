@@ -1,7 +1,7 @@
-"""What the fuzzer of Spark's reading of recordings checks, apart from who makes up the bytes.
+"""Checks for the fuzzer of Spark's reading of recordings.
 
-The idea: a recording as in `recording_bodies`, and beside it a sidecar that is right, wrong, torn, of another one,
-or a lie with all checksums right. Tasks read it in parts, and together they must have read every byte once.
+A case is a recording as in `recording_bodies`, and beside it a sidecar that is right, wrong, torn, of another one, or a
+lie with all checksums right. Tasks read it in parts, and together they must have read every byte once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _RIGHT, _MISSING, _DAMAGED, _TORN, _OTHER, _LIE = range(6)
 
 
 def _sidecar(kind: int, place: int, written: Written) -> bytes | None:
-    """What stands beside the recording, made before that was damaged."""
+    """Sidecar beside the recording, made before that was damaged."""
     whole = build_index(lambda at, size: written.whole[at : at + size], len(written.whole))
     made = whole.encode()
     if kind == _MISSING:

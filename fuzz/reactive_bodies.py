@@ -1,8 +1,8 @@
-"""What the fuzzers of the Reactive Streams protocol check, apart from who makes up the bytes.
+"""Checks for the fuzzers of the Reactive Streams protocol.
 
-The idea: as in `bodies`: any bytes are a case. `decoder` reads them as what a peer sent, `connection` as a little
-program of calls and input. Each case runs several times, fed whole and in pieces, a connection read by events and by
-runs, and all must say the same. A `WireMonitor` judges what the connection says, whatever its peer does.
+As in `bodies`, any bytes are a case. `decoder` reads them as what a peer sent, `connection` as a little program of
+calls and input. Each case runs several times, fed whole and in pieces, a connection read by events and by runs, and all
+must say the same. A `WireMonitor` judges what the connection says, whatever its peer does.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FRAMES: list[Any] = [
     ServerHello(1),
     Goodbye("bye"),
 ]
-"""What a peer might send. Elements are written as the streams are by then, so that they mean what they say."""
+"""Frames that a peer might send. Elements are written as the streams are by then, so that they mean what they say."""
 
 
 def encoded(frame: Any, sizes: dict[int, int]) -> bytes:

@@ -1,8 +1,8 @@
-"""What the fuzzers of recordings check, apart from who makes up the bytes.
+"""Checks for the fuzzers of recordings, on any bytes.
 
-The idea: checksums stop random bytes at the door, so a case is a program that writes a recording: blocks of frames, of
-raw bytes, of recordings in bodies, headers from a later version; and then a few places that are damaged or cut off.
-What was written is known, so what is read can be judged: every block as it was written, every byte told of once.
+Checksums stop random bytes at the door, so a case is a program that writes a recording: blocks of frames, of raw bytes,
+of recordings in bodies, headers from a later version; and then a few places that are damaged or cut off. All that was
+written is known, so what is read can be judged: every block as it was written, every byte told of once.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Written:
 
     @property
     def good(self) -> bool:
-        """Whether a reader must find every block."""
+        """True if a reader must find every block."""
         return not (self.foreign or self.damaged or self.cut)
 
     def _make(self, kind: int, argument: int, reader: Reader, before: bytes) -> tuple[BlockHeader, bytes, bool] | None:
@@ -147,7 +147,7 @@ def covers(found: list[Item], start: int, end: int) -> None:
 
 
 def frames(data: bytes, *, watch_memory: bool = False) -> None:
-    """Where frames end, by lengths alone, is where the decoder ends them; `wanted` is never too much."""
+    """Check that lengths alone end frames where the decoder ends them; `wanted` is never too much."""
     reader = Reader(data)
     revision = REVISIONS[reader.byte() % 2]
     stream = reader.bytes(len(data))

@@ -1,4 +1,4 @@
-"""What every run of libFuzzer is given beside its own options: first cases, a dictionary, the memory it may take."""
+"""Settings of every run of libFuzzer: cases, dictionary, memory."""
 
 from __future__ import annotations
 

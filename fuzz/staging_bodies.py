@@ -1,8 +1,8 @@
-"""What the fuzzer of staging folders checks, apart from who makes up the bytes.
+"""Checks for the fuzzer of staging folders, on any bytes.
 
-The idea: a case is a program that fills a stage: messages of two senders, syncs, readers that delete, the receiver that
-is killed and starts again. Then something happens to the files, and the stage is opened. It refuses, saying so, or it
-goes on; what was synced is there, or whoever reads it is told that it is not: never missing in silence, never twice.
+A case is a program that fills a stage: messages of two senders, syncs, readers that delete, the receiver that is killed
+and starts again. Then something happens to the files, and the stage is opened. It refuses, saying so, or it goes on;
+what was synced is there, or whoever reads it is told that it is not: never missing in silence, never twice.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Story:
         self.deleted = folder.first().frames
 
     def restart(self) -> None:
-        """A kill: what was not synced is gone, and comes again."""
+        """A kill: what was not synced is gone, and is sent again."""
         self.writer.close()
         self.known -= {(sender, number) for sender, number, _ in self.added if number is not None}
         self.added = []

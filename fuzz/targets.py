@@ -1,8 +1,8 @@
-"""The fuzz targets (V3), as data: which body, its first cases, and what is watched for edges.
+"""Fuzz targets (V3) as data: body, first cases, modules with edges.
 
-The idea: a target is a name here and two functions in a module of bodies, `NAME(data)` and `NAME_seeds()`. Whatever
-makes up bytes goes through this table: atheris (`python -m fuzz TARGET`), all of them at once (`make fuzz`), and the
-tests, with hypothesis, every case of the corpus, and every crash there ever was.
+A target is a name here and two functions in a module of bodies, `NAME(data)` and `NAME_seeds()`. Every maker of bytes
+goes through this table: atheris (`python -m fuzz TARGET`), all of them at once (`make fuzz`), and the tests, with
+hypothesis, every case of the corpus, and every crash there ever was.
 """
 
 from __future__ import annotations

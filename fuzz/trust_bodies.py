@@ -1,7 +1,7 @@
-"""What the fuzzers of what we are shown check: certificates of peers, and files of access rules.
+"""Checks for the fuzzers of certificates and of access rules.
 
-The idea: a certificate is read before anybody is trusted, so any bytes are refused with a CertificateError, or
-understood as `cryptography` understands them. A file of rules is its owner's, and any mistake in it is named.
+A certificate is read before anybody is trusted, so any bytes are refused with a CertificateError, or understood as
+`cryptography` understands them. A file of rules is its owner's, and any mistake in it is named.
 """
 
 from __future__ import annotations

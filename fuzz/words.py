@@ -1,8 +1,8 @@
-"""The dictionaries that fuzzers write with: a word is a few bytes that mean something where they stand.
+"""Dictionaries of the fuzzers: words of a few meaningful bytes.
 
     python -m fuzz.words        writes fuzz/dictionaries/ anew, after a change of a layout
 
-The idea: the layouts are data, so the words come out of them, and a test sees to it that the files are what comes out.
+The layouts are data, so the words come out of them, and a test sees to it that the files are what comes out.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def recording() -> Iterable[bytes]:
 
 
 def trust() -> Iterable[bytes]:
-    """What certificates and files of access rules are made of."""
+    """Pieces of certificates and files of access rules."""
     yield from (
         b"\x30\x80",
         b"\x30\x82\x01\x00",

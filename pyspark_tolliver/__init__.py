@@ -1,4 +1,4 @@
-"""Spark looks into every module called `pyspark_*` for a data source: this is how `format("tolliver")` is found."""
+"""Entry point of `format("tolliver")`, found by Spark under the name `pyspark_*`."""
 
 try:
     from tolliver_transports.spark.source import TolliverSource as DefaultSource

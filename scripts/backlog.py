@@ -1,12 +1,12 @@
-"""A long backlog for a peer that is away: what it costs in memory, and how long a start with it takes. Linux only.
+"""Memory and start time of a long backlog. Linux only.
 
     python scripts/backlog.py [MESSAGES] [--mixed] [--directory DIR]     1,000,000 of 1 kB by default: 1.2 GB of disk
 
-The idea: the real store and the real node, with no network between them and the peers. One process stores the messages
-as an application would, by `send_many`; another one, which has seen none of them, starts with the database. Memory is
-that of the process at its highest, above what it was as an empty instance. With `--mixed` each message for the peer
-that is away is followed by one for a peer that acknowledges at once, so that the backlog is full of holes. Exit status
-1 where an aim is missed: 64 MiB, and two seconds for the start.
+The real store and the real node run with no network between them and the peers. The peer that the messages are for is
+away. One process stores the messages as an application would, by `send_many`; another one, which has seen none of them,
+starts with the database. Memory is that of the process at its highest, above what it was as an empty instance. With
+`--mixed` each message for the peer that is away is followed by one for a peer that acknowledges at once, so that the
+backlog is full of holes. Exit status 1 where an aim is missed: 64 MiB, and two seconds for the start.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A fast publisher and a slow subscriber: what is pulled, what is consumed, and what lies between. Draws a chart of it.
+"""Chart of a fast publisher, a slow subscriber, and their backlog.
 
     python scripts/backpressure.py              15 seconds: writes docs/backpressure.svg, prints the figures of the page
     python scripts/backpressure.py --short      two seconds, draws nothing unless --svg says where
 
-The idea: two processes over loopback, each with the streams of a real program, and one page of memory that both see.
-The publisher's source never ends and writes there how many elements were pulled from it; the subscriber writes how many
-it is through with. So the depth, pulled minus consumed, is exact at each moment, however far apart the two are. It is
-greatest when an element has just been pulled: there the publisher's side looks, at every element. Exit status 1 where
-the depth passed its bound.
+Two processes over loopback each have the streams of a real program, and share one page of memory. The publisher's
+source never ends and writes there how many elements were pulled from it; the subscriber writes how many it is through
+with. So the depth, pulled minus consumed, is exact at each moment, however far apart the two are. It is greatest when
+an element has just been pulled: there the publisher's side looks, at every element. Exit status 1 where the depth
+passed its bound.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Sample(NamedTuple):
     pulled: int
     consumed: int
     granted: int
-    """How many elements the subscriber has asked for so far."""
+    """Number of elements that the subscriber has asked for so far."""
 
     @property
     def depth(self) -> int:
@@ -73,7 +73,7 @@ class Sample(NamedTuple):
 
     @property
     def open(self) -> int:
-        """What is left of the grants: the window, as far as it is open now."""
+        """Rest of the grants: the window, as far as it is open now."""
         return self.granted - self.consumed
 
 
@@ -84,7 +84,7 @@ pulled, consumed, depth, opened = map(attrgetter, ("pulled", "consumed", "depth"
 
 @dataclass(frozen=True)
 class Run:
-    """What was seen of one stream."""
+    """Observations of one stream."""
 
     samples: Sequence[Sample]
     deepest: int
@@ -191,7 +191,7 @@ def measure(phases: Sequence[Phase], demand: int) -> Run:
     return run
 
 
-# What it says.
+# Messages to people.
 
 
 def most_unbounded(limits: Limits) -> int:
@@ -200,7 +200,7 @@ def most_unbounded(limits: Limits) -> int:
 
 
 def faults(bounded: Run, unbounded: Run) -> list[str]:
-    """What should not be: a depth above its bound."""
+    """Faults of the run: a depth above its bound."""
     found = [
         f"after {sample.time:.2f} s {sample.depth} elements lay between, the window was {WINDOW}"
         for sample in bounded.samples

@@ -1,8 +1,8 @@
-"""Flip single bits of databases, on all cores, and count what was wrong afterwards without a word (V9).
+"""Bit flips in databases, on all cores: are they told (V9)?
 
     python scripts/bit_flips.py [FLIPS] [--first N]     10,000 by default; exit status 1 if one was silent
 
-The idea: a flip is a function of its number (`tests/store/flips.py`); a silent one is printed with it.
+A flip is a function of its number (`tests/store/flips.py`); a silent one is printed with it.
 """
 
 from __future__ import annotations

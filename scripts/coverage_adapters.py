@@ -1,12 +1,12 @@
-"""Every line of the adapters is run by their tests, but for those that are named here with a reason; or this fails.
+"""Line coverage of the adapters, with listed exceptions.
 
     python scripts/coverage_adapters.py [options of pytest, such as -n 2]
     python scripts/coverage_adapters.py --other-loops ...   the tests on uvloop, trio, Twisted on asyncio
 
-The idea: a line that no test runs is named by its function and its text, so that the list neither goes stale when lines
-move nor hides a second one like it: a line that is listed and run, or listed and gone, is an error too. Processes that
-tests start are watched as well: forks, what ends by itself, and what is interrupted. To be watched costs a test half as
-much again, so `make test` does without, and three loops that run the same lines as three others are not watched here.
+A line that no test runs is named by its function and its text, so that the list neither goes stale when lines move nor
+hides a second one like it: a line that is listed and run, or listed and gone, is an error too. Processes that tests
+start are watched as well: forks, what ends by itself, and what is interrupted. To be watched costs a test half as much
+again, so `make test` does without, and three loops that run the same lines as three others are not watched here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ patch = subprocess, fork, _exit
 disable_warnings = no-data-collected, module-not-imported
 """
 KILLED = ".* isn't a coverage data file: .*no such table: coverage_schema"
-"""What coverage says of the file of a process that a test killed before it had written anything: nothing is missing."""
+"""Warning of coverage about the file of a process that a test killed before it had written anything: nothing is
+missing."""
 
 Line = tuple[str, str, str]
 """Module, function, text."""

@@ -1,4 +1,4 @@
-"""Every line and every branch of `tolliver_proto` is run by its tests, or this fails (V4).
+"""Line and branch coverage of the core, which must be whole (V4).
 
     python scripts/coverage_core.py [options of pytest, such as -n 2]
 

@@ -1,8 +1,8 @@
-"""Many nodes in one process, joined by a network without faults: what `scripts/scale.py` measures.
+"""Crowd: many nodes in one process, joined by a faultless network.
 
-The idea: each member is the real node over a store in memory, and one heap carries out what the nodes ask for, with a
-fixed latency in virtual time. Nothing is checked on the way, as the simulator does: at the end all lists are compared.
-A connection that ends is an error: in this network there is no reason for it.
+This is what `scripts/scale.py` measures. Each member is the real node over a store in memory, and one heap carries out
+what the nodes ask for, with a fixed latency in virtual time. Nothing is checked on the way, as the simulator does: at
+the end all lists are compared. A connection that ends is an error: in this network there is no reason for it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PATIENCE = 600.0  # virtual seconds in which it must be quiet
 _ENDS = (Abort, PeerDown, ShutdownWrite)
 
 Edges = Iterable[tuple[int, int]]
-"""Who dials whom, by number."""
+"""Dials, as pairs of numbers: from, to."""
 
 
 class Distance(NamedTuple):
-    """How much had happened by some moment."""
+    """Amount of everything that had happened by some moment."""
 
     seconds: float
     """Virtual ones."""
@@ -87,7 +87,7 @@ class Crowd:
         self._act_all()
         self.run()
 
-    # What an application does.
+    # Calls of an application.
 
     def join(self, edges: Edges) -> Distance:
         """Everybody dials at once; returns when all is quiet. Raises RuntimeError where a connection ends."""
@@ -104,7 +104,8 @@ class Crowd:
         return self._distance(self._act_all)
 
     def strangers(self) -> Iterator[str]:
-        """Where a remote list is not the local one, or a connection is missing: nothing, once they have converged."""
+        """Differences between a remote list and the local one, and missing connections: none, once they have
+        converged."""
         for member in self.members:
             known = {peer.uuid: peer for peer in member.node.peers() if peer.connected}
             if len(known) != len(member.others):
@@ -119,7 +120,7 @@ class Crowd:
         """Ends of connections: two for each."""
         return sum(len(member.others) for member in self.members)
 
-    # How.
+    # Private parts.
 
     def run(self) -> None:
         end = self.now + PATIENCE
@@ -201,7 +202,7 @@ class Crowd:
         self._act(member)
 
 
-# Who is connected to whom.
+# Connections.
 
 
 def star(size: int) -> Edges:

@@ -1,4 +1,4 @@
-"""Draws the rooms and who calls whom into docs/architecture.md, from the imports of the code.
+"""Drawing of rooms and imports for docs/architecture.md.
 
     python scripts/draw_rooms.py            writes the drawn parts of the page
     python scripts/draw_rooms.py --check    fails if the page is out of date
@@ -76,7 +76,7 @@ def merged(called: Calls) -> dict[str, set[str]]:
 
 
 def parts() -> dict[str, str]:
-    """What is drawn, by its name on the page."""
+    """Drawn parts, by their names on the page."""
     modules = packages()
     called = calls(arrows(modules, modules))
     core = {room.name: called[room.name] for floor in CORE for room in floor}

@@ -1,4 +1,4 @@
-"""Draws docs/states.md from the transition tables of both protocols: diagrams, and each whole table in words.
+"""Drawing of docs/states.md from the transition tables of both protocols.
 
     python scripts/draw_states.py            writes the page
     python scripts/draw_states.py --check    fails if the page is out of date
@@ -205,7 +205,7 @@ def in_words(table: Table, states: Iterable[Any]) -> str:
 
 
 def outcome(state: State, signal: Signal, step: Transition) -> str:
-    """What becomes of the frame, and whether it is over."""
+    """Outcome for the frame, and for the connection if that is over."""
     if state is State.CLOSED:
         return ""
     said = []

@@ -1,18 +1,18 @@
-"""Three nodes for a long time, two of them killed again and again: does the third one grow (V23)?
+"""Endurance of a node whose peers are killed: does it grow (V23)?
 
     python scripts/endurance.py [SECONDS] [--warm-up KILLS] [--seed N]     600 s by default; Linux, for /proc
 
 Exit status 1 if its memory grows by 1 MiB an hour or more, if it holds another number of descriptors at the end than at
 the beginning, or if nothing was handled any more at the end. Short runs are noisy: an hour says more than ten minutes.
 
-The idea: the hub sends to both others and they to it, over mutual TLS, as fast as acknowledgements come back. Once a
-second its memory is read from outside, for SECONDS after the first kills, in which allocators and caches fill up: they
-do so by connections and not by time. One of the others is killed about once a second, so what stayed of each connection
-would show: 1 MiB an hour is a few hundred bytes a kill. The slope is the median of those between any two samples far
-apart (Theil and Sen), so that single peaks do not count. Descriptors come and go with connections, so they are counted
-at both ends of that time while the others are away: then one that was left is one more. What malloc has cannot be given
-back piece by piece, so memory goes up in steps while what is in use does not: the longer the run, the less a step says.
-It takes the lowest priority, as it has time.
+The hub sends to both others and they to it, over mutual TLS, as fast as acknowledgements come back. Once a second its
+memory is read from outside, for SECONDS after the first kills, in which allocators and caches fill up: they do so by
+connections and not by time. One of the others is killed about once a second, so what stayed of each connection would
+show: 1 MiB an hour is a few hundred bytes a kill. The slope is the median of those between any two samples far apart
+(Theil and Sen), so that single peaks do not count. Descriptors come and go with connections, so they are counted at
+both ends of that time while the others are away: then one that was left is one more. Memory that malloc has cannot be
+given back piece by piece, so memory goes up in steps while what is in use does not: the longer the run, the less a step
+says. It takes the lowest priority, as it has time.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ class Watch:
         self.kills += 1
 
     def descriptors_alone(self) -> int:
-        """What the hub holds while nobody is there: the least that is seen, as it may look into a file now and then."""
+        """Number of descriptors that the hub holds while nobody is there: the least that is seen, as it may look into a
+        file now and then."""
         self._end(*OTHERS)
         rested = time.monotonic() + REST
         least = descriptors(self.hub)

@@ -1,9 +1,9 @@
-"""All fuzz targets on all cores, and what they reached (V3). Linux only, as atheris is.
+"""Fuzzing of all targets on all cores (V3). Linux only.
 
     python scripts/fuzz.py MINUTES [TARGET ...]     in all: the targets share the time
 
-The idea: each target has its share of the time in one run of libFuzzer, which begins with its seeds and with the corpus
-in the repository. What reaches edges that those do not is kept there, the smallest of it; a case that breaks a promise
+Each target has its share of the time in one run of libFuzzer, which begins with its seeds and with the corpus in the
+repository. Cases that reach edges which those do not are kept there, the smallest of each; a case that breaks a promise
 is kept as `fuzz/crashes/TARGET/SHA`, and runs in every test from then on. Exit status 1 if there was one.
 """
 
@@ -40,7 +40,7 @@ _EXECUTED = re.compile(r"stat::number_of_executed_units: (\d+)|Done (\d+) runs")
 
 @dataclass
 class Outcome:
-    """What became of a target."""
+    """Result of a target."""
 
     target: Target
     inputs: int = 0
@@ -50,7 +50,7 @@ class Outcome:
     new: int = 0
 
     def edges_at(self, share: float) -> int:
-        """How many were reached after that share of the time."""
+        """Number of edges reached after that share of the time."""
         until = self.seconds * share
         return max((edges for at, edges in self.edges if at <= until), default=self.edges[0][1] if self.edges else 0)
 
@@ -106,7 +106,7 @@ def run(outcome: Outcome, seconds: int, work: Path) -> bool:
 
 
 def lines_of(command: list[str], patience: float) -> Iterator[str]:
-    """What a process says, line by line; it is ended if it goes on for longer."""
+    """Lines that a process writes, one by one; it is ended if it goes on for longer."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[:2])}
     process = subprocess.Popen(
         command,

@@ -1,4 +1,4 @@
-"""What hostile and many peers cost an instance, on a loop of choice, against the aims of docs/proof.md. Linux only.
+"""Hostile and many peers: what they cost an instance. Linux only.
 
     python scripts/hostile.py bombs KIND         V11: 1,000 heads that announce gigabytes
     python scripts/hostile.py linear KIND        V12: a frame of 16 MiB in small pieces
@@ -14,8 +14,8 @@ KIND is asyncio, uvloop, trio, blocking ...; `--size N` is another number of str
 MiB; `--of messages` or `--of streams` one of the two protocols, where a command has both. The machine should do nothing
 else: latencies are those of all that runs on it. Exit status 1 where an aim is missed.
 
-The idea: the scenarios are the tests' own (`tests/adapters/scenarios.py`, `abuse.py`), only larger and with default
-figures. Where memory and time are measured the victim is a process of its own.
+The scenarios are the tests' own (`tests/adapters/scenarios.py`, `abuse.py`), only larger and with default figures. In
+the measurements of memory and time the victim is a process of its own.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ PATIENCE = 300.0  # seconds, above every aim
 
 
 class Figure(NamedTuple):
-    """What was measured, and what it may be at most: equal is good, too."""
+    """A measured figure, and its maximum: equal is good, too."""
 
     what: str
     value: float
@@ -192,7 +192,7 @@ def _reading(nodes: Nodes, of: Of, size: int, piece: int) -> float:
 class Beside:
     """A good peer and its round trips, one after the other, on a thread. Use it as a context manager.
 
-    What the victim does meanwhile, in CPU seconds, is how long the trip would take if the machine had nothing else.
+    The CPU seconds of the victim meanwhile are the time that the trip would take if the machine had nothing else.
     """
 
     def __init__(self, good: Any, watched: Watched) -> None:
@@ -343,7 +343,7 @@ class Command(NamedTuple):
     size: int
     what: str
     both: bool = True
-    """Whether it is for streams, too."""
+    """True if it is for streams, too."""
 
 
 COMMANDS = {
@@ -363,7 +363,7 @@ ROWS = {
 
 
 def run(name: str, kind: str, size: int | None, sides: Sequence[Of]) -> bool:
-    """Measure, and print the result. Whether every aim was met."""
+    """Measure, and print the result. Returns True if every aim was met."""
     command, began = COMMANDS[name], time.monotonic()
     size = size or command.size
     figures = []
@@ -388,7 +388,7 @@ def run(name: str, kind: str, size: int | None, sides: Sequence[Of]) -> bool:
 
 
 class Count:
-    """What became of the tests. A plugin of pytest."""
+    """Counts of the tests' outcomes. A plugin of pytest."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()

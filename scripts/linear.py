@@ -1,8 +1,10 @@
-"""A large frame that comes byte by byte, 8 and 16 MiB, read by bare connections (V12): `linear.py [MIB]`.
+"""Linear time of a large frame that comes byte by byte (V12).
 
-The idea: what reads in linear time takes twice as long for twice as much. Here no socket is between, so nothing else
-counts; `hostile.py linear` is the same over TLS. CPU time, the best of three runs, in turns: what else a machine does
-comes and goes. Exit status 1 above 2.3 times.
+`linear.py [MIB]`: 8 and 16 MiB by default, read by bare connections.
+
+A reader in linear time takes twice as long for twice as much. Here no socket is between, so nothing else counts;
+`hostile.py linear` is the same over TLS. CPU time, the best of three runs, in turns: what else a machine does comes and
+goes. Exit status 1 above 2.3 times.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Do the tests see a bug? `python -m scripts.planted_bugs [WORD ...]`: all, or those with a word in name or file (V4).
+"""Planted bugs: does a test see each (V4)?
+
+python -m scripts.planted_bugs [WORD ...]: all, or those with a word in name or file
 
     --jobs N          at the same time; by default as many as there are cores
     --simulate RUNS   not the tests but that many simulated networks, which also say what they see of each
 
-The idea: each bug is planted in a copy of the project of its own, and the tests that are to see it are run there until
-the first fails; they are few, and nothing else is loaded, so the whole list takes minutes. First the same tests are run
-with nothing planted. The last line says how many were caught; exit status 1 unless all were.
+Each bug is planted in a copy of the project of its own, and the tests that are to see it are run there until the first
+fails; they are few, and nothing else is loaded, so the whole list takes minutes. First the same tests are run with
+nothing planted. The last line says how many were caught; exit status 1 unless all were.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 _SEEN = re.compile(r"^(seed \d+ at [\d.]+ s: .*)$", re.MULTILINE)
 
 See = Callable[[Path, Bug], str | None]
-"""What is seen of a bug that stands in this copy of the project, or None."""
+"""Test that sees a bug which stands in this copy of the project, or None."""
 
 
 def plant(bug: Bug, project: Path) -> None:
@@ -63,7 +65,7 @@ def seen(see: See, bug: Bug) -> str | None:
 
 
 def outcome(see: See, bug: Bug) -> tuple[bool, str]:
-    """Whether it was caught, and by what."""
+    """True if it was caught, and by what."""
     try:
         what = seen(see, bug)
     except subprocess.TimeoutExpired:  # an endless test is not told from a slow machine

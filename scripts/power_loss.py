@@ -1,12 +1,12 @@
-"""Power failures of a store, on all cores: is there what a commit had reported (V8)?
+"""Power failures of a store, on all cores (V8).
 
     python scripts/power_loss.py [IMAGES] [--synchronous FULL|NORMAL|OFF] [--seed N]     10,000 images by default
 
 With FULL, as the product has it, exit status 1 if a message was lost, or a commit was there by half. NORMAL and OFF are
 the control: there exit status 1 means that nothing was lost, so that this script would not see it. Needs a C compiler.
 
-The idea: many uses of a store, each with an account of what it asked of the disk (`tests/store/power.py`), and from
-each account many disks that a power failure at a random moment may leave.
+Many uses of a store each give an account of what they asked of the disk (`tests/store/power.py`), and each account many
+disks that a power failure at a random moment may leave.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Show what holds: `proof.py [ROW ...]`, or all rows, in about an hour on two cores; writes docs/proof.md.
+"""Proof of everything that docs/proof.md promises, row by row.
 
-The idea: a row is a few commands, each of which says what it ran and what came out (`scripts/proving/rows.py`). What
-they said is kept with the date and the commit in docs/proof.json, so rows can be run one at a time; the page is drawn
-from that and says nothing else. A row that fails says so there until it is run again. Exit status 1 if one failed.
+A row is a few commands, each of which says what it ran and what came out (`scripts/proving/rows.py`). Their words are
+kept with the date and the commit in docs/proof.json, so rows can be run one at a time; the page is drawn from that and
+says nothing else. A row that fails says so there until it is run again. Exit status 1 if one failed.
 
     python scripts/proof.py              all rows; nothing else should use the machine
     python scripts/proof.py V7 V8        these
@@ -54,14 +54,14 @@ asked for:
 
 
 class Said(TypedDict):
-    """What one command said."""
+    """Result lines of one command."""
 
     size: str
     figures: str
 
 
 class Outcome(TypedDict):
-    """How a row ended when it was last run."""
+    """Outcome of a row when it was last run."""
 
     passed: bool
     commands: list[str]
@@ -96,7 +96,7 @@ def run_all(rows: Sequence[Row], *, full: bool = False) -> Iterator[tuple[Row, O
 
 
 def _called(command: str, longest: float | None) -> tuple[bool, list[Said]]:
-    """Whether it passed, and its results. One that says nothing has shown nothing."""
+    """True if it passed, and its results. One that says nothing has shown nothing."""
     program, *arguments = shlex.split(command)
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     try:
@@ -128,7 +128,7 @@ def _commit() -> str:
 
 
 def load() -> dict[str, Outcome]:
-    """What is known of earlier runs."""
+    """Outcomes of earlier runs."""
     return dict(json.loads(RECORD.read_text())) if RECORD.exists() else {}
 
 

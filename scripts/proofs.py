@@ -1,4 +1,6 @@
-"""Proofs by number of runs, on all cores: `proofs.py NAME [SIZE]`, or `proofs.py all` in the sizes of docs/proof.md.
+"""Proofs by number of runs, on all cores.
+
+`proofs.py NAME [SIZE]`, or `proofs.py all` in the sizes of docs/proof.md.
 
     converge   V21  subscriptions converge                                100,000
     cross      V15  crossing dials leave one connection                    10,000
@@ -6,8 +8,7 @@
     clocks     V20  clocks that jump, stand still or go back               10,000
     crash      V6   a crash before or after every store call, and every pair of such crashes
 
-The idea: a proof is a function of a number (`tests/node/proofs.py`); a failure names that number. Exit status 1 if one
-fails.
+A proof is a function of a number (`tests/node/proofs.py`); a failure names that number. Exit status 1 if one fails.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SIZES = {"converge": 100_000, "cross": 10_000, "wrap": 20, "clocks": 10_000, "cr
 
 
 def subjects(name: str, size: int) -> Iterable[Any]:
-    """What the proof is run with."""
+    """Arguments that the proof is run with."""
     if name != "crash":
         return range(size)
     singles: list[set[proofs.Crash]] = [{point} for point in proofs.crash_points()]

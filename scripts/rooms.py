@@ -1,7 +1,7 @@
-"""Rooms of the code in their order, and the arrows that imports draw between them.
+"""Rooms of the code in their order, and their imports.
 
-The idea: the order is data. A room may import from rooms on lower floors, never from one beside or above it: so nothing
-runs in a circle, and two adapters cannot know each other. `scripts/draw_rooms.py` draws the order and the arrows into
+The order is data. A room may import from rooms on lower floors, never from one beside or above it: so nothing runs in a
+circle, and two adapters cannot know each other. `scripts/draw_rooms.py` draws the order and the arrows into
 docs/architecture.md, `tests/test_rooms.py` holds every import against it.
 """
 

@@ -1,8 +1,10 @@
-"""Random frames there and back (V2): `roundtrip.py [COUNT]`, 1,000,000 of each protocol by default, on all cores.
+"""Round trips of random frames, on all cores (V2).
 
-The idea: a stream is a seed. Its frames are made by a random generator that likes edges, written, and read whole and
-cut at random; what is read must be what was written. A failure names its seed. `tests/wire` and `tests/reactive` do
-the same with hypothesis, which finds smaller cases and is far slower. Exit status 1 if one differs.
+`roundtrip.py [COUNT]`: 1,000,000 of each protocol by default.
+
+A stream is a seed. Its frames are made by a random generator that likes edges, written, and read whole and cut at
+random; what is read must be what was written. A failure names its seed. `tests/wire` and `tests/reactive` do the same
+with hypothesis, which finds smaller cases and is far slower. Exit status 1 if one differs.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ PROTOCOLS = ("draft 1", "draft 2", "reactive")
 
 
 def differs(protocol: str, seed: int) -> str | None:
-    """What is wrong with the stream of this seed, or None."""
+    """Fault of the stream of this seed, or None."""
     rng = Random(seed)
     make = _MAKE.get(protocol, _STREAMING)
     frames = [rng.choice(make)(rng) for _ in range(PER_STREAM)]

@@ -1,11 +1,12 @@
-"""How a network of nodes grows: time, frames and memory until everybody knows what everybody else wants.
+"""Scale: growth of time, frames and memory with the network.
 
     python scripts/scale.py [--nodes 1000] [--subscriptions 10000] [--connections 10000]
 
-The idea: real nodes over stores in memory, joined by a network without faults (`scripts/crowd.py`), in sizes up to the
-one that is asked for; a power law is fitted to how each figure grows. Every size runs in a process of its own, as
-memory is that of a process. One node alone is measured too: with many connections, and routing with many subscriptions.
-CPU seconds are those of all nodes together, on one core. Exit status 1 if a remote list is not the local one.
+Real nodes over stores in memory, joined by a network without faults (`scripts/crowd.py`), run until all know what all
+others want, in sizes up to the one that is asked for; a power law is fitted to how each figure grows. Every size runs
+in a process of its own, as memory is that of a process. One node alone is measured too: with many connections, and
+routing with many subscriptions. CPU seconds are those of all nodes together, on one core. Exit status 1 if a remote
+list is not the local one.
 """
 
 from __future__ import annotations

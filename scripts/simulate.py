@@ -1,10 +1,12 @@
-"""Simulated networks on all cores: `simulate.py SCHEDULES [FIRST_SEED]`, or one with `--seed N [--trace]`.
+"""Simulated networks, on all cores.
 
-With `--reactive` they are networks of the Reactive Streams protocol (`tolliver_proto.reactive.testing.StreamNet`).
-The idea: a seed is a whole story (`tolliver_proto.testing.SimNet`), so a search is a range of seeds and a failure is
-one number. The first failure is made as short as it gets (fewer nodes, operations, seconds and faults, as long as it
-fails the same way) and printed whole; `--seed N --trace` prints the long story of any. At the end some seeds are run
-again, here and not in the process that ran them first: their traces must be the same. Exit status 1 if one failed.
+`simulate.py SCHEDULES [FIRST_SEED]`, or one with `--seed N [--trace]`.
+
+With `--reactive` they are networks of the Reactive Streams protocol (`tolliver_proto.reactive.testing.StreamNet`). A
+seed is a whole story (`tolliver_proto.testing.SimNet`), so a search is a range of seeds and a failure is one number.
+The first failure is made as short as it gets (fewer nodes, operations, seconds and faults, as long as it fails the same
+way) and printed whole; `--seed N --trace` prints the long story of any. At the end some seeds are run again, here and
+not in the process that ran them first: their traces must be the same. Exit status 1 if one failed.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _ROWS = {"node": "V5", "reactive": "V5 reactive"}  # of docs/proof.md
 
 
 class Kind(NamedTuple):
-    """What is simulated."""
+    """Kind of network that is simulated."""
 
     net: Callable[..., SimNet | reactive_testing.StreamNet]
     shrink: Callable[[int, int], Shrunk | None]

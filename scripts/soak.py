@@ -1,12 +1,12 @@
-"""Kill a sender and a receiver again and again, on all cores, and count what was lost (V7).
+"""Soak: kills of a sender and a receiver, and losses counted (V7).
 
     python scripts/soak.py [KILLS] [--seed N] [--messages N]     10,000 kills and a random seed by default
 
 It goes on past the kills until so many messages were accepted (a hundred for each kill, by default), and ends with exit
 status 1 if one was lost, or came that was never sent, or if the sender could not drain its outbox at the end.
 
-The idea: rounds of a hundred kills, each with databases of its own, so that a failure is found near its seed. A seed
-decides which adapters a round uses, and its moments: `python -m tests.killing DIRECTORY 100 SEED` repeats it.
+Rounds of a hundred kills each have databases of their own, so that a failure is found near its seed. A seed decides
+which adapters a round uses, and its moments: `python -m tests.killing DIRECTORY 100 SEED` repeats it.
 """
 
 from __future__ import annotations

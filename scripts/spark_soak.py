@@ -1,11 +1,11 @@
-"""Kill Spark drivers with their JVMs, and stagers, while messages come, and compare in the end (V25).
+"""Soak of Spark: kills of drivers, JVMs and stagers (V25).
 
     python scripts/spark_soak.py [KILLS] [MESSAGES] [--external] [--seed N]     20 kills, 1,000,000 messages
 
 Two peers send over mutual TLS, each message a number. A query writes the numbers into Parquet; it receives by itself
-(staging=shared), or a process beside it does (--external), which is killed as well. Whatever is killed is started
-again, and the query goes on from its checkpoint. In the end each number must stand in the table, once. Exit status 1
-if one is missing or there twice.
+(staging=shared), or a process beside it does (--external), which is killed as well. Every process that is killed is
+started again, and the query goes on from its checkpoint. In the end each number must stand in the table, once. Exit
+status 1 if one is missing or there twice.
 """
 
 from __future__ import annotations

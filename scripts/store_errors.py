@@ -1,4 +1,6 @@
-"""What two connected instances do while the disk of one is full, locked, limited or not a database (V10).
+"""Errors of the store under two connected instances (V10).
+
+The disk of one is full, locked, limited or not a database.
 
     python scripts/store_errors.py
 
@@ -6,7 +8,7 @@ For each trouble: `send` raises StoreError in words, nothing of what it refused 
 the connection go on, and when the cause is gone `send` works and all that was accepted has been handled. Exit status 1
 where one of these is not so. A full file system needs a user who may mount one.
 
-The idea: a trouble is a context in which the sender's database cannot be written; all else is the same for each.
+A trouble is a context in which the sender's database cannot be written; all else is the same for each.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Two promises of Reactive Streams by number: `streams_proof.py [COUNT]`, 1,000,000 by default.
+"""Two promises of Reactive Streams, by number of elements and streams.
+
+`streams_proof.py [COUNT]`: 1,000,000 by default.
 
     3.3   an element asks for the next one while it is handled: the stack stays as deep as it is, under a limit of 200
     3.13  a stream that is cancelled leaves nothing: the memory that is traced does not grow with their number
 
-The idea: the proofs are functions of a number (`tests/reactive/proofs.py`), over two hubs. Exit status 1 if one fails.
+The proofs are functions of a number (`tests/reactive/proofs.py`), over two hubs. Exit status 1 if one fails.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The rules of Reactive Streams, under the names of the JVM's conformance kit, over three layers (V24).
+"""Report on the Reactive Streams conformance kit, over three layers (V24).
 
     python scripts/tck.py [options of pytest, such as -n 2]
 
-The layers are the bare engine, two engines in memory (bytes whole, one by one, cut by chance), and each adapter on real
-sockets. The idea: tests say which names they stand for (the property `tck`), the kit's list says which there are
-(`tests/reactive/kit.py`): a name that is missing in a layer, or red there, fails the report. Where a layer cannot show
-a rule the list says why. Where a test counts elements, it counts ten times as many as in `make test`.
+The names are those of the JVM's kit. The layers are the bare engine, two engines in memory (bytes whole, one by one,
+cut by chance), and each adapter on real sockets. Tests say which names they stand for (the property `tck`), the kit's
+list says which there are (`tests/reactive/kit.py`): a name that is missing in a layer, or red there, fails the report.
+If a layer cannot show a rule, the list says why. A test that counts elements counts ten times as many as in `make
+test`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NUMBERS = {"ok": "passed", "RED": "failed", "MISSING": "have no test", "-": "are
 
 
 class Results:
-    """What became of each name in each layer. A plugin of pytest."""
+    """Results of each name in each layer. A plugin of pytest."""
 
     def __init__(self) -> None:
         self.rules: dict[str, str] = {}

@@ -1,8 +1,8 @@
-"""The golden vectors, cut everywhere and put behind one another (V1): what the tests did, in numbers.
+"""Golden vectors in numbers: cut everywhere, put behind one another (V1).
 
     python scripts/vectors.py
 
-The idea: the tests are the proof and count what they do; this runs them alone and adds up. Exit status 1 if one fails.
+The tests are the proof and count what they do; this runs them alone and adds up. Exit status 1 if one fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TESTS = [str(ROOT / "tests" / part / "test_vectors.py") for part in ("wire", "re
 
 
 class Sums:
-    """What the tests counted, and how many there were of each outcome."""
+    """Sums of the tests' counts, and of each outcome."""
 
     def __init__(self) -> None:
         self.counted: Counter[str] = Counter()

@@ -1,7 +1,7 @@
-"""Certificates for tests: one CA and its members, and every kind that must be refused.
+"""Certificates for tests: a CA, its members, and bad ones.
 
-The idea: a member is made when a test first names it. Names of `ODD` are the bad ones; any other name is a good
-member with a UUID of its own, valid for localhost, 127.0.0.1 and ::1.
+A member is made when a test first names it. Names of `ODD` are the bad ones; any other name is a good member with a
+UUID of its own, valid for localhost, 127.0.0.1 and ::1.
 """
 
 from __future__ import annotations

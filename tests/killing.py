@@ -1,10 +1,11 @@
-"""kill -9 of real processes, again and again: what `send` returned for must be handled (V7).
+"""kill -9 of real processes, again and again (V7).
 
-The idea: one process that has everything imported forks a sender and a receiver, with a database each, kills them at
-random moments and starts them again. The sender writes down what it is about to send, and again when `send` has
-returned; the receiver writes down what it handled before it is acknowledged. At the end the sender drains its outbox,
-and the three lists are compared. A kill leaves the lists whole: what is written down is one `os.write`. The seed says
-which adapters they use, and whether they speak mutual TLS or, one time in five, plaintext.
+Everything that `send` returned for must be handled. One process that has everything imported forks a sender and a
+receiver, with a database each, kills them at random moments and starts them again. The sender writes down what it is
+about to send, and again when `send` has returned; the receiver writes down what it handled before it is acknowledged.
+At the end the sender drains its outbox, and the three lists are compared. A kill leaves the lists whole: what is
+written down is one `os.write`. The seed says which adapters they use, and whether they speak mutual TLS or, one time in
+five, plaintext.
 
     python -m tests.killing DIRECTORY KILLS SEED     prints the result as one line of JSON
 """

@@ -1,7 +1,7 @@
-"""A peer by hand: a Connection over a blocking socket, to do what an instance never would.
+"""Scripted peer: a Connection over a blocking socket.
 
-The idea: `tolliver_proto` is the protocol without I/O, so a peer that lies, stops or cuts its bytes as it likes is a
-few lines. Each waits with a limit.
+It does what an instance never would: `tolliver_proto` is the protocol without I/O, so a peer that lies, stops or cuts
+its bytes as it likes is a few lines. Each waits with a limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What waits for a peer that is away is on disk: in memory it is a few numbers, in the node and at its start.
+"""Backlog of an absent peer: on disk, and hardly in memory.
 
 The full size, and the time, are the business of `scripts/backlog.py`.
 """

@@ -1,6 +1,8 @@
-"""What lies between a source and its slow subscriber never passes the window, and the page shows a run of the script.
+"""Backpressure between a source and its slow subscriber, within the window.
 
-How fast either of them is is the business of `scripts/backpressure.py`.
+The page shows a run of the script.
+
+The speed of either is the business of `scripts/backpressure.py`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Every Python example in README.md and docs/ runs, every link leads somewhere, and the tables name all that there is.
+"""Examples, links and tables of README.md and docs/.
 
-The idea: a block with `anyio.run(` or `if __name__` is a program and runs alone. The other blocks of a page are one
-program in the order of the page, in which `alice` and `bob` are two connected instances. A block that cannot run says
-why in the line before it: `<!-- not run: reason -->`; one that serves the next program says so, too. Certificates lie
-in `certs/`, as the pages say; the default ports are replaced by a free one.
+Every example runs, every link leads somewhere, and the tables name all that there is. A block with `anyio.run(` or
+`if __name__` is a program and runs alone. The other blocks of a page are one program in the order of the page, in which
+`alice` and `bob` are two connected instances. A block that cannot run says why in the line before it: `<!-- not run:
+reason -->`; one that serves the next program says so, too. Certificates lie in `certs/`, as the pages say; the default
+ports are replaced by a free one.
 """
 
 from __future__ import annotations

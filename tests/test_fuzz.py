@@ -1,4 +1,4 @@
-"""Every fuzz target in every test run (V3): with hypothesis, with the corpus, and with every crash there ever was."""
+"""Fuzz targets (V3), with hypothesis, the corpus and every crash."""
 
 from __future__ import annotations
 

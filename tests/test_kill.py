@@ -1,4 +1,7 @@
-"""Real processes, real SIGKILL (V7). TOLLIVER_KILLS sets how many; `scripts/soak.py` runs more and prints."""
+"""Kills of real processes with SIGKILL (V7).
+
+TOLLIVER_KILLS sets how many; `scripts/soak.py` runs more and prints.
+"""
 
 from __future__ import annotations
 

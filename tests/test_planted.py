@@ -1,4 +1,4 @@
-"""The list of planted bugs fits the source that it is to be planted in; two of them are planted here (V4).
+"""Planted bugs: the list fits the source, and two are caught (V4).
 
 All of them: `python -m scripts.planted_bugs`.
 """

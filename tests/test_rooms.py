@@ -1,4 +1,4 @@
-"""The rooms keep their order: every import is held against it, and the page of the rooms is what the script draws."""
+"""Order of the rooms: every import, and the drawn page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A small network converges, and costs as much as it has connections. Large ones: `python scripts/scale.py`."""
+"""Scale: a small network converges, at a cost per connection.
+
+Large ones: `python scripts/scale.py`.
+"""
 
 from __future__ import annotations
 

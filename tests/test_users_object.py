@@ -1,4 +1,4 @@
-"""The objects that users hold: documented calls alone, with types that an editor can follow."""
+"""Users' objects: documented calls alone, with followable types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tolliver: brokerless messaging as a pure state machine. Bytes in, events out, no I/O.
+"""tolliver: brokerless messaging as a pure state machine, without I/O.
 
 This file is the public surface; every other module of the package is private but `layouts`, `recording` and `testing`.
 """

@@ -1,4 +1,4 @@
-"""Wire layouts as data, and sets of id intervals: what programs need that read or write bytes in bulk.
+"""Wire layouts as data, and sets of id intervals, for bulk processing.
 
 `LAYOUTS` has each revision's bytes, `Fields` describes a fixed-size head, `IntervalSet` holds ids as few intervals.
 """

@@ -1,10 +1,10 @@
-"""Recordings: the bytes of connections as they went over the wire, in blocks of whole frames.
+"""Recordings: bytes of connections, in blocks of whole frames.
 
-The idea: a block says all that its frames do not (when, who with whom, which way), so a recording can be read from any
-block on, by any number of readers. Two checksums guard it: one of the header alone, so that a length is known to be
-true before it is followed, and one of the payload. Where a header is damaged, nothing is guessed, as a body may hold a
-recording itself: reading stops, or goes on at the next entry of the index. The index is a file beside the recording,
-and a hint: one that does not fit is made anew.
+A block says all that its frames do not (when, who with whom, which way), so a recording can be read from any block on,
+by any number of readers. Two checksums guard it: one of the header alone, so that a length is known to be true before
+it is followed, and one of the payload. Behind a damaged header nothing is guessed, as a body may hold a recording
+itself: reading stops, or goes on at the next entry of the index. The index is a file beside the recording, and a hint:
+one that does not fit is made anew.
 
 This module does no I/O; `Recorder` of the adapters writes such files. They hold plaintext (D-14).
 """
@@ -73,14 +73,14 @@ _NOBODY = UUID(int=0)
 
 
 class Direction(IntEnum):
-    """Which way the frames of a block went."""
+    """Direction of the frames of a block."""
 
     IN = 0
     OUT = 1
 
 
 class BlockHeader(NamedTuple):
-    """What a block says of its frames.
+    """Header of a block.
 
     `time_ns` is the wall clock in nanoseconds since 1970, when the last frame was complete (IN) or was given to the
     connection (OUT). `peer` is the UUID that the peer's handshake claimed, None until that has come. `cid` tells
@@ -105,7 +105,7 @@ class Block(NamedTuple):
 
     @property
     def payload_offset(self) -> int:
-        """Where the first frame stands in the file."""
+        """Position of the first frame in the file."""
         return self.offset + BLOCK.size
 
 
@@ -292,7 +292,7 @@ class Index:
         return cls(values["length"], values["first_header_crc32"], entries)
 
     def fits(self, length: int, start: bytes) -> bool:
-        """Whether it was made of a recording of this length that starts with these bytes."""
+        """True if it was made of a recording of this length that starts with these bytes."""
         return self.length == length and self.first == crc32(start[: BLOCK.size])
 
     def after(self, offset: int) -> Entry | None:
@@ -305,7 +305,7 @@ class Indexer:
 
     def __init__(self) -> None:
         self.length = 0
-        """Where the next block begins."""
+        """Position of the next block."""
         self._first = crc32(b"")
         self._entries: list[Entry] = []
         self._blocks = 0

@@ -1,7 +1,7 @@
-"""Tools for tests of tolliver and of whatever is built on it: all in memory, all repeatable.
+"""Test tools for tolliver and for programs built on it.
 
-The idea: what a test needs of the world is made of the same pieces as the product and driven by one random generator,
-so a seed is a whole story. `ConnectionPair` joins two connections, `MemoryStore` is a store, `SimNet` a network of
+A test's world is made of the same pieces as the product and driven by one random generator, so a seed is a whole story.
+All is in memory and repeatable. `ConnectionPair` joins two connections, `MemoryStore` is a store, `SimNet` a network of
 nodes with crashes and faults that checks the promises of the node at every step; `shrink` makes a failure short.
 """
 

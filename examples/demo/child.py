@@ -1,7 +1,7 @@
 """Common parts of the demo's child processes.
 
-The idea: a child lives as long as its standard input is open. The parent closes it to say "end in order"; if the parent
-dies, the kernel closes it. So no child outlives the demo, whatever happens.
+A child lives as long as its standard input is open. The parent closes it to say "end in order"; if the parent dies, the
+kernel closes it. So no child outlives the demo, whatever happens.
 """
 
 from __future__ import annotations

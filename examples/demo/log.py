@@ -1,8 +1,8 @@
 """Logs that survive the death of their writer.
 
-The idea: a process that is killed keeps what it has handed to the kernel. So a line is written before the thing that
-it says counts as done, with `write` and no buffer of ours. Each run of a process has a file of its own, so that a line
-torn by SIGKILL can only be the last of a file, where it is passed over.
+A process that is killed keeps what it has handed to the kernel. So a line is written before the thing that it says
+counts as done, with `write` and no buffer of ours. Each run of a process has a file of its own, so that a line torn by
+SIGKILL can only be the last of a file, where it is passed over.
 """
 
 from __future__ import annotations

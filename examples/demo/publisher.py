@@ -1,7 +1,7 @@
 """The publisher: sends this machine's readings, and logs what is stored.
 
-The idea: "sent" is logged before the call and "stored" after it has returned, so whatever moment SIGKILL chooses, no
-message can be delivered that was not logged as sent, and none is logged as stored that was not on the disk.
+It logs "sent" before the call and "stored" after it has returned, so whatever moment SIGKILL chooses, no message can be
+delivered that was not logged as sent, and none is logged as stored that was not on the disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Readings of this machine.
 
-The idea: a reading is one number with a place: the kind ("cpu") becomes the channel, the part ("cpu0") the key. A
-source that this machine does not have is left out; every machine has some.
+A reading is one number with a place: the kind ("cpu") becomes the channel, the part ("cpu0") the key. A source that
+this machine does not have is left out; every machine has some.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Spark driver: streams the readings into a table of Parquet files.
 
-The idea: what was staged on disk was acknowledged, what was not waits with the publisher; and Spark's own log of the
-table makes every batch count once. So this program knows nothing of the kills.
+Messages staged on disk were acknowledged, those that were not wait with the publisher; and Spark's own log of the table
+makes every batch count once. So this program knows nothing of the kills.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The verdict on each message, from the logs alone.
 
-The idea: drain, then compare sets. A reliable message is lost when the publisher logged it as stored and the subscriber
-that wants it never logged it. One that was delivered though the publisher was killed before it could log it as stored
-is "unlogged", never lost; one that nobody sent is an invention, and as bad as a loss.
+The check is to drain, then to compare sets. A reliable message is lost when the publisher logged it as stored and the
+subscriber that wants it never logged it. One that was delivered though the publisher was killed before it could log it
+as stored is "unlogged", never lost; one that nobody sent is an invention, and as bad as a loss.
 """
 
 from __future__ import annotations

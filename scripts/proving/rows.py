@@ -1,8 +1,8 @@
-"""What must hold, and the commands that show it: a row of docs/proof.md each.
+"""Rows of docs/proof.md: promises, and the commands that show them.
 
-The idea: data. A command is run as it stands here, and prints at least one line `result: ROW | size | figures`; its
-exit status says whether the figures are those that are asked for. The sizes of `commands` fit all rows into about an
-hour on two cores; where that is less than what is asked for, `full` has the commands of that size.
+Rows are data. A command is run as it stands here, and prints at least one line `result: ROW | size | figures`; its exit
+status says whether the figures are those that are asked for. The sizes of `commands` fit all rows into about an hour on
+two cores; where that is less than what is asked for, `full` has the commands of that size.
 """
 
 from __future__ import annotations

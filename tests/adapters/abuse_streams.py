@@ -1,4 +1,4 @@
-"""As `abuse`, in the protocol of streams: what a peer can do as a subscriber, as a publisher, and as neither."""
+"""Attacks on streams: by a subscriber, a publisher, and neither."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Connections that come and go in every way there is, over and over: nothing of them stays (D-12).
+"""Churn: connections that come and go in every way (D-12).
 
-The idea: a visit ends where it likes: before TLS, in it, in the handshake, on a live connection; with a word, without
-one, or with a reset. What is left is counted when all are gone: descriptors, threads, connections, memory.
+A visit ends where it likes: before TLS, in it, in the handshake, on a live connection; with a word, without one, or
+with a reset. Nothing of them may stay: descriptors, threads, connections and memory are counted when all are gone.
 """
 
 from __future__ import annotations

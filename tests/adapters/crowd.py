@@ -1,10 +1,10 @@
-"""Very many peers that cost little, in a process of their own:
+"""Crowd: very many cheap peers, in a process of their own.
 
     python -m tests.adapters.crowd PORT COUNT CERT KEY CA
 
-The idea: each is a `RawPeer` with a UUID of its own, which a certificate without one lets it claim (D-3). They come
-some at a time, below the bound for one address (D-7), subscribe to "news", acknowledge what they get, and are there
-until the input ends. Prints "connected" when all are.
+Each is a `RawPeer` with a UUID of its own, which a certificate without one lets it claim (D-3). They come some at a
+time, below the bound for one address (D-7), subscribe to "news", acknowledge what they get, and are there until the
+input ends. Prints "connected" when all are.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One face for every adapter, so that a scenario is written once, as plain blocking code.
+"""Facade of every adapter: scenarios are written once, as blocking code.
 
-The idea: an instance lives in a `World` (an event loop on a thread of its own, or no loop at all), and a test only
-knows its `Facade`. Each call is carried out in the instance's world and waited for here, with a limit: what never comes
-fails with the name of the call and the stack of the world's thread. Handlers are plain functions; one that takes its
-time returns a `Gate`, which each world turns into what its own handlers would return.
+An instance lives in a `World` (an event loop on a thread of its own, or no loop at all), and a test only knows its
+`Facade`. Each call is carried out in the instance's world and waited for here, with a limit: what never comes fails
+with the name of the call and the stack of the world's thread. Handlers are plain functions; one that takes its time
+returns a `Gate`, which each world turns into what its own handlers would return.
 """
 
 from __future__ import annotations

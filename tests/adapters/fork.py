@@ -1,4 +1,4 @@
-"""An instance that is used in a fork of its process, as a program of its own:
+"""Instance in a fork of its process, as a program.
 
     python -m tests.adapters.fork KIND DIRECTORY
 

@@ -1,9 +1,11 @@
-"""A foreign peer: what the Go implementation of the drafts' era did on the wire, with its defects (V22).
+"""Foreign peer: the Go implementation of the drafts' era (V22).
 
-The idea: the one peer that this project did not write is also the one that is allowed to misread it, so nothing here
-comes from `tolliver_proto`: `struct`, `ssl`, blocking sockets and one thread per connection, which is also how it
-waits, blocks and dies. What it gets wrong is data, a frozen set of `Defect`, and `PRESETS` has the sets of the commits
-of that era. A panic of the Go process is `panic`: every socket of the double is torn down, as a dead process's is.
+It does on the wire what that implementation did, with its defects.
+
+The one peer that this project did not write is also the one that is allowed to misread it, so nothing here comes from
+`tolliver_proto`: `struct`, `ssl`, blocking sockets and one thread per connection, which is also how it waits, blocks
+and dies. Its mistakes are data, a frozen set of `Defect`, and `PRESETS` has the sets of the commits of that era. A
+panic of the Go process is `panic`: every socket of the double is torn down, as a dead process's is.
 
 It dials and it listens. As a server it asks for no certificate (G16), so our dialling side shows its own to nobody. As
 a client it shows its own when it is asked, as Go's TLS does (its options required one), so our listener, which insists

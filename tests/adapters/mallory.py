@@ -1,7 +1,7 @@
-"""A member that goes wrong: a socket, and whatever is to be written on it; and a good one beside it.
+"""Hostile member: a socket and any bytes; and a good member.
 
-The idea: it says bytes and reads frames, and nothing of a connection's rules is in between. Every step has a limit, and
-the end of the connection is no error: it is what most attacks come to.
+It says bytes and reads frames, and nothing of a connection's rules is in between. Every step has a limit, and the end
+of the connection is no error: it is what most attacks come to.
 """
 
 from __future__ import annotations

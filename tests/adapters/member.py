@@ -1,4 +1,4 @@
-"""An instance in a process of its own, that a test can stop and let go on:
+"""Instance in a process of its own, that a test can stop.
 
     python -m tests.adapters.member KIND DATABASE CERT KEY CA
 

@@ -1,4 +1,4 @@
-"""Instances by name for scenarios, over real sockets, real TLS and a real database; and what scenarios ask of them."""
+"""Instances by name for scenarios, on real sockets, TLS and databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances on asyncio, on uvloop and on trio: one loop for all tests of a process, behind a portal."""
+"""Instances on asyncio, uvloop and trio, in one loop behind a portal."""
 
 from __future__ import annotations
 

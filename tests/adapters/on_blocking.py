@@ -1,4 +1,4 @@
-"""Instances on threads: no loop, so each call gets a thread, and limits instead of cancelling."""
+"""Instances on threads: each call gets a thread, and a limit."""
 
 from __future__ import annotations
 

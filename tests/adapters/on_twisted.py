@@ -1,4 +1,4 @@
-"""Instances on Twisted: a reactor of their own on a thread of its own."""
+"""Instances on Twisted, with a reactor on a thread of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A line between two instances that can be counted and cut.
+"""Relay between two instances, whose connections can be counted and cut.
 
-The idea: a dialler is given the relay's port instead of the listener's. What passes is not touched; how often somebody
+A dialler is given the relay's port instead of the listener's. Bytes that pass are not touched; how often somebody
 dialled is a number, and `cut()` ends every connection as a broken line does, with a reset.
 """
 

@@ -1,8 +1,9 @@
-"""The rules of Reactive Streams as far as an adapter shows them, under the names of the JVM's conformance kit.
+"""Rules of Reactive Streams, as far as an adapter shows them.
 
-The idea: as `RULES` of `tests/reactive/test_rules.py`: a rule is a small scenario, here on a `Stage` of one kind of
-adapter. Each file of scenarios has its table, and its one test plays them all; what a report needs to know goes with
-each result as the property `tck`: the layer, the rule, and the names of the kit.
+The names are those of the JVM's conformance kit. As in `RULES` of `tests/reactive/test_rules.py`, a rule is a small
+scenario, here on a `Stage` of one kind of adapter. Each file of scenarios has its table, and its one test plays them
+all; what a report needs to know goes with each result as the property `tck`: the layer, the rule, and the names of the
+kit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What hostile and many peers do to an instance, as scenarios that return figures.
+"""Scenarios of hostile and many peers, which return figures.
 
-The idea: a scenario takes its size and its bounds. The tests run it small and assert what must hold at any size;
+A scenario takes its size and its bounds. The tests run it small and assert what must hold at any size;
 `scripts/hostile.py` runs it as large as docs/proof.md says, on a machine of its own, and judges the figures.
 """
 

@@ -1,8 +1,9 @@
-"""A Reactive Streams peer by hand on a real socket: it obeys no rule, and a monitor judges what the adapter sends.
+"""Scripted Reactive Streams peer on a real socket, under a monitor.
 
-The idea: what the adapter has processed when it sends something cannot be seen from outside, but it can be bounded. A
-demand counts from when it is written: nobody can have used it before. What ends a stream counts from when the adapter
-has answered something later: `sync()` asks for a name that nobody publishes, and all before that was processed.
+It obeys no rule, and the monitor judges what the adapter sends. The frames that the adapter has processed when it sends
+something cannot be seen from outside, but they can be bounded. A demand counts from when it is written: nobody can have
+used it before. The end of a stream counts from when the adapter has answered something later: `sync()` asks for a name
+that nobody publishes, and all before that was processed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A line on which every packet is dropped, without a word to anybody. Linux only, and it needs no privilege.
+"""Silent line: every packet is dropped, without a word. Linux only.
 
-The idea: a socket filter that passes nothing is asked before TCP is, so what arrives is neither read nor acknowledged,
-as if it had been lost on the way. It is put on every socket of this process with the listener's port at either end:
-the connections', in both directions, and the listener's own, which therefore never hears of a new dial.
+It needs no privilege: a socket filter that passes nothing is asked before TCP is, so what arrives is neither read nor
+acknowledged, as if it had been lost on the way. It is put on every socket of this process with the listener's port at
+either end: the connections', in both directions, and the listener's own, which therefore never hears of a new dial.
 """
 
 from __future__ import annotations

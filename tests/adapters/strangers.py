@@ -1,7 +1,7 @@
-"""Connections that come and say nothing: silent ones, and such as do TLS and stop there (D-7).
+"""Strangers: connections that say nothing, or stop after TLS (D-7).
 
-The idea: all of 127.0.0.0/8 is this machine, so a test has as many addresses as it wants. A stranger remembers when it
-came and when it was closed; a `Watch` sees it.
+All of 127.0.0.0/8 is this machine, so a test has as many addresses as it wants. A stranger remembers when it came and
+when it was closed; a `Watch` sees it.
 """
 
 from __future__ import annotations

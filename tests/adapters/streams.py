@@ -1,9 +1,9 @@
-"""Streams of every adapter behind one face, and the stage on which their scenarios are played.
+"""Streams of every adapter behind one facade, and their stage.
 
-The idea: as `facade` for instances: each call is carried out in the world of its kind and waited for here. A source is
-given as plain data, or as a function that gets the name and returns such; `Stage.source` gives it as it is or in the
-world's own form, which is asynchronous where there is a loop. A stage opens streams and scripted peers, and ends all of
-them with the test.
+As in `facade` for instances, each call is carried out in the world of its kind and waited for here. A source is given
+as plain data, or as a function that gets the name and returns such; `Stage.source` gives it as it is or in the world's
+own form, which is asynchronous where there is a loop. A stage opens streams and scripted peers, and ends all of them
+with the test.
 """
 
 from __future__ import annotations

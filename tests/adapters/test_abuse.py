@@ -1,7 +1,7 @@
-"""Members that go wrong on real sockets, in both protocols: each attack comes to what it should, and good peers go on.
+"""Attacks of members on real sockets, in both protocols.
 
-What comes to what stands in `abuse` and `abuse_streams`; `python scripts/hostile.py bombs KIND` and `... abuse KIND`
-run them large (V11, D-6, D-12).
+The outcome of each stands in `abuse` and `abuse_streams`, and good peers go on; `python scripts/hostile.py bombs KIND`
+and `... abuse KIND` run them large (V11, D-6, D-12).
 """
 
 from __future__ import annotations

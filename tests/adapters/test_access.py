@@ -1,4 +1,4 @@
-"""Access rules between real instances: at the start, changed while they run, and the bound on handshakes."""
+"""Access rules between real instances, and the bound on handshakes."""
 
 from __future__ import annotations
 

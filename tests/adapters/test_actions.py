@@ -1,4 +1,4 @@
-"""Each action of a machine has one function in the driver that carries it out."""
+"""Actions of a machine: each has one function in the driver."""
 
 from __future__ import annotations
 

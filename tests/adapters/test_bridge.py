@@ -1,7 +1,7 @@
-"""The bridge on every adapter: an instance receives reliable messages, and a stream gives them as they are wanted.
+"""Bridge on every adapter: from reliable messages to a stream.
 
-The idea: what the sender still keeps is what counts: a message is acknowledged when the subscriber is through with it,
-and comes again where it never is.
+The test looks at what the sender still keeps: a message is acknowledged when the subscriber is through with it, and
+sent again where it never is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connecting: what it returns, what it raises, and what it goes on trying."""
+"""Connecting: results, errors, and further tries."""
 
 from __future__ import annotations
 

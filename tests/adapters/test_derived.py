@@ -1,4 +1,4 @@
-"""Derived identities on real TLS: several at once, tried again, and only writing (T-72a)."""
+"""Derived identities on real TLS: several at once, retried, only writing (T-72a)."""
 
 from __future__ import annotations
 

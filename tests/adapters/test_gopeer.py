@@ -1,8 +1,8 @@
-"""An instance and a Go peer of the drafts' era, in both roles: V22.
+"""Instances with a Go peer of the drafts' era, both roles (V22).
 
 The double is in `gopeer`, and `test_gopeer_double` shows that it has the defects. 1860a51 learns subscriptions from
-messages alone (G1); 499b76d dies of such a message (G7), so it never learns any and can send us nothing. What must not
-be sent to Go shows as a byte that it skips or as a control body that it cannot read: `clean` looks at both.
+messages alone (G1); 499b76d dies of such a message (G7), so it never learns any and can send us nothing. Bytes that
+must not be sent to Go show as a byte that it skips or as a control body that it cannot read: `clean` looks at both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The double of the Go peer has each defect when it is told to, and does not have it when it is not."""
+"""Defects of the Go peer's double: present when asked for, else absent."""
 
 from __future__ import annotations
 

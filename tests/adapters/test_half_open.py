@@ -1,4 +1,6 @@
-"""A peer that is stopped, and a line that drops every packet (V14): noticed, dialled again, and nothing is lost.
+"""Half-open connections (V14): a stopped peer, a line that drops packets.
+
+They are noticed, dialled again, and nothing is lost.
 
 `python scripts/hostile.py half-open KIND` does it with the figures that an application has by default.
 """

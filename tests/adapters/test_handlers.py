@@ -1,4 +1,4 @@
-"""Callbacks and iterators: when a message counts as handled, and what becomes of one that does not."""
+"""Handlers and iterators: when a message counts as handled."""
 
 from __future__ import annotations
 

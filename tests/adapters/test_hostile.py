@@ -1,4 +1,4 @@
-"""Peers that lie, break off or speak something else: they are closed out, and the listener goes on."""
+"""Peers that lie, break off or speak otherwise are disconnected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of an instance: who it is, where it listens, how it begins and how it ends."""
+"""Life of an instance: identity, addresses, start and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One instance, and more peers than anything else here has (V16, V19): slow ones, and many.
+"""Very many peers of one instance, and slow ones (V16, V19).
 
 `python scripts/hostile.py slow-reader KIND` and `... many KIND` measure them.
 """

@@ -1,4 +1,4 @@
-"""Messages from `send` to the handlers: who gets what, in which order, and what is kept for whom."""
+"""Messages from `send` to the handlers: recipients, order, storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind with every other kind, in both roles: one short life together."""
+"""Pairs of adapters: every kind with every other, in both roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More than somebody can take: slow handlers, peers that do not read, cancelled calls, a full disk."""
+"""Pressure: slow handlers, peers that do not read, cancels, full disks."""
 
 from __future__ import annotations
 

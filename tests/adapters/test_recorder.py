@@ -1,4 +1,4 @@
-"""The writer of recordings: what it was given is in its files, whole frames only, and what is missing was said."""
+"""Recorder alone: whole frames in its files, and losses told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`record=DIR` on real connections: what is in the recordings is what went over the wire, and they hold up nothing.
+"""Recordings of real connections, with `record=DIR`.
+
+They hold what went over the wire, and they hold up nothing.
 
 `test_recorder.py` has the writer alone.
 """

@@ -1,6 +1,6 @@
-"""A connection that is over is freed at once, however it ended, and not by the next full garbage collection (D-12).
+"""Release of connections at their end, without a garbage collection (D-12).
 
-The idea: a collection counts objects. What OpenSSL holds for a connection and what the peer sent of a frame are
+A collection counts objects. The memory that OpenSSL holds for a connection and what the peer sent of a frame are
 megabytes behind a few of them. So nothing of ours may be in a circle of references when a connection ends.
 """
 

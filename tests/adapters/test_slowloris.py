@@ -1,4 +1,4 @@
-"""Strangers that connect and say nothing (V13, D-7): they cost nobody a place, and are closed in time.
+"""Strangers that connect and say nothing: closed in time (V13, D-7).
 
 `python scripts/hostile.py slowloris KIND` does it with two thousand.
 """

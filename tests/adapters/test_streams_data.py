@@ -1,4 +1,4 @@
-"""What goes through streams, from one adapter to another: many at once, objects, patterns, sizes."""
+"""Streams from one adapter to another: many, objects, patterns, sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A peer that asks for many streams at once, and one beside it that asks for an element."""
+"""Fairness between a peer with many streams and one with few."""
 
 from __future__ import annotations
 

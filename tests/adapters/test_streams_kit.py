@@ -1,4 +1,4 @@
-"""The tables of rules are complete: every name of the conformance kit, in every layer that can show it (V24)."""
+"""Completeness of the rule tables, against the conformance kit (V24)."""
 
 from __future__ import annotations
 

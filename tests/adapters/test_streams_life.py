@@ -1,4 +1,4 @@
-"""Connections that streams go over: how they begin, whom they prove, and each way in which they end."""
+"""Connections of streams: beginning, identity, and every end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an adapter does as a publisher, rule by rule: a peer by hand subscribes, and a monitor judges what it gets.
+"""Adapter as a publisher, rule by rule, against a scripted peer.
 
 The sources are plain ones, and the same in the form of the adapter's own world.
 """

@@ -1,7 +1,7 @@
-"""A relay obeys both columns of the rules: what it publishes is a stream that it takes elsewhere.
+"""Relay of a stream, which obeys both columns of the rules.
 
-The idea: two streams of one kind, joined by a source that is a subscription, stand between two peers by hand. The one
-upstream and the one downstream each have a monitor, so each test judges the relay as a subscriber and as a publisher.
+Two streams of one kind, joined by a source that is a subscription, stand between two peers by hand. The one upstream
+and the one downstream each have a monitor, so each test judges the relay as a subscriber and as a publisher.
 """
 
 from __future__ import annotations

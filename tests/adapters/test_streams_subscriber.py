@@ -1,4 +1,4 @@
-"""What an adapter does as a subscriber, rule by rule: a peer by hand publishes, and a monitor judges what is asked."""
+"""Adapter as a subscriber, rule by rule, against a scripted peer."""
 
 from __future__ import annotations
 

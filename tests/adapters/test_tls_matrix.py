@@ -1,7 +1,7 @@
-"""V18: who refuses whom, in which error class, with which words, and who tries again. Every kind, in both roles.
+"""TLS matrix (V18): refusals, errors, words and retries, in both roles.
 
-The idea: the other side is Python's own `ssl` with whatever certificate the case needs, since no instance would start
-with a bad one. Of each case it is known which error a dialler raises, or what a listener's guest is told.
+The other side is Python's own `ssl` with whatever certificate the case needs, since no instance would start with a bad
+one. Of each case it is known which error a dialler raises, or what a listener's guest is told.
 """
 
 from __future__ import annotations

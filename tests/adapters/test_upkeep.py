@@ -1,4 +1,4 @@
-"""What an operator meets: peers that do not come back, full outboxes, messages that cannot be taken, other keys."""
+"""Upkeep: absent peers, full outboxes, dead letters, other keys."""
 
 from __future__ import annotations
 

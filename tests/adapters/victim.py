@@ -1,10 +1,9 @@
-"""Who is attacked, in this process or in one of its own, whose memory and time are then its own as well:
+"""Victim of attacks, in this process or in one of its own.
 
     python -m tests.adapters.victim KIND PROTOCOL LIMITS CERT KEY CA DIRECTORY
 
-The idea: what a scenario may ask is a handful of methods with plain arguments and results. `Instance` and `Streams`
-have them over a facade; the process reads calls as lines of JSON and prints what they return; `Apart` is that from
-outside.
+A scenario may ask it by a handful of methods with plain arguments and results. `Instance` and `Streams` have them over
+a facade; the process reads calls as lines of JSON and prints what they return; `Apart` is that from outside.
 """
 
 from __future__ import annotations

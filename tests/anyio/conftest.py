@@ -1,4 +1,4 @@
-"""Every test here runs on asyncio and on trio, and none for more than LIMIT seconds."""
+"""Fixtures of anyio's tests: asyncio and trio, each within LIMIT seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Instances for tests of what only anyio has. What every adapter does is in `tests/adapters`."""
+"""Instances for tests of what only anyio has.
+
+Behaviour of every adapter is in `tests/adapters`.
+"""
 
 from __future__ import annotations
 

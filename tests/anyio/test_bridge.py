@@ -1,7 +1,7 @@
-"""The bridge: an instance receives reliable messages, and a subscriber of a stream takes them under its demand.
+"""Bridge on anyio: from reliable messages to a stream under demand.
 
-The idea: `left` sends to `right`, `right` is the source of a stream, and what `left` still keeps is what counts: a
-message is acknowledged when the subscriber is through with it, not before, and comes again if it never is.
+`left` sends to `right`, `right` is the source of a stream, and the test looks at what `left` still keeps: a message is
+acknowledged when the subscriber is through with it, not before, and sent again if it never is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a source hears that its stream is over."""
+"""Sources of streams that end: they hear of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run`, which takes uvloop where it is installed, and what is different there."""
+"""`run`, with uvloop where it is installed, and without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams whose subscriber is not there when elements come, or goes without a word."""
+"""Streams whose subscriber is absent, or goes without a word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams whose last word comes when nothing else happens: it goes out all the same."""
+"""Streams whose last word comes when nothing else happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only anyio has: coroutines as handlers, cancel scopes, and an instance as a block of `async with`."""
+"""Structured concurrency: coroutine handlers, cancel scopes, `async with`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What these tests share."""
+"""Fixtures of the tests on threads."""
 
 from __future__ import annotations
 

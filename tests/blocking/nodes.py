@@ -1,4 +1,4 @@
-"""Instances on threads for tests, over real sockets, real TLS and a real database."""
+"""Instances on threads, over real sockets, TLS and databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bridge's source on threads: one waits for messages, another one says what the subscriber is through with."""
+"""Bridge's source on threads: one waits, another one confirms."""
 
 from __future__ import annotations
 

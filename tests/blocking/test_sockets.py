@@ -1,4 +1,4 @@
-"""The one thread that has all sockets: it waits for nothing else, whatever names, peers and descriptors do."""
+"""Selector thread: it waits for sockets, and for nothing else."""
 
 from __future__ import annotations
 

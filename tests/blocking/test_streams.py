@@ -1,4 +1,7 @@
-"""Reactive Streams on threads: what is the threads' own. What every adapter does is in `tests/adapters`."""
+"""Reactive Streams on threads: only what is the threads' own.
+
+Behaviour of every adapter is in `tests/adapters`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls, callbacks and iterators from many threads, and what a timeout leaves behind."""
+"""Calls, handlers and iterators from many threads, and their timeouts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ways to run `tolliver`: within the test where one process is enough, else as a real one.
+"""Runs of `tolliver`, within the test or as a process.
 
-The idea: every wait has a bound, and no process outlives its test.
+Every wait has a bound, and no process outlives its test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`tolliver listen --acl FILE`: rules for a running instance, read again when it is told to."""
+"""`tolliver listen --acl FILE`: rules that are read again on a signal."""
 
 from __future__ import annotations
 

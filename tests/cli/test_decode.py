@@ -1,4 +1,4 @@
-"""`tolliver decode`: every frame shown as it is, whatever stands in it, up to the first byte that is wrong."""
+"""`tolliver decode`: every frame, up to the first wrong byte."""
 
 from __future__ import annotations
 

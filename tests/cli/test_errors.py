@@ -1,4 +1,4 @@
-"""What goes wrong is one line that says what to do, and exit status 1."""
+"""Errors of commands: one line with a remedy, and exit status 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tolliver send` and `tolliver listen` as they are used: real processes, mutual TLS, a database each."""
+"""`tolliver send` and `tolliver listen` between real processes."""
 
 from __future__ import annotations
 

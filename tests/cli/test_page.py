@@ -1,8 +1,8 @@
-"""The examples of docs/cli.md: what is typed there says what is written there, but for times and identities.
+"""Examples of docs/cli.md, run as they are typed there.
 
-The idea: the page is read from the top. A `listen` is started and looked at when the page is through, as it ends by
-itself after what the later examples send, and so are `publish` and `stage`, which are interrupted; all else runs at
-once.
+The page is read from the top. Its output must be what is written there, but for times and identities. A `listen` is
+started and looked at when the page is through, as it ends by itself after what the later examples send, and so are
+`publish` and `stage`, which are interrupted; all else runs at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`tolliver decode` and `tolliver replay` on recordings: all that is good is shown or sent, all that is not is said."""
+"""`tolliver decode` and `tolliver replay` on recordings, good and damaged."""
 
 from __future__ import annotations
 

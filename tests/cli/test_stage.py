@@ -1,4 +1,4 @@
-"""`tolliver stage` as it is used: a service over mutual TLS; a signal ends it in order, a full disk with an error."""
+"""`tolliver stage` as a service: signals, and a full disk."""
 
 from __future__ import annotations
 

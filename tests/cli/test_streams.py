@@ -1,4 +1,4 @@
-"""`tolliver publish` and `tolliver stream` as they are used: real processes, with mutual TLS and without."""
+"""`tolliver publish` and `tolliver stream` between real processes."""
 
 from __future__ import annotations
 

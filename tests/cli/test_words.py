@@ -1,4 +1,4 @@
-"""Whatever comes from others is shown without harm (D-14)."""
+"""Harmless printing of text that comes from others (D-14)."""
 
 from __future__ import annotations
 

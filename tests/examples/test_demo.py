@@ -1,4 +1,4 @@
-"""`make demo` in a few seconds, and its judgement on logs that were made up."""
+"""`make demo` in a few seconds, and its verdict on made-up logs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A node on a stage: every input is called by hand, every action is seen, and peers speak in frames.
+"""Node on a stage: inputs by hand, actions seen, peers in frames.
 
-The idea: tests read as a playbook. `Play.run()` takes all actions; the mechanical ones (write, commit, fetch) are done
-at once unless the test holds them back, the others are returned. A `Wire` is a peer reduced to the frames that it
-sends and gets.
+Tests read as a playbook. `Play.run()` takes all actions; the mechanical ones (write, commit, fetch) are done at once
+unless the test holds them back, the others are returned. A `Wire` is a peer reduced to the frames that it sends and
+gets.
 """
 
 from __future__ import annotations

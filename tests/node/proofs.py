@@ -1,6 +1,8 @@
-"""Proofs by number of runs (docs/proof.md): a few in `make test`, many with `scripts/proofs.py NAME SIZE`.
+"""Proofs of the node, by number of runs (docs/proof.md).
 
-The idea: a proof is a function of one number that raises AssertionError; its size is how many numbers are tried.
+There are a few in `make test`, many with `scripts/proofs.py NAME SIZE`.
+
+A proof is a function of one number that raises AssertionError; its size is how many numbers are tried.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A few nodes at one table: no network, no faults but those that a test asks for, in any order of events.
+"""Table of nodes, on which events come in any order.
 
-The idea: whatever happens is the next entry of one of many queues (the bytes of a connection, the jobs of a disk, a
-dial). Which queue is next the dice say, so one seed is one interleaving; time only passes when all queues are empty.
-`at_store` is called before and after each store call and may crash its owner.
+There is no network, and no fault but those that a test asks for: every event is the next entry of one of many queues
+(the bytes of a connection, the jobs of a disk, a dial). The dice say which queue is next, so one seed is one
+interleaving; time only passes when all queues are empty. `at_store` is called before and after each store call and may
+crash its owner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may connect, subscribe and publish (D-4, D-5, D-7, T-77), and what becomes of it when the rules change (D-8)."""
+"""Access rules of a node, and changes (D-4, D-5, D-7, D-8, T-77)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rare ways through the node, each by itself: late reports, full tables, odd peers."""
+"""Rare ways through the node: late reports, full tables, odd peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derived identities: many writers under one certificate, of whom nothing is kept (T-72a)."""
+"""Derived identities: many writers under one certificate, none kept (T-72a)."""
 
 from __future__ import annotations
 

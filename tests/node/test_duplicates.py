@@ -1,4 +1,4 @@
-"""Copies, failures and floods: what the receiving node does with too much of the same (T-47, T-48, D-12)."""
+"""Duplicates, failures and floods at the receiving node (T-47, T-48, D-12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers that follow the grammar and abuse it: what one of them can make a node hold is bounded (D-3, D-6, D-12).
+"""Floods by peers within the grammar: memory is bounded (D-3, D-6, D-12).
 
 `tests/adapters/test_abuse.py` has the same on real sockets.
 """

@@ -1,4 +1,7 @@
-"""Proofs by number of runs (V6, V15, V17, V20, V21). `scripts/proofs.py` runs many more of each."""
+"""Proofs by number of runs (V6, V15, V17, V20, V21).
+
+`scripts/proofs.py` runs many more of each.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Inbound: handlers, acks, credit, control messages (T-20 to T-29, T-42 to T-49, T-57, T-66, D-9)."""
+"""Inbound half of the node: handlers, acks, credit, control messages.
+
+The rulings are T-20 to T-29, T-42 to T-49, T-57, T-66, D-9.
+"""
 
 from __future__ import annotations
 

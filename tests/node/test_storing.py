@@ -1,4 +1,4 @@
-"""Commits and fetches: one at a time, all or none, and what follows when the store fails (T-54, V9, V10)."""
+"""Commits and fetches, and failures of the store (T-54, V9, V10)."""
 
 from __future__ import annotations
 

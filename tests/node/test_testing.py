@@ -1,4 +1,4 @@
-"""The public tools for tests: a pair of connections, a store in memory."""
+"""Public test tools: a pair of connections, a store in memory."""
 
 from __future__ import annotations
 

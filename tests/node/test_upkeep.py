@@ -1,4 +1,4 @@
-"""What an operator and time do to the outbox: forgetting, new keys, setting aside, trying again, expiring."""
+"""Upkeep of the outbox: forgetting, new keys, parking, retrying, expiring."""
 
 from __future__ import annotations
 

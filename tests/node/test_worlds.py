@@ -1,8 +1,8 @@
-"""Two nodes, any order of events: the promises of the node, and a drain at the end.
+"""Two nodes under any order of events, and a drain.
 
-The idea: the rules are all that an application, a network, a disk and a clock can do to a node; hypothesis chooses. The
-world here is smaller than the simulator's and its stories are short, so a failure shrinks to a few lines. Rare states
-are counted over all examples: a machine that never gets somewhere tests nothing there.
+The rules are all that an application, a network, a disk and a clock can do to a node; hypothesis chooses. The world
+here is smaller than the simulator's and its stories are short, so a failure shrinks to a few lines. Rare states are
+counted over all examples: a machine that never gets somewhere tests nothing there.
 """
 
 from __future__ import annotations

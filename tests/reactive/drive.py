@@ -1,8 +1,8 @@
-"""What the Reactive Streams tests share: a scripted peer that obeys no rule, and a publisher joined to a subscriber.
+"""Stage for the Reactive Streams tests: scripted peers and joined engines.
 
-The idea: everything runs over a `ConnectionPair`, so the wire monitor judges the engine in every test. A `Script` takes
-the place of one side: it has the calls of a `Connection` and sends what it is told. A scenario that only uses those
-calls runs on the bare engine (its peer is a script) and on two engines alike.
+Everything runs over a `ConnectionPair`, so the wire monitor judges the engine in every test. A `Script` takes the place
+of one side: it has the calls of a `Connection` and sends what it is told. A scenario that only uses those calls runs on
+the bare engine (its peer is a script) and on two engines alike.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The names of the tests of the JVM's conformance kit for Reactive Streams, as its rules' interfaces have them.
+"""Test names of the JVM's conformance kit for Reactive Streams.
 
-The idea: a list that nobody has to keep in mind: what is reported (`scripts/tck.py`) is held against it. The kit leaves
+The list is one that nobody has to keep in mind: what is reported (`scripts/tck.py`) is held against it. The kit leaves
 some rules untested, as an observer inside a JVM cannot see them; here all bytes are seen, so they are tested as well.
 """
 

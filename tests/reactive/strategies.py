@@ -1,4 +1,4 @@
-"""Frames to draw from, with element sizes that fit them, and streams of them."""
+"""Strategies for frames, with fitting element sizes, and for streams."""
 
 from __future__ import annotations
 

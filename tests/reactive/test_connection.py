@@ -1,4 +1,4 @@
-"""The life of a connection: hellos, versions, extensions, goodbyes, the end of the stream, clocks (R-25 to R-32)."""
+"""Life of a stream connection, from hello to goodbye (R-25 to R-32)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a peer may write, and what is refused: at the length or count that shows it, before memory is taken."""
+"""Decoding: frames taken, and frames refused before memory is taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bodies of the Reactive Streams fuzz targets, with cases that hypothesis makes up, in every test run (V3)."""
+"""Reactive Streams fuzz targets, with hypothesis's cases (V3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Many connections: what a hub asks of the world and tells its application, call by call.
+"""Hub, call by call: requests to the world, news to the application.
 
-The idea: a `Wires` is the world of one hub: it takes actions until None, as an adapter does. The peer is a script that
-obeys no rule, or another hub.
+A `Wires` is the world of one hub: it takes actions until None, as an adapter does. The peer is a script that obeys no
+rule, or another hub.
 """
 
 from __future__ import annotations

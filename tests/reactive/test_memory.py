@@ -1,4 +1,6 @@
-"""What is over costs nothing, what is announced costs nothing, and time is linear: counted, not timed.
+"""Memory and time of streams, counted instead of timed.
+
+All that is over costs nothing, what is announced costs nothing, and time is linear.
 
 These tests watch every allocation, so they stay out of the coverage run.
 """

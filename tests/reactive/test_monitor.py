@@ -1,4 +1,7 @@
-"""The judge is judged: every rule that it knows, broken once (a monitor that never raises proves nothing)."""
+"""Monitor of the wire: every rule that it knows, broken once.
+
+A monitor that never raises proves nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `scripts/streams_proof.py` proves a million times, in what a test run may take. Memory and stack are counted."""
+"""Proofs of `scripts/streams_proof.py`, in a size that tests may take.
+
+Memory and stack are counted.
+"""
 
 from __future__ import annotations
 

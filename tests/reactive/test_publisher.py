@@ -1,4 +1,4 @@
-"""The streams that we give: answers, demand, packing, refusals, and what a subscriber may send (R-13 to R-24)."""
+"""Publisher half: answers, demand, packing, refusals, bad subscribers (R-13 to R-24)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the Reactive Streams protocol says what the code does: its tables are those of the code.
+"""Page of the Reactive Streams protocol, against the code's tables.
 
 Those of the states are drawn: `tests/wire/test_states_page.py`.
 """

@@ -1,4 +1,4 @@
-"""What is encoded decodes to the same, however it is cut; numbers are protobuf's."""
+"""Round trips of frames, cut anywhere; numbers are protobuf's."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The rules of Reactive Streams, as far as they concern an engine, under the names of the JVM's conformance kit.
+"""Rules of Reactive Streams, as far as they concern an engine.
 
-The idea: a rule is a small scenario over a `World` of a publisher and a subscriber. It runs on the bare engine that it
-is about (the other side is a script) and on two engines whose bytes come whole, one by one and cut by chance, whoever
-opened the connection; the wire monitor judges them all. `RULES` is the table for reports: rule, name of the kit, test;
-what ran goes with each result as the property `tck`. The same on adapters is in `tests/adapters`.
+The names are those of the JVM's conformance kit. A rule is a small scenario over a `World` of a publisher and a
+subscriber. It runs on the bare engine that it is about (the other side is a script) and on two engines whose bytes come
+whole, one by one and cut by chance, whoever opened the connection; the wire monitor judges them all. `RULES` is the
+table for reports: rule, name of the kit, test; what ran goes with each result as the property `tck`. The same on
+adapters is in `tests/adapters`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every ruling on the Reactive Streams protocol, R-01 to R-35, and the test that would fail without it."""
+"""Rulings R-01 to R-35, each with a test that needs it."""
 
 from __future__ import annotations
 

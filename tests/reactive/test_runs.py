@@ -1,7 +1,7 @@
-"""Reading by `next_run` says the same as reading by `events`: the same items in the same order, and the same answers.
+"""Reading by `next_run`, which must agree with reading by `events`.
 
-The idea: two engines get the same bytes in the same pieces, and the application calls the same things after the same
-item. What one of them reads by events, the other reads by runs.
+The items come in the same order, with the same answers. Two engines get the same bytes in the same pieces, and the
+application calls the same things after the same item. Items that one of them reads by events, the other reads by runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulated networks of hubs: the rules of Reactive Streams, at every step, under every fault.
+"""Simulated networks of hubs: every rule, at every step.
 
 `scripts/simulate.py --reactive` runs more of them, on all cores; with `--seed N --trace` it shows one.
 """

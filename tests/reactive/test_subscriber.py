@@ -1,4 +1,4 @@
-"""The streams that we take: ids, demand, late signals, and what a publisher may not send (R-08 to R-20)."""
+"""Subscriber half: ids, demand, late signals, bad publishers (R-08 to R-20)."""
 
 from __future__ import annotations
 

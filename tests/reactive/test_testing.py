@@ -1,4 +1,4 @@
-"""The simulator itself: whatever it can do happens in a few lives, and it complains where it must."""
+"""Simulator of streams itself: its faults happen, its complaints come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables are total: every state met by everything that can happen to it, through bytes and calls.
+"""Totality of the tables: every state met by every signal.
 
 A pair is either in the table, or a documented error: no pair may do anything else.
 """

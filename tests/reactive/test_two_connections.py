@@ -1,6 +1,6 @@
-"""Two connections that publish and subscribe at random over pipes that cut anywhere, under the wire monitor.
+"""Two connections at random over pipes, under the wire monitor.
 
-What was accepted by `next` arrives, whole, once and in order, until the subscriber cancels or a side says goodbye.
+All that was accepted by `next` arrives, whole, once and in order, until the subscriber cancels or a side says goodbye.
 """
 
 from __future__ import annotations

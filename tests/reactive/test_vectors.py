@@ -1,4 +1,4 @@
-"""The golden vectors, in both directions and however the bytes are cut (V1)."""
+"""Golden vectors of streams, both directions, cut anywhere (V1)."""
 
 from __future__ import annotations
 

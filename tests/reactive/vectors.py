@@ -1,4 +1,4 @@
-"""Golden vectors of the Reactive Streams protocol: each frame's bytes, and of which element size its stream is."""
+"""Golden vectors of the Reactive Streams protocol, with element sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program against a Spark Connect server that it starts itself, with tolliver installed and nothing registered.
+"""Program on a Spark Connect server, with tolliver installed, not registered.
 
 python connected.py RECORDINGS STAGE SETTINGS     (which are JSON)
 """

@@ -1,4 +1,6 @@
-"""A driver program that is there to be killed: a live stream into Parquet. See tests/spark/test_streams.py.
+"""Driver program to be killed: a live stream into Parquet.
+
+tests/spark/test_streams.py starts it.
 
 python driver.py OPTIONS OUTPUT CHECKPOINT
 

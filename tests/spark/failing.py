@@ -1,4 +1,4 @@
-"""A sink whose tasks fail after they have sent something: what a dying executor leaves behind."""
+"""Sink whose tasks fail after sending, as dying executors do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Spark's daemon for the session of the tests: it imports what workers need before it forks them, not each of them.
+"""Spark's daemon for the tests' session, with imports before the fork.
 
-The idea: Spark starts a Python worker for many a task, and each imports pandas, pyarrow and the source for a second, to
-read a few rows. Spark's own daemon cannot do that before, as libraries may start threads when they are imported, which
-do not live on in a fork: here none does. What has no such session (drivers that are killed, Connect, the command) runs
+Spark starts a Python worker for many a task, and each imports pandas, pyarrow and the source for a second, to read a
+few rows. Spark's own daemon cannot do that before, as libraries may start threads when they are imported, which do not
+live on in a fork: here none does. Anything without such a session (drivers that are killed, Connect, the command) runs
 with Spark's own daemon, as everywhere else.
 """
 

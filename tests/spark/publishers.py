@@ -1,4 +1,4 @@
-"""Whom `format("tolliver-rs")` subscribes to: publishers over TLS that keep a ledger of what they are asked for."""
+"""Publishers over TLS for `format("tolliver-rs")`, with ledgers of demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark that lives for seconds, over a few rows: what it would take to be fast is more than there is to do."""
+"""Settings of a Spark that lives for seconds, over few rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the sink writes to: real instances over TLS."""
+"""Receivers for the sink: real instances over TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings to read in tests, and what a reader that decodes frame by frame finds in them."""
+"""Recordings for tests, and their rows as decoded frame by frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What live streams need around them: somebody who sends, somebody who may be killed, and places on disk."""
+"""Rig of live streams: senders, victims of kills, places on disk."""
 
 from __future__ import annotations
 

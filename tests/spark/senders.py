@@ -1,4 +1,4 @@
-"""Who sends into a stream: an instance over TLS that keeps what is not acknowledged."""
+"""Sender into a stream: an instance over TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program for `spark-submit --py-files all.zip`: what does it need that the zip has not? Prints what it found.
+"""Program for `spark-submit --py-files all.zip`, which prints what it found.
 
 spark-submit --py-files all.zip shipped.py RECORDINGS core.zip
 """

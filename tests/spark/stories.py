@@ -1,6 +1,6 @@
-"""What happened between pairs of instances, each pair a story of its own, all of it for one audit.
+"""Stories between pairs of instances, for one audit.
 
-The idea: a job costs more than all its rows, so one audit hears all the stories, and each test asks about one of them.
+A job costs more than all its rows, so one audit hears all the stories, and each test asks about one of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How tolliver gets to Spark: as a wheel that is installed, as a zip beside a program, through Spark Connect."""
+"""Deployment of tolliver to Spark: wheel, zip, and Spark Connect."""
 
 from __future__ import annotations
 

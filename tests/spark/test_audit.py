@@ -1,6 +1,8 @@
-"""The audit against stories whose end is known, and its report in a browser, which must have nothing to complain about.
+"""Audit of stories whose end is known, and its report.
 
-The idea: one audit hears all the stories of `stories`, and each test looks at what it says of one of them. What Spark
+The browser must have nothing to complain about.
+
+One audit hears all the stories of `stories`, and each test looks at what it says of one of them. The code that Spark
 compiled for it serves the demo's as well, of which `make demo` plays all.
 """
 

@@ -1,4 +1,4 @@
-"""Columns made from bytes say what the machine says of the same bytes, good or bad."""
+"""Columns made from bytes, which must agree with the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch of what publishers give: never more asked for than is wanted, and every end there is. Without a session."""
+"""Batches of elements: bounded demand, and every end. Without a session."""
 
 from __future__ import annotations
 

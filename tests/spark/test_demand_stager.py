@@ -1,4 +1,4 @@
-"""Publishers into a stage: the stage holds them back, and what is on the disk is what they gave. Without a session."""
+"""Publishers into a stage that holds them back. Without a session."""
 
 from __future__ import annotations
 

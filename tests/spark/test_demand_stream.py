@@ -1,4 +1,4 @@
-"""A stream of what publishers give: the reader called as Spark calls it, without one."""
+"""Stream reader of elements, called as Spark calls it, without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns to frames: the same bytes as the codec's own, frame by frame, and what is refused."""
+"""Columns to frames: the codec's own bytes, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`partition_events` is the machine, driven by a partition: what it yields is what `decode` says of the same bytes."""
+"""`partition_events`, which must yield what `decode` says."""
 
 from __future__ import annotations
 

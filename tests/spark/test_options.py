@@ -1,4 +1,4 @@
-"""One form of options in all formats of Spark: the same texts are taken, and refused in the same words."""
+"""Options of all formats of Spark: one form, the same refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md, as one program in the order of the page, in the session that all tests share."""
+"""Examples of docs/spark.md, as one program in the tests' session."""
 
 from __future__ import annotations
 

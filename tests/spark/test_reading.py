@@ -1,4 +1,4 @@
-"""The reader of recordings, called as Spark calls it but without one: plans and batches, damage, options."""
+"""Reader of recordings, called as Spark calls it, without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink without Spark: one partition at a time, to real instances over TLS."""
+"""Sink without Spark: one partition at a time, to real instances."""
 
 from __future__ import annotations
 

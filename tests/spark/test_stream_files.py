@@ -1,7 +1,7 @@
-"""Recordings as a stream (mode=files): the reader called as Spark calls it, but without one.
+"""Stream of recordings (mode=files), called as Spark calls it, without one.
 
-The idea: a property drives a folder that grows in any order, by any number of bytes, and a query that takes batches in
-between, dies and starts again from its checkpoint; in the end every message of every whole block was read once.
+A property drives a folder that grows in any order, by any number of bytes, and a query that takes batches in between,
+dies and starts again from its checkpoint; in the end every message of every whole block was read once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A live stream over a stage that is filled here: the reader called as Spark calls it, but without one."""
+"""Live stream over a stage that is filled here, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of a stream, what its offsets look like, and how far behind it is; without a Spark."""
+"""Options, offsets and lag of a stream; without a Spark."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Live streams in a real Spark, from real peers over TLS: started, stopped, restarted, killed.
+"""Live streams in a real Spark: started, stopped, restarted, killed.
 
-The idea: a query costs more than its rows, so each test is a story with several endings.
+A query costs more than its rows, so each test is a story with several endings.
 """
 
 from __future__ import annotations

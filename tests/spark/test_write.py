@@ -1,4 +1,4 @@
-"""The sink in Spark: what Spark wrote is what arrived, once, whatever failed on the way."""
+"""Sink in Spark: each row arrives once, whatever failed on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink's options and columns: what is taken, and how what is not taken is told."""
+"""Options and columns of the sink, and the words of refusals."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Recordings made by hand: what two instances would have written of a connection, with whatever went wrong.
+"""Recordings made by hand, of both ends of a connection.
 
-The idea: a wire has two ends, each of which writes down what it sees at its own time. A test says what happened between
-them; which of it is missing is what the audit must find out.
+A wire has two ends, each of which writes down what it sees at its own time. A test says what happened between them;
+which of it is missing is what the audit must find out.
 """
 
 from __future__ import annotations

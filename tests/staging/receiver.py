@@ -1,4 +1,6 @@
-"""A stager in a process of its own, until it is killed: python -m tests.staging.receiver DIRECTORY ADDRESS CERT KEY CA
+"""Stager in a process of its own, until it is killed.
+
+python -m tests.staging.receiver DIRECTORY ADDRESS CERT KEY CA
 
 It says that it is ready, and then says no more. With a line on standard input it leaves, without closing anything.
 """

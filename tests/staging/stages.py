@@ -1,4 +1,4 @@
-"""What the tests of staging share: messages, and what stands in a stage."""
+"""Messages for the tests of staging, and contents of a stage."""
 
 from __future__ import annotations
 

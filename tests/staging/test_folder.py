@@ -1,4 +1,4 @@
-"""What readers see of a stage, and who may have it."""
+"""Stage folder: reading, and the right to have it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The set of what a stage has had: exact, however ids come, and no longer than it must be."""
+"""Dedupe of a stage: exact in any order of ids, and bounded."""
 
 from __future__ import annotations
 

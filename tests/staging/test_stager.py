@@ -1,4 +1,7 @@
-"""The receiver of a stage, with real peers over mutual TLS: what they saw acknowledged stands in it, once."""
+"""Receiver of a stage, with real peers over mutual TLS.
+
+Messages that they saw acknowledged stand in it, once.
+"""
 
 from __future__ import annotations
 

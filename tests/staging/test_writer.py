@@ -1,7 +1,9 @@
-"""What is acknowledged is in the stage, once: whatever is killed, cut, sent again or deleted, and on a full disk.
+"""Writer of a stage: acknowledged messages are in it, once.
 
-The idea: a model keeps what each sender has not seen acknowledged, and sends it again after a kill, as peers do. A kill
-leaves a directory in which the last sync got to any byte; a reader reads and deletes all along.
+That holds for whatever is killed, cut, sent again or deleted, and on a full disk.
+
+A model keeps what each sender has not seen acknowledged, and sends it again after a kill, as peers do. A kill leaves a
+directory in which the last sync got to any byte; a reader reads and deletes all along.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Programs that tests of the store run as processes of their own: `python -m tests.store.children NAME PATH`."""
+"""Programs that tests of the store run as processes.
+
+`python -m tests.store.children NAME PATH`
+"""
 
 from __future__ import annotations
 

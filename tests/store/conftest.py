@@ -1,4 +1,4 @@
-"""Where the store's tests keep their files."""
+"""Fixtures of the store's tests: places for files."""
 
 from __future__ import annotations
 

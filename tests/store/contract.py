@@ -1,7 +1,7 @@
-"""What every store must do, as a machine that any implementation can be run through.
+"""Contract of every store, as a machine for any implementation.
 
-The idea: random operations go to the store and to a model of plain dictionaries; whatever the store then says must be
-what the model says, after a restart too. A store is tested by a subclass that says how it is opened again:
+Random operations go to the store and to a model of plain dictionaries; whatever the store then says must be what the
+model says, after a restart too. A store is tested by a subclass that says how it is opened again:
 
     class MyContract(StoreContract):
         def reopen(self, store): ...

@@ -1,9 +1,9 @@
-"""Flipped bits in a database: whatever a store then does wrong, it must have said (V9).
+"""Bit flips in a database, which must not be silent (V9).
 
-The idea: a database with something of every kind is made once, closed in order or left as a kill leaves it, with its
-log. For each flip a copy with one bit changed is opened, asked for everything, used for a while, closed, and opened and
-asked again. What differs from an undamaged copy's answers counts as silent unless there was an error, a complaint of
-`check` where a node would call that, or a CorruptMessage in the place of the message.
+A database with something of every kind is made once, closed in order or left as a kill leaves it, with its log. For
+each flip a copy with one bit changed is opened, asked for everything, used for a while, closed, and opened and asked
+again. A difference from an undamaged copy's answers counts as silent unless there was an error, a complaint of `check`
+where a node would call that, or a CorruptMessage in the place of the message.
 """
 
 from __future__ import annotations

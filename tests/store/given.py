@@ -1,4 +1,4 @@
-"""What the tests of the store begin with: an open store, messages, and everything that is in it."""
+"""Fixtures of the store: an open one, messages, and all contents."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The power goes, at any moment: what a commit has reported must be on the disk (V8, T-54).
+"""Power failures at any moment of a commit (V8, T-54).
 
-The idea: a process uses the store while everything that it asks of the disk is written down, by a small library that is
-loaded before the C library (`disk.c`). From that account the disks are made that a power failure may leave: all that
-was written before the last sync of its file, and of what was written later anything: some, none, torn, or garbage in
-its place. A name that was made, moved or removed may be as before until its directory is synced. The kernel's cache
-hides all this from a process that is merely killed.
+A commit that was reported must be on the disk. A process uses the store while everything that it asks of the disk is
+written down, by a small library that is loaded before the C library (`disk.c`). From that account the disks are made
+that a power failure may leave: all that was written before the last sync of its file, and of what was written later
+anything: some, none, torn, or garbage in its place. A name that was made, moved or removed may be as before until its
+directory is synced. The kernel's cache hides all this from a process that is merely killed.
 
     python -m tests.store.power PATH SEED SYNCHRONOUS     the process that uses the store
 """

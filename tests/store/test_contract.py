@@ -1,4 +1,4 @@
-"""Both stores are run through the contract of all stores."""
+"""Contract of all stores, run on both of ours."""
 
 from __future__ import annotations
 

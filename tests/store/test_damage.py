@@ -1,4 +1,4 @@
-"""V9: what bits that change by themselves do. A payload is right, or it is known to be gone."""
+"""Damage by flipped bits: a payload is right, or known gone (V9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""V10: the disk is full, limited, locked or read-only. StoreError, nothing half-written, works again (T-54)."""
+"""Failures of the disk: full, limited, locked, read-only (V10, T-54).
+
+Each is a StoreError, nothing is half-written, and it works again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may open which file, what is made, and what is left alone (D-13, T-40, T-62, T-79)."""
+"""Opening of database files: locks, foreign files (D-13, T-40, T-62, T-79)."""
 
 from __future__ import annotations
 

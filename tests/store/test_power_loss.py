@@ -1,4 +1,4 @@
-"""V7, V8 in short: what a commit has reported is there, after a kill and after the power went (T-54)."""
+"""Durability of commits, after kills and power failures (V7, V8, T-54)."""
 
 from __future__ import annotations
 

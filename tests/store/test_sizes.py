@@ -1,4 +1,4 @@
-"""Many rows, large bodies, long backlogs: what is read and what is kept in memory."""
+"""Memory for many rows, large bodies, long backlogs."""
 
 from __future__ import annotations
 

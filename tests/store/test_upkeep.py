@@ -1,4 +1,4 @@
-"""Ages, damage and failed commits in what upkeep asks of the SQLite store."""
+"""Ages, damage and failed commits in the SQLite store's upkeep."""
 
 from __future__ import annotations
 

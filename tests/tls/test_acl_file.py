@@ -1,4 +1,4 @@
-"""Access rules from a file: what it says is what is ruled, and what cannot be meant is named with a remedy."""
+"""Access rules from a file: rulings, and refusals with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R-35: each protocol offers a name of its own in TLS, and does not ask for it; as `ssl` itself sees it."""
+"""ALPN (R-35): each protocol offers its own name, and asks none."""
 
 from __future__ import annotations
 

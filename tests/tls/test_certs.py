@@ -1,4 +1,4 @@
-"""The files of a private CA, and what a pump reads out of certificates, against `cryptography`."""
+"""Files of a private CA, and reading of certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V18 as far as a pump can show it: who refuses whom, with which words, in both roles and versions."""
+"""Handshakes of pumps (V18): refusals and their words, in both roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options are refused where they are written, with a text that says what to write instead."""
+"""Options: refused where they are written, with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is about reactors runs on two of them."""
+"""Fixtures of Twisted's tests: two reactors for what is about reactors."""
 
 from __future__ import annotations
 

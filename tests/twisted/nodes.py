@@ -1,4 +1,7 @@
-"""Instances by name, for scenarios that are coroutines in the thread of their reactor: `loop.wait(scenario)`."""
+"""Instances by name, for scenarios that are coroutines on a reactor.
+
+`loop.wait(scenario)` runs one in the reactor's thread.
+"""
 
 from __future__ import annotations
 

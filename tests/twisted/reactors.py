@@ -1,4 +1,4 @@
-"""A reactor of its own in a thread, beside others in the same process."""
+"""Reactors in threads, several in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deferreds of those who wait for a call's answer, and of the one who hears a bell."""
+"""Deferreds of pending calls, and of the one who hears a bell."""
 
 from __future__ import annotations
 

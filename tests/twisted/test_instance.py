@@ -1,4 +1,7 @@
-"""What is Twisted's own about an instance; what all adapters have in common is proved for all of them together."""
+"""Instance on Twisted: only what is Twisted's own.
+
+Behaviour that all adapters share is proved for all of them together.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pressure both ways and ends in halves, turn by turn: an instance whose reactor and transports are in memory.
+"""Pressure both ways, turn by turn, with reactor and transports in memory.
 
-The idea: Twisted's own doubles stand for Twisted, a thread pool that works at once stands for its pool, and the peer is
-a `Connection` by hand. So a test says itself when a transport is full and when the reactor turns.
+An end in halves is shown, too. Twisted's own doubles stand for Twisted, a thread pool that works at once stands for its
+pool, and the peer is a `Connection` by hand. So a test says itself when a transport is full and when the reactor turns.
 """
 
 from __future__ import annotations

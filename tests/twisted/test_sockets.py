@@ -1,6 +1,6 @@
-"""A transport on reactors and sockets: what becomes of a refusal when the line breaks (T-74), and how an end is closed.
+"""Transport on reactors and sockets: refusals (T-74), and closing.
 
-The idea: a test stands for the machine, so that it says when something is sent, and hears what a node would hear.
+A test stands for the machine, so that it says when something is sent, and hears what a node would hear.
 """
 
 from __future__ import annotations

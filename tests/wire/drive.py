@@ -1,7 +1,7 @@
-"""What the wire tests share: a connection brought into any state by real bytes and calls, and two that talk.
+"""Connections in any state, by real bytes and calls.
 
-The idea: a state is reached as a peer and a caller would reach it, never by setting it. `OURS` is the version of the
-connection under test; its peer is older, the same or newer by a parameter, because that decides who must decide.
+A state is reached as a peer and a caller would reach it, never by setting it. `OURS` is the version of the connection
+under test; its peer is older, the same or newer by a parameter, because that decides who must decide.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The life of one connection: T-60 to T-69 as far as they are the wire's, and what a driver relies on."""
+"""Life of one connection: T-60 to T-69, and drivers' needs."""
 
 from __future__ import annotations
 

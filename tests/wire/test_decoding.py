@@ -1,4 +1,4 @@
-"""What the bytes of single frames mean, and what is refused or ignored: T-03 to T-12, T-20 to T-28, T-42."""
+"""Decoding of single frames (T-03 to T-12, T-20 to T-28, T-42)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bodies of the fuzz targets, with cases that hypothesis makes up: the same checks in every test run (V3)."""
+"""Fuzz targets' bodies, with hypothesis's cases (V3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V11, T-06 to T-08: a length or a count is refused when its head is in, before any memory is taken for it."""
+"""Limits on lengths and counts, before memory (V11, T-06 to T-08)."""
 
 from __future__ import annotations
 

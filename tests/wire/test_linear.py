@@ -1,4 +1,4 @@
-"""V12: reading takes linear time and little memory however the bytes are cut, counted instead of timed.
+"""Linear time and little memory of reading, counted instead of timed (V12).
 
 Two counts stand for time: the bytes that the buffer copies, and the calls that the interpreter makes.
 """

@@ -1,4 +1,4 @@
-"""The protocol page names every ruling on the Tolliver protocol, and its vectors are the tested ones."""
+"""Page of the Tolliver protocol: its rulings and its vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings: what is written is read, however it is cut; what is damaged is said, and nothing of it is guessed."""
+"""Recordings: round trips, cuts, and damage that is told."""
 
 from __future__ import annotations
 

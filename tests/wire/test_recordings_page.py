@@ -1,4 +1,4 @@
-"""The page on recordings says what the code does: layouts, bounds, and the example."""
+"""Page on recordings: layouts, bounds and the example, as in code."""
 
 from __future__ import annotations
 

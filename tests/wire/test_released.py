@@ -1,7 +1,7 @@
-"""What is over is freed at once, and not when the garbage collector comes to it (D-12).
+"""Release of connections at once, without the garbage collector (D-12).
 
-The idea: a full collection comes when objects have become a quarter more, and counts no bytes. A connection in a circle
-of references would keep what it has read of a frame, up to the largest body, until some hundreds of others have ended.
+A full collection comes when objects have become a quarter more, and counts no bytes. A connection in a circle of
+references would keep what it has read of a frame, up to the largest body, until some hundreds of others have ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""V2: whatever can be written is read back the same, in both revisions, however it is cut.
+"""Round trips in both revisions, cut anywhere (V2).
 
 `TOLLIVER_ROUNDTRIP=1000000` makes it that many frames for each revision (default 2,000).
 """

@@ -1,4 +1,4 @@
-"""A wire layout is data: a third one, as different as the format allows, needs a table entry and nothing else.
+"""Third wire layout: a table entry and nothing else.
 
 Everything that a layout can say is said differently here: codes of frames, statuses and finals, order and width of
 every field, order of the parts, prefixes of control bodies, the id that means unreliable, the largest body.

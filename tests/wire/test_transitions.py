@@ -1,4 +1,4 @@
-"""The transition table is total: every state met by everything that can happen, through bytes and calls.
+"""Totality of the transition table: every state, every signal.
 
 A pair is either in the table, or a documented error, or it waits: no pair may do anything else.
 """

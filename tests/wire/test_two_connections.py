@@ -1,4 +1,7 @@
-"""Two connections over pipes that cut anywhere, driven at random: what was sent arrives, whole, once and in order."""
+"""Two connections at random over pipes that cut anywhere.
+
+Everything that was sent arrives, whole, once and in order.
+"""
 
 from __future__ import annotations
 

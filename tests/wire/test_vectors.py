@@ -1,4 +1,4 @@
-"""V1: the golden vectors, written, read, cut everywhere and put behind one another."""
+"""Golden vectors: written, read, cut everywhere, put behind one another (V1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version table (T-60), both roles and revisions: what is written, who closes, what the error is."""
+"""Version table (T-60), in both roles and revisions."""
 
 from __future__ import annotations
 

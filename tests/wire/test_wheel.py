@@ -1,4 +1,4 @@
-"""The wheel without extras is all that the pure package needs, installed or as a zip on the path."""
+"""Wheel without extras: the pure package needs nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden vectors of the messaging protocol, as data: what each frame's bytes are, by revision."""
+"""Golden vectors of the messaging protocol, as data, by revision."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Input buffer that joins partial frames as late as possible.
 
-The idea: the parser works on one immutable chunk with an offset. What arrives behind it is kept as a list of parts, and
-they are joined once, when the frame that the parser waits for is complete: linear time however the bytes are cut.
+The parser works on one immutable chunk with an offset. Parts that arrive behind it are kept as a list and joined once,
+when the frame that the parser waits for is complete: linear time however the bytes are cut.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Buffer:
 
     @property
     def offset(self) -> int:
-        """Where the next unread byte stands in the stream."""
+        """Position of the next unread byte in the stream."""
         return self.base + self.pos
 
     def feed(self, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """Table of connections by cid, common to a node and a hub.
 
-The idea: whichever protocol a connection speaks, it is accepted or dialled, opened, fed, drained, timed and forgotten
-alike. This table takes the inputs of the transports, keeps who has something to read or to write, and gives the
-actions that move bytes; what an event means is for the subclass, which has `next_action`.
+A connection of either protocol is accepted or dialled, opened, fed, drained, timed and forgotten alike. This table
+takes the inputs of the transports, keeps who has something to read or to write, and gives the actions that move bytes;
+what an event means is for the subclass, which has `next_action`.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ class ConnectionTable(Generic[L, A]):
             self._on_sent(link)
 
     def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
-        """The transport is gone. What was received before is still handed out."""
+        """The transport is gone. Bytes received before are still handed out."""
         self._tick(now)
         link = self._links.get(cid)
         if link is not None:
             self._lost(link, error)
 
-    # What a subclass adds.
+    # Left to the subclass.
 
     def _on_refused(self, full: str | None) -> None:
         """A connection was refused, for want of room in this share of the limiter or as everything is being closed."""

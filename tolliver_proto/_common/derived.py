@@ -1,8 +1,8 @@
 """Derived identities: many short-lived writers that share one certificate (T-72a).
 
-The idea: a certificate may carry a prefix of 48 bits, and whoever holds it may be any UUIDv8 that begins with it. The
-form alone tells such a UUID from all others: no UUIDv7 of this age begins so high. What has it only writes: nobody
-keeps anything for it, and nothing is left of it a day after its last message.
+A certificate may carry a prefix of 48 bits, and whoever holds it may be any UUIDv8 that begins with it. The form alone
+tells such a UUID from all others: no UUIDv7 of this age begins so high. Such a UUID only writes: nobody keeps anything
+for it, and nothing is left of it a day after its last message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ REMEMBERED = 24 * 3600.0
 
 
 def is_derived(uuid: UUID) -> bool:
-    """Whether this UUID has the form of a derived, write-only identity: version 8, at or above f00000000000."""
+    """True if this UUID has the form of a derived, write-only identity: version 8, at or above f00000000000."""
     return uuid.int >> 80 >= FIRST_PREFIX and uuid.version == 8
 
 
@@ -25,7 +25,7 @@ def prefix_of(uuid: UUID) -> str:
 
 
 def is_derive_prefix(text: object) -> bool:
-    """Whether this is a derive prefix, written so."""
+    """True if this is a derive prefix in its one written form."""
     return (
         isinstance(text, str)
         and len(text) == 12

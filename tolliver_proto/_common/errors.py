@@ -1,8 +1,8 @@
 """Error tree of the project, with TolliverError as its root.
 
-The idea: an error tells who has to act. `LocalProtocolError` is a bug in the calling program and leaves everything
-as it was; `RemoteProtocolError` is the peer's and ends its connection; the rest are states of the world that a
-correct program meets (a lost race, a full disk, a refused certificate).
+An error tells who has to act. `LocalProtocolError` is a bug in the calling program and leaves everything as it was;
+`RemoteProtocolError` is the peer's and ends its connection; the rest are states of the world that a correct program
+meets (a lost race, a full disk, a refused certificate).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LimitExceeded(RemoteProtocolError):
 
 
 class OwnLimitExceeded(LocalProtocolError, LimitExceeded):
-    """What you asked for passes a bound that peers enforce too (T-06, T-07, T-19): make it smaller."""
+    """The value passes a bound that peers enforce too (T-06, T-07, T-19): make it smaller."""
 
 
 class UnexpectedEOF(RemoteProtocolError):

@@ -1,7 +1,7 @@
 """Limits on connections whose handshake is not over (D-7).
 
-The idea: whoever is not established is a stranger, and strangers share two bounds, one for all of them and one for each
-address. What is counted is a cid, from `add` to `remove`, so that nothing is counted twice. A bound that was met is
+A peer that is not established is a stranger, and strangers share two bounds, one for all of them and one for each
+address. The unit counted is a cid, from `add` to `remove`, so that nothing is counted twice. A bound that was met is
 news once; it is news again after half of its connections have gone.
 """
 
@@ -30,7 +30,7 @@ class HandshakeLimiter:
         return next((share for share in _shares(address) if self._in_progress[share] >= self.most(share)), None)
 
     def is_news(self, share: str) -> bool:
-        """Whether this share, which is full, was not told as full before."""
+        """True if this share, which is full, was not told as full before."""
         is_news = share not in self._told
         self._told.add(share)
         return is_news
@@ -40,7 +40,7 @@ class HandshakeLimiter:
         self._in_progress.update(self._shares[cid])
 
     def address(self, cid: int) -> str:
-        """Where it came from, or "" where that is not known."""
+        """The address that it came from, or "" if that is not known."""
         return self._shares.get(cid, (ALL,))[-1]
 
     def remove(self, cid: int) -> None:

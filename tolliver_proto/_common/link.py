@@ -1,9 +1,9 @@
 """Life cycle of one connection's transport, as a table.
 
-The idea: as in `_wire/state.py`, states and signals are data, and a pair that is missing is a bug: it raises. The two
-halves of a connection end separately. Our half has ended when ShutdownWrite was asked for; the peer's has when the
-connection handed out Closed, its last event. Only then is nothing lost when the transport goes: before that, what it
-brought is still to be handed out.
+As in `_wire/state.py`, states and signals are data, and a pair that is missing is a bug: it raises. The two halves of a
+connection end separately. Our half has ended when ShutdownWrite was asked for; the peer's has when the connection
+handed out Closed, its last event. Only then is nothing lost when the transport goes: before that, what it brought is
+still to be handed out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .transport import PeerIdentity, Remote, Role
 
 
 class LinkState(Enum):
-    """Where a link stands."""
+    """State of a link."""
 
     CONNECTING = auto()  # TCP and TLS: there is no connection yet
     OPEN = auto()
@@ -29,7 +29,7 @@ class LinkState(Enum):
 
 
 class LinkSignal(Enum):
-    """What can happen to a link."""
+    """Things that can happen to a link."""
 
     OPENED = auto()  # the transport stands, and proved an identity
     END = auto()  # we close the connection

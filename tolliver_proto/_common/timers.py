@@ -1,7 +1,7 @@
-"""Deadlines by name, with the earliest one known at once.
+"""Timers: deadlines by key, with the earliest one known at once.
 
-The idea: a heap with lazy deletion. A key has at most one deadline; an entry that was moved or dropped stays in the
-heap until it comes to the top, so every operation is O(log n) and looking is O(1).
+This is a heap with lazy deletion. A key has at most one deadline; an entry that was moved or dropped stays in the heap
+until it comes to the top, so every operation is O(log n) and looking is O(1).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Token bucket for rate limits on a peer (T-65, T-66, D-12).
 
-The idea: a burst, refilled at a steady rate. One number and the time of the last look at it.
+A burst is allowed, and refilled at a steady rate. The state is one number and the time of the last look at it.
 """
 
 from __future__ import annotations

@@ -23,19 +23,19 @@ def record(cls: type[_T]) -> type[_T]:
 
 
 class Role(StrEnum):
-    """Who opened the connection."""
+    """The side of a connection: it dialled (client) or accepted (server)."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 Remote = Hashable
-"""Where to dial: the adapter's business. Equal remotes are one remote."""
+"""A place to dial: the adapter's business. Equal remotes are one remote."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerIdentity:
-    """What the transport proved about the other side: the UUIDs in its certificate, the SHA-256 of its public key.
+    """Proof of the other side by the transport: the UUIDs in its certificate, the SHA-256 of its public key.
 
     `prefixes` are the derive prefixes in its certificate, 12 lower-case hex digits each (T-72a).
     """
@@ -46,7 +46,7 @@ class PeerIdentity:
     prefixes: frozenset[str] = frozenset()
 
     def may_be(self, claimed: UUID) -> bool:
-        """Whether the certificate allows this UUID (D-3, T-72a). One that names nobody leaves it to a pin, but for a
+        """True if the certificate allows this UUID (D-3, T-72a). One that names nobody leaves it to a pin, but for a
         derived identity; without any certificate there is nothing to contradict (D-15)."""
         if not self.uuids and not self.prefixes:
             return self.spki_sha256 is None or not is_derived(claimed)
@@ -54,7 +54,7 @@ class PeerIdentity:
 
     @property
     def names(self) -> str:
-        """Whom the certificate names, in words."""
+        """The UUIDs and prefixes that the certificate names, in words."""
         words = [*map(str, sorted(self.uuids)), *(f"the derive prefix {prefix}" for prefix in sorted(self.prefixes))]
         return ", ".join(words) or "no UUID and no derive prefix"
 
@@ -100,4 +100,4 @@ class Abort:
 
 
 TransportAction = Transmit | Dial | PauseReading | ResumeReading | ShutdownWrite | Abort
-"""What either protocol's machine asks of transports."""
+"""Actions that either protocol's machine asks of transports."""

@@ -1,8 +1,8 @@
 """Access rules: the rights to connect, subscribe, publish (D-4, D-5).
 
-The idea: rights are data, a list of patterns for each direction, looked up by the peer's proved UUID. Nothing is
-negative: what no pattern covers is refused, so that adding a line can only give. The default lets every member of the
-CA do everything; `Rights.none()` as the default lets in only those who are named.
+Rights are data, a list of patterns for each direction, looked up by the peer's proved UUID. Nothing is negative: what
+no pattern covers is refused, so that adding a line can only give. The default lets every member of the CA do
+everything; `Rights.none()` as the default lets in only those who are named.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ANYTHING: tuple[Pattern, ...] = (("*", "*"),)
 
 
 def _is_covered(patterns: Iterable[Pattern], channel: str, key: str) -> bool:
-    """Whether one pattern has both. The empty name, which in a subscription is the wildcard, only "*" has."""
+    """True if one pattern has both. The empty name, which in a subscription is the wildcard, only "*" has."""
     return any(_has(pattern[0], channel) and _has(pattern[1], key) for pattern in patterns)
 
 
@@ -41,7 +41,7 @@ def _patterns(name: str, value: object) -> tuple[Pattern, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What one peer may do. The default is everything.
+    """Rights of one peer. The default is everything.
 
     - `subscribe`: what may be sent to it. A subscription must lie wholly within one pattern: a wildcard (T-24) is
       covered only by "*", never by names that are listed one by one.
@@ -69,11 +69,11 @@ class Rights:
         return cls((), (), False)
 
     def may_subscribe(self, subscription: Subscription) -> bool:
-        """Whether all that the subscription matches may be sent to this peer."""
+        """True if all that the subscription matches may be sent to this peer."""
         return self.connect and _is_covered(self.subscribe, *subscription)
 
     def may_publish(self, channel: str, key: str) -> bool:
-        """Whether a message under these names is taken from this peer."""
+        """True if a message under these names is taken from this peer."""
         return _is_covered(self.publish, channel, key)
 
     def granted(self, subscriptions: frozenset[Subscription]) -> frozenset[Subscription]:
@@ -119,7 +119,7 @@ class Acl:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may do everything."""
+        """True if everybody may do everything."""
         return all(rights == _EVERYTHING for rights in (self.default, *self.peers.values(), *self.derived.values()))
 
     def rights(self, peer: UUID) -> Rights:

@@ -1,8 +1,8 @@
 """Actions of a node, one at a time, for an adapter.
 
-The idea: the node decides, an adapter acts. An adapter is a loop that takes actions until None, does each without
-asking why, and reports what became of it by calling the node again. Runs are the unit: one Transmit, Commit or Deliver
-carries all that was ready.
+The node decides, an adapter acts. An adapter is a loop that takes actions until None, does each without asking why, and
+reports what became of it by calling the node again. Runs are the unit: one Transmit, Commit or Deliver carries all that
+was ready.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .._wire.events import Message
 from .store import Operation
 
 Handler = Hashable
-"""What `register` was given: the adapter's business too."""
+"""The argument of `register`: the adapter's business too."""
 
 
 class Settler(Protocol):
@@ -76,7 +76,7 @@ class Delivery:
 
     @property
     def reliable(self) -> bool:
-        """Whether its sender keeps it until it is acknowledged."""
+        """True if its sender keeps it until it is acknowledged."""
         return self.message.message_id is not None
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class Delivery:
 
 
 class Receipt:
-    """What a send came to. `recipients` counts its deliveries, final when Stored names it (T-53, T-62).
+    """Outcome of a send. `recipients` counts its deliveries, final when Stored names it (T-53, T-62).
 
     `counts` has the recipients of each message of a `send_many`. `first_seq` and `last_seq` are the node's own order.
     """
@@ -106,7 +106,7 @@ class Receipt:
 
 
 class NoticeKind(StrEnum):
-    """What a notice is about."""
+    """Subject of a notice."""
 
     IDENTITY_MISMATCH = "identity_mismatch"  # D-3, T-72: closed before a response
     CERTIFICATE_REFUSED = "certificate_refused"  # D-1: of one who dialled us, by us or by it
@@ -119,7 +119,7 @@ class NoticeKind(StrEnum):
     STORE_ERROR = "store_error"
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
-    HANDLER_FAILED = "handler_failed"  # T-45: it comes again
+    HANDLER_FAILED = "handler_failed"  # T-45: it is sent again
     DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
     PARKED = "parked"  # T-09: set aside, as the peer closes whenever it gets it
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows

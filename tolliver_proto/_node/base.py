@@ -1,9 +1,9 @@
-"""State of a node, and the little that every part of it does.
+"""State of a node, shared by all its parts.
 
-The idea: a node is one class, cut by topic into modules of which each calls only those before it: this state,
-`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs
-and picks the next action. They share this state because a commit, a handshake and an acknowledgement each touch most of
-it. What can be told apart is an object that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial
+A node is one class, cut by topic into modules of which each calls only those before it: this state, `sending`,
+`receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs and picks the
+next action. They share this state because a commit, a handshake and an acknowledgement each touch most of it. Parts
+that can be told apart are objects that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial
 when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and
 `Batch` are data with their own rules; the table of connections is the base of all.
 """
@@ -44,7 +44,7 @@ _NAMES_KNOWN = 4096
 
 
 class Randomness(Protocol):
-    """What the node asks of a random generator: `random.Random` has it."""
+    """Random generator of a node: `random.Random` satisfies it."""
 
     def random(self) -> float:
         """From 0.0 up to, not including, 1.0."""
@@ -92,7 +92,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._up: dict[int, Link] = {}
         self._keepalive = KeepAlive(policy, not is_derived(instance_id), rng.random, self._timers, self._counts)
         self._sendable: dict[Link, None] = {}
-        # What is being stored.
+        # Commit in progress.
         self._batch = Batch()
         self._running: tuple[int, Batch] | None = None
         self._removals_due = False

@@ -1,9 +1,9 @@
-"""Contents of the next commit, and what follows when it is through or has failed.
+"""Contents of the next commit, and what follows its success or failure.
 
-The idea: while one commit runs, everything that changes gathers in one batch; when the commit is reported, the batch
-says what became durable. That is group commit for free. Each change is an operation, what follows it (`then`), and how
-it is taken back where it failed (`undo`). What is only put away is never taken back: an acknowledged delivery stays
-acknowledged, its removal waits for the next commit.
+While one commit runs, everything that changes gathers in one batch; when the commit is reported, the batch says what
+became durable. That is group commit for free. Each change is an operation, what follows it (`then`), and how it is
+taken back where it failed (`undo`). A removal is never taken back: an acknowledged delivery stays acknowledged, its
+removal waits for the next commit.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Batch:
         # Messages.
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
         self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
-        # What peers want.
+        # Subscriptions of peers.
         self.lists: dict[Peer, None] = {}  # whose whole list is to be stored, as it is when the commit begins
         self.heard: list[tuple[Link, Operation]] = []  # what peers said on these connections that they want
         self.told: dict[Link, frozenset[Subscription]] = {}  # what they had said there before
         self.peer_lists: dict[Peer, frozenset[Subscription]] = {}  # as the store has them until then
-        # What is put away.
+        # Deliveries that are removed or set aside.
         self.put_away: list[RemoveDeliveries | ParkDelivery] = []
         self.gone: list[Span] = []  # messages that nobody is owed any more
         self.handled: list[tuple[UUID, int]] = []  # what is not to be delivered again (T-48)
@@ -63,7 +63,7 @@ class Batch:
 
     @property
     def urgent(self) -> bool:
-        """Whether anything in it is waited for; what is only put away rides with what comes next."""
+        """True if anything in it is waited for; removals alone wait for whatever comes next."""
         return bool(self.operations or self.tokens or self.acks or self.forgets or self.then)
 
     @property

@@ -1,8 +1,8 @@
 """Cache of handled message ids, to drop duplicates (T-48).
 
-The idea: an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A
-copy that comes while another is being handled, or before that is on disk where it must be, is let go without an ack: it
-comes again. A derived identity never comes back after its job is done, so what is known of it ends with a day (T-72a).
+This is an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A copy
+that comes while another is being handled, or before that is on disk where it must be, is let go without an ack: it is
+sent again. A derived identity never comes back after its job is done, so what is known of it ends with a day (T-72a).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DedupeCache:
         return self._size > 0
 
     def knows(self, peer: UUID, message_id: int) -> bool:
-        """Whether it was handled."""
+        """True if it was handled."""
         return (peer, message_id) in self._known
 
     def begin(self, delivery: Delivery) -> bool:
@@ -51,7 +51,7 @@ class DedupeCache:
             del self._under_way[_key(delivery)]
 
     def succeeded(self, delivery: Delivery) -> bool:
-        """Whether this is news: it was being handled. To be followed by `add`, at once or when it is on disk."""
+        """True if this is news: it was being handled. To be followed by `add`, at once or when it is on disk."""
         if self._under_way.get(_key(delivery)) is not delivery:
             return False
         self._under_way[_key(delivery)] = None

@@ -1,8 +1,8 @@
-"""Remotes to dial, and the reconnect backoff (full jitter, 0.1 to 30 s).
+"""Remotes to dial, with reconnect backoff (full jitter, 0.1 to 30 s).
 
-The idea: each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time,
-parked because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it (T-73);
-everything else is tried again with full jitter (0.1 to 30 s), for ever, until `disconnect` (T-76).
+Each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time, parked
+because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it (T-73); everything
+else is tried again with full jitter (0.1 to 30 s), for ever, until `disconnect` (T-76).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Admission of peers: certificates (D-3, T-72), access rules (D-4), blocked remotes (T-77).
 
-The idea: reasons, not deeds. Each question is answered with None or with the words that an operator needs, and the node
-does what follows.
+This module gives reasons and does nothing about them. Each question is answered with None or with the words that an
+operator needs, and the node does what follows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class HandshakeGate:
         self._blocked.pop(remote, None)
 
     def conflict(self, proved: PeerIdentity, claimed: UUID) -> str | None:
-        """What speaks against this claim to a UUID, or None (D-3, T-72, T-72a)."""
+        """Reason against this claim to a UUID, or None (D-3, T-72, T-72a)."""
         known = self._peers.get(claimed)
         if not proved.may_be(claimed):
             return f"its certificate names {proved.names}"
@@ -61,7 +61,7 @@ class HandshakeGate:
         return None
 
     def denied(self, proved: PeerIdentity) -> tuple[UUID, str] | None:
-        """Whom we dialled, if its certificate names one peer only, and why that may not connect, or None.
+        """The peer that we dialled and why it may not connect, if its certificate names one peer only; else None.
 
         Then it need not see our request.
         """

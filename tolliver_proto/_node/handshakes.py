@@ -1,9 +1,8 @@
 """Handshakes, the one live link of a peer, and its end.
 
-The idea: the wire's machine knows when a handshake may go on, this module knows what must be true before it does: the
-claimed UUID fits the certificate (D-3), and the peer's list is in the routes and in the store before the answer goes
-out (T-61) or the connection is reported (T-34). Of two connections to one peer one survives, and both sides pick the
-same (T-70).
+The wire's machine knows when a handshake may go on, this module knows what must be true before it does: the claimed
+UUID fits the certificate (D-3), and the peer's list is in the routes and in the store before the answer goes out (T-61)
+or the connection is reported (T-34). Of two connections to one peer one survives, and both sides pick the same (T-70).
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Handshakes(Receiving):
             self._store_list(link, link.held_list)
 
     def _admit(self, link: Link, claimed: UUID) -> bool:
-        """Whether whoever is there may be who it says (D-3, T-71, T-72, T-72a)."""
+        """True if the peer may be who it says it is (D-3, T-71, T-72, T-72a)."""
         if claimed == self.instance_id:
             if link.role is Role.SERVER:
                 self._accept(link)  # so that the other end, which is us, learns whom it has reached
@@ -287,7 +286,7 @@ class Handshakes(Receiving):
         self._refuse(link, error)
 
     def _end(self, link: Link) -> None:
-        """Close in order. Where there is no connection yet there is nothing to say."""
+        """Close in order. Without a connection there is nothing to say."""
         if link.connection is None:
             self._abort(link)
             return
@@ -343,7 +342,7 @@ class Handshakes(Receiving):
         self._end_dial(link)
 
     def _end_dial(self, link: Link) -> None:
-        """What its remote was dialled for is over; once for each cid."""
+        """The dial for this remote is over; once for each cid."""
         if link.remote is None:
             return
         error = link.error

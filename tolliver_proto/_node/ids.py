@@ -1,8 +1,8 @@
 """Allocator of message ids: cyclic, unique among those in use.
 
-The idea: ids run from 1 to 2^31-2 and begin again (T-40, T-41). The next live id ahead is remembered, so that taking
-one is a comparison until it is reached. What may have been used is reserved in the store in blocks ahead of use:
-after a crash the count goes on behind the block, and no id is ever given twice for want of a row that recorded it.
+Ids run from 1 to 2^31-2 and begin again (T-40, T-41). The next live id ahead is remembered, so that taking one is a
+comparison until it is reached. Ids that may have been used are reserved in the store in blocks ahead of use: after a
+crash the count goes on behind the block, and no id is ever given twice for want of a row that recorded it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RESERVE = 4096
 
 
 class IdAllocator:
-    """Hands out wire ids. `live` are those that still have a delivery to anyone, or a control message under way."""
+    """Hands out wire ids. `live` are those that still have a delivery to anyone, or a control message in flight."""
 
     __slots__ = ("_clear_until", "_next", "_used", "live")
 
@@ -85,7 +85,7 @@ class IdAllocator:
         return self._used * 2 > RESERVE
 
     def reserve(self) -> int:
-        """Where ids begin after a restart, to be stored before the block is used up."""
+        """The id to begin with after a restart, to be stored before the block is used up."""
         self._used = 0
         ahead = self._next + RESERVE
         return ahead if ahead <= LAST_ID else FIRST_ID + (ahead - LAST_ID - 1)

@@ -1,8 +1,8 @@
 """Interval sets and reference counts, at a cost per run.
 
-The idea: ids and sequence numbers are handed out in order and given back nearly so. A million queued messages are a
-few spans. Where one peer takes every other message and another is away there are as many gaps as messages: so the
-numbers are cut into blocks, found at once, and a change moves what is in one block only.
+Ids and sequence numbers are handed out in order and given back nearly so. A million queued messages are a few spans. If
+one peer takes every other message and another is away, there are as many gaps as messages: so the numbers are cut into
+blocks, found at once, and a change moves what is in one block only.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class IntervalSet:
 
 
 class RefCounts:
-    """How many peers each message is still owed to, as runs of (first, last, count) (T-43)."""
+    """Reference counts: the number of peers that each message is owed to, as runs of (first, last, count) (T-43)."""
 
     __slots__ = ("_blocks",)
 

@@ -1,10 +1,10 @@
-"""Keepalive of connections that stand: probes (T-80), and their greatest age (D-8).
+"""Keepalive of connections: probes (T-80), and their greatest age (D-8).
 
-The idea: two timers for each connection. One looks whether anything was sent lately and, where nothing was, says
-something that costs the peer nothing: an ack that everybody ignores, or a message on a channel of which the peer wants
-nothing, and which it therefore acknowledges at once. Where such an answer can be had, it is also asked for when nothing
-was heard: what we say ourselves shows nothing of the peer. The other timer ends what is too old, in order: whoever
-dialled dials again, and shows a certificate that is valid now.
+Each connection has two timers. One looks whether anything was sent lately and, where nothing was, says something that
+costs the peer nothing: an ack that everybody ignores, or a message on a channel of which the peer wants nothing, and
+which it therefore acknowledges at once. If such an answer can be had, it is also asked for when nothing was heard: what
+we say ourselves shows nothing of the peer. The other timer ends what is too old, in order: whoever dialled dials again,
+and shows a certificate that is valid now.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class KeepAlive:
         self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
 
     def look(self, link: Link, now: float) -> bool:
-        """Whether it may still be taken for alive. Where it was silent something is said, which is to be written."""
+        """True if it may still be taken for alive. After a silence a probe is sent, which is to be written."""
         control = _control(link)
         if control.probing and not self._may_be_unheard(link):
             if control.overdue:
@@ -74,7 +74,7 @@ class KeepAlive:
         return True
 
     def _may_be_unheard(self, link: Link) -> bool:
-        """Whether the answer may be there, and unread, or the peer has begun to want what probes are made of."""
+        """True if the answer may be there, and unread, or if the peer has begun to want what probes are made of."""
         return bool(link.holding) or link.paused or self._wants_probes(link)
 
     def _probe(self, link: Link) -> float:
@@ -94,7 +94,7 @@ class KeepAlive:
         return self._asks and not self._wants_probes(link)
 
     def _wants_probes(self, link: Link) -> bool:
-        """Whether the peer would hand a probe to its application, or withhold the ack (T-46)."""
+        """True if the peer would hand a probe to its application, or withhold the ack (T-46)."""
         assert link.peer is not None
         return any(one in link.peer.subscriptions for one in matching(PROBE_CHANNEL, ""))
 

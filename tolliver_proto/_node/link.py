@@ -1,8 +1,8 @@
 """A peer, and the link to it.
 
-The idea: a `Peer` is who, a `Link` is how. A peer outlives its connections and has at most one live link; what may only
-live as long as a connection (the window, acknowledgements owed, control messages under way) hangs on the link and is
-gone with it (T-49).
+A `Peer` is an identity, a `Link` its connection. A peer outlives its connections and has at most one live link; what
+may only live as long as a connection (the window, acknowledgements owed, control messages in flight) hangs on the link
+and is gone with it (T-49).
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class BufferedForConnect:
 class ControlSync:
     """Brings the peer's view of our subscriptions in line, one message per subscription at a time (T-29).
 
-    What the peer was told is the list of the last handshake and, on top, the changes sent since. A change that comes
-    while another of the same subscription is under way waits for its acknowledgement; the latest wins.
+    The peer was told the list of the last handshake and, on top, the changes sent since. A change that comes while
+    another of the same subscription is in flight waits for its acknowledgement; the latest wins.
     """
 
     __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way", "overdue", "probe_id")
@@ -102,7 +102,7 @@ class ControlSync:
         self.overdue = False  # its answer is, and what had come by then may not be read yet
 
     def announced(self, subscriptions: Iterable[Subscription]) -> None:
-        """This list was just sent in a handshake: it says all that was under way, and more."""
+        """This list was just sent in a handshake: it says all that was in flight, and more."""
         self.drop()
         self._announced = frozenset(subscriptions)
         self._changed.clear()
@@ -112,11 +112,11 @@ class ControlSync:
         self._announced -= frozenset(subscriptions)
 
     def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
-        """What the list of the handshake did not tell the peer."""
+        """Differences between our list and the one that the handshake told the peer."""
         return set(self._announced) ^ set(own)
 
     def sync(self, subscription: Subscription, wanted: bool) -> int | None:
-        """Send a control message if one is needed and none is under way; returns its id."""
+        """Send a control message if one is needed and none is in flight; returns its id."""
         told = self._changed.get(subscription, subscription in self._announced)
         kind = Subscribe if wanted else Unsubscribe
         if told == wanted or subscription in self._under_way or not self._connection.can_send(kind):
@@ -155,11 +155,11 @@ class ControlSync:
 
     @property
     def probing(self) -> bool:
-        """Whether a probe is unacknowledged. It is never sent again: its id is in use until its connection ends."""
+        """True if a probe is unacknowledged. It is never sent again: its id is in use until its connection ends."""
         return self.probe_id is not None
 
     def answered(self, wire_id: int) -> bool:
-        """Whether this acknowledges the probe."""
+        """True if this acknowledges the probe."""
         if wire_id != self.probe_id:
             return False
         self._drop_probe()
@@ -171,7 +171,7 @@ class ControlSync:
             self.probe_id = None
 
     def drop(self) -> None:
-        """Nothing of this is under way any more."""
+        """Nothing of this is in flight any more."""
         self._drop_probe()
         self._ids.give_back((wire_id, wire_id) for wire_id in self._frames)
         self._frames.clear()
@@ -235,5 +235,5 @@ class Link(BaseLink):
 
     @property
     def up(self) -> bool:
-        """Whether it is established and the peer's live link."""
+        """True if it is established and the peer's live link."""
         return self.window is not None

@@ -1,7 +1,7 @@
 """Maintenance of the outbox: forgetting, retrying, dropping, expiring.
 
-The idea: each of these begins with a search that the store answers, and treats what was found like an acknowledgement:
-counted off, removed with the next commit.
+Each of these begins with a search that the store answers, and treats what was found like an acknowledgement: counted
+off, removed with the next commit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SOONEST = 1.0  # seconds between such searches at least
 
 
 class Maintenance(Storing):
-    """What an operator does about the outbox, and expiry."""
+    """An operator's calls about the outbox, and expiry."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -34,7 +34,7 @@ class Maintenance(Storing):
     def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
         """Purge what waits for it, its subscriptions and its pin (T-77). `Stored` names the receipt.
 
-        Its connection is closed, and it may come back, as a new one, when all is purged. What is owed to nobody else
+        Its connection is closed, and it may come back, as a new one, when all is purged. A message owed to nobody else
         leaves the store; dead letters that came from it stay. An unknown peer is no error.
         """
         self._tick(now)
@@ -222,6 +222,6 @@ class Maintenance(Storing):
     def found(
         self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
     ) -> None:
-        """What a Find brought."""
+        """Take the result of a Find."""
         self._tick(now)
         self._searches.found(search_id, rows, error)

@@ -1,10 +1,10 @@
 """Node: many connections, one durable outbox, without I/O.
 
-The idea: the node is told what happened (bytes, ends, commits, time, calls of the application) and says, one action
-at a time, what is to be done about it. It has no clock, no thread and no disk. What must be on disk before it is true
-waits in the running batch (`batch`); what must be said to a peer waits in its window (`outbox`); everything else is
-done when `next_action` comes to it: first what was received, then what may be sent, last the commit, so that one
-commit and one Transmit carry all that a turn brought.
+The idea: the node is told what happened (bytes, ends, commits, time, calls of the application) and says, one action at
+a time, what is to be done about it. It has no clock, no thread and no disk. A change that must be on disk before it is
+true waits in the running batch (`batch`); a message for a peer waits in its window (`outbox`); everything else is done
+when `next_action` comes to it: first what was received, then what may be sent, last the commit, so that one commit and
+one Transmit carry all that a turn brought.
 
 Promises, held by tests and by the simulator:
 I1  `Stored` and the first Transmit of a reliable message come only after the commit of its row.
@@ -214,7 +214,7 @@ class Node(Maintenance):
         """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
 
         With `block` the peer that this remote last led to may not connect to us either, until `connect(remote)` or a
-        restart: it is remembered in memory. Where the remote is not dialled now, or never led to anybody, nobody is
+        restart: it is remembered in memory. If the remote is not dialled now, or never led to anybody, nobody is
         blocked; to keep a peer out by its UUID there is `set_acl`.
         """
         self._tick(now)
@@ -239,10 +239,10 @@ class Node(Maintenance):
     def set_acl(self, acl: Acl, now: float | None = None) -> None:
         """Other access rules, from now on (D-4, D-5, D-8).
 
-        What a peer may no longer have is not routed to it any more; what waits for it already stays, until
+        Messages that a peer may no longer have are not routed to it any more; what waits for it already stays, until
         `forget_peer`. Its stored subscriptions stay too, and count again if later rules allow them. Connections of
-        peers whose rights are other ones are closed: their next handshake brings their whole lists. A remote whose
-        peer is kept out is dialled no more (DialEnded); when it is let in again, `connect` to it again.
+        peers whose rights are other ones are closed: their next handshake brings their whole lists. A remote whose peer
+        is kept out is dialled no more (DialEnded); when it is let in again, `connect` to it again.
         """
         self._tick(now)
         before, self._gate.acl = self._gate.acl, acl
@@ -334,7 +334,7 @@ class Node(Maintenance):
 
     @property
     def timeout_reason(self) -> str | None:
-        """What the next timeout is for, to read while debugging."""
+        """Purpose of the next timeout, to read while debugging."""
         first = self._timers.earliest()
         if first is None:
             return None
@@ -390,7 +390,7 @@ class Node(Maintenance):
     def _on_removals_timeout(self, _subject: None) -> None:
         self._removals_due = True
 
-    # What there is to see.
+    # Introspection.
 
     def stats(self) -> NodeStats:
         """Counters since the start, and sizes now."""

@@ -1,10 +1,9 @@
 """Outbox of a peer, and the send window of its connection.
 
-The idea: `Outbox` lives as long as the peer and holds numbers only, never a body. `Window` lives as long as one
-connection: it takes rows in order, from the commit that stored them or from a fetch, keeps those that were sent until
-they are acknowledged, and says when which must be sent again. Bodies in memory are those of the window and of one
-commit (T-52); a message whose first resend has fallen due leaves the window, and its body is read back when it is
-sent next.
+`Outbox` lives as long as the peer and holds numbers only, never a body. `Window` lives as long as one connection: it
+takes rows in order, from the commit that stored them or from a fetch, keeps those that were sent until they are
+acknowledged, and says when which must be sent again. Bodies in memory are those of the window and of one commit (T-52);
+a message whose first resend has fallen due leaves the window, and its body is read back when it is sent next.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Outbox:
         self.leaving = IntervalSet()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
 
     def has_room(self, count: int, size: int, limits: Limits) -> bool:
-        """Whether that many more messages and bytes stay within the quota (D-10)."""
+        """True if that many more messages and bytes stay within the quota (D-10)."""
         return self.pending + count <= limits.outbox_messages and self.pending_bytes + size <= limits.outbox_bytes
 
     def add(self, count: int, size: int) -> None:
@@ -66,7 +65,7 @@ class _Resend:
 
 
 class Window:
-    """What is under way to a peer over one connection."""
+    """Send window: the messages in flight to a peer over one connection."""
 
     def __init__(self, outbox: Outbox, limits: Limits, resend_first: float, jitter: Callable[[], float]) -> None:
         self.outbox = outbox
@@ -75,7 +74,8 @@ class Window:
         self._jitter = jitter
         self._fresh: deque[StoredMessage] = deque()
         self._fresh_bytes = 0
-        # Everything up to this seq was in `_fresh` once. On a new connection all that is pending comes again, in order.
+        # Everything up to this seq was in `_fresh` once. On a new connection all that is pending is sent again, in
+        # order.
         self._loaded_to = 0 if outbox.pending else outbox.last_seq
         self._unacked: dict[int, StoredMessage] = {}
         self._unacked_bytes = 0
@@ -86,7 +86,7 @@ class Window:
         self._due: list[tuple[float, bool, list[int]]] = []  # when, whether they are of the outbox, ids
         self.full = False  # the backoff set is at its bound (T-52)
 
-    # What comes in.
+    # Rows that come in.
 
     def committed(self, messages: Sequence[StoredMessage]) -> None:
         """These were just stored for the peer. Kept if nothing older is waiting on disk and memory allows."""
@@ -98,7 +98,7 @@ class Window:
         outbox.last_seq = messages[-1].seq
 
     def next_fetch(self) -> tuple[int, int, int] | None:
-        """What to read next: (after_seq, max_count, max_bytes), or None."""
+        """The next rows to read: (after_seq, max_count, max_bytes), or None."""
         limits = self._limits
         self._asked = 0
         if self._wanted:
@@ -118,7 +118,8 @@ class Window:
             self._fresh_bytes = 0
 
     def fetched(self, rows: Sequence[Row], after_seq: int) -> list[CorruptMessage]:
-        """What the fetch that began after `after_seq` brought. Returns the rows that cannot be read (V9)."""
+        """Take the rows of the fetch that began after `after_seq`. Returns those that cannot be read (V9). Returns the
+        rows that cannot be read (V9)."""
         if self._asked:
             return self._fetched_again(rows, after_seq)
         corrupt: list[CorruptMessage] = []
@@ -173,7 +174,7 @@ class Window:
             self._fresh = deque(message for message in self._fresh if message.wire_id not in wire_ids)
             self._fresh_bytes = sum(message.size for message in self._fresh)
 
-    # What goes out.
+    # Frames that go out.
 
     def next_to_send(self) -> StoredMessage | None:
         """The next message that may go now: one that is due again, else the next new one if the window has room."""

@@ -1,6 +1,6 @@
 """Detector of poison messages, which a peer closes for (T-09).
 
-The idea: the protocol has no way to refuse a message. What shows is that the peer ends the connection in order, again
+The idea: the protocol has no way to refuse a message. The symptom is that the peer ends the connection in order, again
 and again, with something unacknowledged. After two such ends the head of the queue is sent alone; if the peer still
 closes, it is the head that it means. Five strikes set it aside, and the next one goes.
 """
@@ -12,7 +12,7 @@ STRIKES = 5
 
 
 class PoisonDetector:
-    """What the ends of a peer's connections say about the head of its queue."""
+    """Suspicion of the head of a peer's queue, drawn from how its connections end."""
 
     __slots__ = ("_ends", "_seq", "_strikes")
 
@@ -23,7 +23,7 @@ class PoisonDetector:
 
     @property
     def alone(self) -> bool:
-        """Whether only the head is to be sent, until it is acknowledged."""
+        """True if only the head is to be sent, until it is acknowledged."""
         return self._ends >= ALONE_AFTER
 
     def acked(self) -> None:

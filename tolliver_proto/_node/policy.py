@@ -1,6 +1,6 @@
 """Choices of an instance, where a ruling leaves them.
 
-The idea: the defaults are the rulings' own; a policy is data that the node reads where the choice is made.
+The defaults are the rulings' own; a policy is data that the node reads where the choice is made.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Probe = Literal["off", "ack", "message"]
-"""What is said on a connection that has been silent (T-80)."""
+"""Frame that is sent on a connection that has been silent (T-80)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

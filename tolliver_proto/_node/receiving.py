@@ -1,9 +1,9 @@
 """Inbound half of the node: from frames to handlers and acknowledgements.
 
-The idea: what becomes of a message depends on its names alone, so the verdict is remembered by name: the handlers
-that match, or that it is wanted and nobody is there yet (no ack: it comes again, T-46), or that nobody wants it (ack
-and drop). Deliveries leave in runs, one for as long as the handlers stay the same. What is handed out and not settled
-is the connection's credit; when it is spent, reading waits (D-9).
+The fate of a message depends on its names alone, so the verdict is remembered by name: the handlers that match, or that
+it is wanted and nobody is there yet (no ack: it is sent again, T-46), or that nobody wants it (ack and drop).
+Deliveries leave in runs, one for as long as the handlers stay the same. Messages that are handed out and not settled
+are the connection's credit; when it is spent, reading waits (D-9).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Receiving(Sending):
         self._verdicts.clear()
 
     def unregister(self, channel: str, key: str, handler: Handler) -> None:
-        """No longer. What it was given already must still be settled."""
+        """No longer. Messages that it was given already must still be settled."""
         self._handlers.discard(self._checked(channel, key), handler)
         self._verdicts.clear()
 
@@ -65,7 +65,7 @@ class Receiving(Sending):
 
     def _on_message(self, link: Link, message: Message) -> None:
         if link.window is None:
-            return  # a connection that lost against another (T-70): reliable ones come again there
+            return  # a connection that lost against another (T-70): reliable ones are sent again there
         verdict = self._verdicts.get((message.channel, message.key))
         if verdict is None:
             verdict = self._judge(message.channel, message.key)
@@ -97,11 +97,11 @@ class Receiving(Sending):
             self._on_message(link, message)
             return
         self._counts["refused_messages"] += 1
-        if message.message_id is not None:  # else it would come again
+        if message.message_id is not None:  # else it would be sent again
             self._ack(link, [message.message_id])
 
     def _is_new(self, link: Link, delivery: Delivery, message_id: int) -> bool:
-        """Whether to deliver it: not if it is a dead letter (T-47) or a copy, and those are acknowledged (T-48)."""
+        """True if it is to be delivered: not a dead letter (T-47) nor a copy; both of those are acknowledged (T-48)."""
         if delivery.attempt > self.limits.max_attempts or self._dedupe.knows(delivery.peer_id, message_id):
             self._counts["duplicates"] += 1
             self._ack(link, [message_id])
@@ -112,7 +112,8 @@ class Receiving(Sending):
         return True
 
     def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """All matching handlers succeeded (T-45). What is settled or whose connection is gone is passed over."""
+        """All matching handlers succeeded (T-45). A message that is settled, or whose connection is gone, is passed
+        over."""
         self._tick(now)
         acks: dict[Link, list[int]] = {}
         handled = 0
@@ -137,7 +138,7 @@ class Receiving(Sending):
             self._ack(link, message_ids)
 
     def _remember(self, peer: UUID, message_id: int, link: Link | None) -> None:
-        """A copy of it will not be delivered (T-48). Where that must be on disk, the ack waits for it."""
+        """A copy of it will not be delivered (T-48). If that must be on disk, the ack waits for it."""
         if is_derived(peer):
             self._use_derived(peer)
         if not self._policy.dedupe_durable:
@@ -150,7 +151,7 @@ class Receiving(Sending):
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def _use_derived(self, uuid: UUID) -> None:
-        """What is known of a derived identity ends a day after this (T-72a)."""
+        """A derived identity's state ends a day after this (T-72a)."""
         self._dedupe.use(uuid, self._now)
         if self._dedupe.crowded:
             self._on_handled_timeout(None)
@@ -235,14 +236,14 @@ class Receiving(Sending):
         return link
 
     def _is_credit_exhausted(self, link: Link, share: int = 1) -> bool:
-        """Whether as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
+        """True if as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
         return (
             len(link.unsettled) * share >= self.limits.inbox_messages
             or link.unsettled_bytes * share >= self.limits.inbox_bytes
         )
 
     def _release_hold(self, link: Link, reason: Hold) -> None:
-        """What is here already comes first, and then what is still in the socket."""
+        """Messages that are here already come first, and then what is still in the socket."""
         link.holding &= ~reason
         self._readable[link] = None
 
@@ -283,7 +284,7 @@ class Receiving(Sending):
         wanted = isinstance(frame, Subscribe)
         is_refused = peer.derived or subscription.channel == RESERVED_CHANNEL
         if is_refused or (wanted and not self._may_have(link, peer, subscription)):
-            self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it would come again
+            self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it is sent again
             if frame.message_id is not None:
                 self._ack(link, [frame.message_id])
             return
@@ -304,7 +305,7 @@ class Receiving(Sending):
         return len(link.told) < self.limits.max_subscriptions and size <= self.limits.max_handshake
 
     def _hear(self, link: Link, said: Operation) -> None:
-        """What the peer said on this connection that it wants: routes change now."""
+        """The peer said on this connection what it wants: routes change now."""
         self._batch.told.setdefault(link, link.told)
         self._batch.heard.append((link, said))
         self._set_told(link, applied(link.told, [said]), said)
@@ -319,7 +320,7 @@ class Receiving(Sending):
             )
 
     def _set_told(self, link: Link, told: frozenset[Subscription], said: Operation | None = None) -> None:
-        """What it wants now, where `said` is all that has changed."""
+        """Set what the peer wants now, where `said` is all that has changed."""
         if isinstance(said, AddPeerSubscription | RemovePeerSubscription):
             link.told_bytes += self._entry_size(said.subscription) * (len(told) - len(link.told))
         else:
@@ -331,7 +332,7 @@ class Receiving(Sending):
         self._set_peer_list(peer, self._wanted_by(peer))
 
     def _wanted_by(self, peer: Peer) -> frozenset[Subscription]:
-        """What it said on its connection (T-30).
+        """Subscriptions that the peer has said on its connection (T-30).
 
         While a second connection is being made it is what it said on either, because which of the two lists is the
         later one only shows when one connection is given up (T-70). Too much is harmless, too little is loss.

@@ -1,8 +1,8 @@
-"""Searches of the outbox: which deliveries the store has, found piece by piece.
+"""Searches of the outbox: deliveries in the store, found piece by piece.
 
-The idea: the node knows its deliveries as numbers, not one by one; who must know them asks the store. There is one
-search at a time, and each piece is looked for when all that changed before is stored: what is found is then as the node
-counts it, but for what has been acknowledged or set aside meanwhile.
+The node knows its deliveries as numbers, not one by one; who must know them asks the store. There is one search at a
+time, and each piece is looked for when all that changed before is stored: what is found is then as the node counts it,
+but for what has been acknowledged or set aside meanwhile.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OutboxSearch:
         self._ask = ask
         self._when_stored = when_stored
         self._on_error = on_error
-        self._searches: deque[_Search] = deque()  # the first is under way
+        self._searches: deque[_Search] = deque()  # the first is running
         self._last_id = 0
         self._asked = False
 
@@ -72,7 +72,7 @@ class OutboxSearch:
             self._when_stored(self._go_on)
 
     def found(self, search_id: int, rows: Sequence[Found], error: TolliverError | None) -> None:
-        """What a Find brought."""
+        """Take the result of a Find."""
         if search_id != self._last_id or not self._asked:
             return
         self._asked = False

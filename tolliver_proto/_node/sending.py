@@ -1,8 +1,8 @@
 """Outbound half of the node: from `send` to the wire.
 
-The idea: a message is routed once, when it is sent; from then on it is a row, an id, and for each recipient a number
-in its outbox. What a peer is sent, and when, is its window's business (`outbox`); what is still owed to whom is
-counted in runs (`intervals`), so that a million waiting messages cost no more than one.
+A message is routed once, when it is sent; from then on it is a row, an id, and for each recipient a number in its
+outbox. The window of a peer decides what it is sent, and when (`outbox`); what is still owed to whom is counted in runs
+(`intervals`), so that a million waiting messages cost no more than one.
 """
 
 from __future__ import annotations

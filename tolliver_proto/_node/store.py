@@ -1,7 +1,7 @@
 """Store contract: operations, rows, and what is loaded at start.
 
-The idea: the node never touches a disk. It describes changes as operations; a store applies all those of one commit in
-one transaction, or none, and says so. Any store that keeps this contract will do: the adapters bring SQLite,
+The node never touches a disk. It describes changes as operations; a store applies all those of one commit in one
+transaction, or none, and says so. Any store that keeps this contract will do: the adapters bring SQLite,
 `tolliver_proto.testing` one in memory, an embedder may bring another.
 
 Sizes are in bytes of the encoded frame. `seq` is the node's own 64-bit order of messages, `wire_id` what stands on the
@@ -232,7 +232,7 @@ Operation = (
 
 @dataclass(frozen=True, slots=True)
 class LoadedPeer:
-    """What a node must know of a peer at start: no bodies. `pending` counts unparked deliveries."""
+    """State of a peer at start, without bodies. `pending` counts unparked deliveries."""
 
     subscriptions: frozenset[Subscription] = frozenset()
     spki_sha256: bytes | None = None
@@ -244,7 +244,7 @@ class LoadedPeer:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a node must know at start, from indexes alone.
+    """State of a node at start, from indexes alone.
 
     `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
     for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
@@ -264,7 +264,7 @@ class Store(Protocol):
     """Durable storage. Called by one thread at a time, off the event loop. Every failure is a StoreError."""
 
     def load(self) -> Loaded:
-        """What is there. Reads no bodies."""
+        """Load the stored state. Reads no bodies."""
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """Apply all, in order, durably, or none."""

@@ -1,8 +1,8 @@
 """Completion of commits and fetches, and what follows.
 
-The idea: storage is an output and its completion an input. A commit that is through makes its batch true: rows may be
-sent, answers may go out, callers are told. One that failed makes it never have been, but for what peers have
-acknowledged: that stays, and its rows are removed by a later commit.
+Storage is an output and its completion an input. A commit that is through makes its batch true: rows may be sent,
+answers may go out, callers are told. One that failed makes it never have been, but for what peers have acknowledged:
+that stays, and its rows are removed by a later commit.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Storing(Handshakes):
         return batch
 
     def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
-        """What a Fetch brought, in order."""
+        """Take the result of a Fetch, in order."""
         self._tick(now)
         link, after_seq = self._fetching.pop(peer, (None, 0))
         live = self._peers[peer].link if peer in self._peers else None

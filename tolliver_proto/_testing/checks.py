@@ -1,8 +1,8 @@
-"""What must hold at every step of a simulation (I1 to I6).
+"""Invariants of a simulation, checked at every step (I1 to I6).
 
-The idea: the witness believes no node. It reads the bytes that leave and arrive with a decoder of its own, sees what
-the stores really hold, and keeps for every message who must have it. A node's own numbers are compared with its store's
-whenever nothing is on its way between the two.
+The witness believes no node. It reads the bytes that leave and arrive with a decoder of its own, sees what the stores
+really hold, and keeps for every message who must have it. A node's own numbers are compared with its store's whenever
+nothing is on its way between the two.
 """
 
 from __future__ import annotations

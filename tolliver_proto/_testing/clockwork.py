@@ -1,7 +1,7 @@
-"""What every simulated world runs on: a clock, dice, a trace, and one heap of what is to happen.
+"""Base of the simulated worlds: clock, dice, trace, heap of events.
 
-The idea: everything that happens is an entry of one heap, and every choice is thrown with the same dice, so one seed is
-one story. What the story is about, nodes of one protocol or hubs of the other, is the business of subclasses.
+Everything that happens is an entry of one heap, and every choice is thrown with the same dice, so one seed is one
+story. The subject of the story, nodes of one protocol or hubs of the other, is the business of subclasses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_STEPS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run came to. `trace_hash` is the same for the same seed."""
+    """Result of a run. `trace_hash` is the same for the same seed."""
 
     seed: int
     trace_hash: int

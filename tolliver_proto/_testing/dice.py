@@ -1,6 +1,6 @@
-"""Chance, as the simulation uses it.
+"""Random choices of the simulation.
 
-The idea: the pure package makes no random numbers; `tolliver_proto.testing` alone may, and hands its generator down.
+The pure package makes no random numbers; `tolliver_proto.testing` alone may, and hands its generator down.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Dice(Protocol):
-    """What is asked of a random generator: `random.Random` has it all."""
+    """Random generator of a simulation: `random.Random` satisfies it."""
 
     def random(self) -> float: ...
 

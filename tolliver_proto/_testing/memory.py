@@ -1,7 +1,7 @@
-"""A store that keeps everything in memory, and nothing half.
+"""In-memory store with atomic commits.
 
-The idea: a commit is checked first and applied after, so one that fails changes nothing. What survives a crash is the
-object itself: `reopen` it, make a new node from `load()` and go on.
+A commit is checked first and applied after, so one that fails changes nothing. The object itself survives a crash:
+`reopen` it, make a new node from `load()` and go on.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ class MemoryStore:
             ReserveIds: self._reserve,
         }
 
-    # What a node asks for.
+    # For a node.
 
     def load(self) -> Loaded:
-        """What is there."""
+        """Load the stored state."""
         owed = Counter(seq for peer in self._peers.values() for seq in peer.seqs)
         runs: list[tuple[int, int, int]] = []
         for seq, count in sorted(owed.items()):
@@ -183,7 +183,7 @@ class MemoryStore:
         """Those with a higher number, in order."""
         return [letter for number, letter in self._letters.items() if number > after_number][:max_count]
 
-    # What a test asks for.
+    # For a test.
 
     def corrupt(self, seq: int) -> None:
         """From now on this row's checksum is wrong (V9)."""
@@ -223,7 +223,7 @@ class MemoryStore:
         """The seqs that this peer is owed, parked ones included."""
         return list(self._peers[peer].seqs) if peer in self._peers else []
 
-    # How.
+    # Private parts.
 
     def _check(self, operations: Sequence[Operation]) -> None:
         """A delivery needs its message: refused before anything changes."""

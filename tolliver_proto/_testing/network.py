@@ -1,8 +1,8 @@
-"""What is between the nodes, and under them: connections that deliver late and break anywhere, disks that fail.
+"""Simulated connections that deliver late and break, and disks that fail.
 
-The idea: bytes arrive in order and cut anywhere; a connection can end at any of them, and each side learns of it in
-its own time or much later (half-open). A disk does one job after the other and reports in that order; a crash falls
-before a job, after it, or between the job and its report.
+Bytes arrive in order and cut anywhere; a connection can end at any of them, and each side learns of it in its own time
+or much later (half-open). A disk does one job after the other and reports in that order; a crash falls before a job,
+after it, or between the job and its report.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Network(World):
         self._move(end)
 
     def _apart(self, one: Host, other: Host) -> bool:
-        """Whether nothing gets through between them now: what was sent comes late, if the connection lives."""
+        """True if nothing gets through between them now: what was sent comes late, if the connection lives."""
         return self.now < self._split_until and one.island != other.island
 
     def _with_end(self, do: Callable[[Host, End, Any], None]) -> Callable[[Host, Any], None]:
-        """What an action does to its connection, if that is still there."""
+        """Handler of an action on a connection, for one that is still there."""
         return lambda host, action: do(host, host.ends[action.cid], action) if action.cid in host.ends else None
 
     def _transmit(self, host: Host, end: End, action: Transmit) -> None:

@@ -1,7 +1,7 @@
-"""Two connections joined in memory.
+"""Pair of connections joined in memory.
 
-The idea: the bytes of one are the input of the other, cut as a network may cut them. `run` goes on until nothing moves;
-every event that came out stands in the transcript of its side.
+The bytes of one are the input of the other, cut as a network may cut them. `run` goes on until nothing moves; every
+event that came out stands in the transcript of its side.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .._wire.state import HOLDING
 from .dice import Dice
 
 Cut = Literal["whole", "bytes"] | Dice
-"""How bytes arrive: a write at a time, one by one, or cut by a random generator."""
+"""Form in which bytes arrive: a write at a time, one by one, or cut by a random generator."""
 
 
 _CLIENT = UUID("01890000-0000-7000-8000-000000000001")
@@ -40,7 +40,7 @@ class Side:
 
     @property
     def error(self) -> TolliverError | None:
-        """What the end of it was blamed on."""
+        """The error that ended it."""
         last = self.events[-1] if self.events else None
         return last.error if isinstance(last, Closed) else None
 

@@ -1,8 +1,8 @@
-"""From a life that fails to a short one that fails the same way.
+"""Shrinking: from a failing simulation to a short one that fails alike.
 
-The idea: a smaller world is another story, so each simplification (fewer nodes, operations, seconds, one fault less)
-is tried with a few seeds and kept where one of them breaks the same promise in the same place. The number of lives is
-bounded, not their time: this package has no clock.
+A smaller world is another story, so each simplification (fewer nodes, operations, seconds, one fault less) is tried
+with a few seeds and kept where one of them breaks the same promise in the same place. The number of lives is bounded,
+not their time: this package has no clock.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Shrunk:
     scenario: dict[str, Any]
     failure: SimFailure
     lives: int
-    """How many were tried to find it."""
+    """Number of simulations that were tried to find it."""
 
 
 def kind(failure: SimFailure) -> Kind:
-    """What broke and where: failures of one kind have one cause, as a rule."""
+    """Kind and place of a failure: failures of one kind have one cause, as a rule."""
     error = failure.__cause__ or failure
     where, trace = ("", 0), error.__traceback__
     while trace is not None:

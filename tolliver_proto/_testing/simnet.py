@@ -1,9 +1,9 @@
-"""A network of nodes in one thread: virtual clock, one random generator, every fault there is.
+"""Simulated network of nodes in one thread, with every fault.
 
-The idea: the simulator is the adapter, the disk, the network and the application of every node at once, and as unkind
-as each of them may be. A step is one event of a heap; after it the node's actions are carried out. At the end the
-faults stop, connections are restored, handlers succeed, and what was promised is compared with what was handled. One
-seed is one trace: the same seed fails the same way.
+The simulator is the adapter, the disk, the network and the application of every node at once, and as unkind as each of
+them may be. A step is one event of a heap; after it the node's actions are carried out. At the end the faults stop,
+connections are restored, handlers succeed, and what was promised is compared with what was handled. One seed is one
+trace: the same seed fails the same way.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a
 class Simulation(Network):
     """A whole life of a few nodes: `run()`. Raises SimFailure where a promise is broken.
 
-    `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much
-    the applications do in that time. What `never` names does not happen: an operation ("crash", "break", "close",
+    `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
+    applications do in that time. Anything that `never` names does not happen: an operation ("crash", "break", "close",
     "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is
     kept in `lines`, else the last few.
     """
@@ -93,7 +93,7 @@ class Simulation(Network):
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return len(self._hosts)
 
     # The run.
@@ -213,7 +213,7 @@ class Simulation(Network):
                 sent.stored = action.error is None
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
-        """What was sent since the dial's request was queued is for this peer too, if it wants it (T-62)."""
+        """Messages sent since the dial's request was queued are for this peer too, if it wants them (T-62)."""
         since = host.opening.pop(action.cid, None)
         peer = self._ledgers.get(action.peer)
         if since is None or peer is None:
@@ -298,7 +298,8 @@ class Simulation(Network):
             self._call(host, "disconnect", remote)
 
     def _op_restrict(self, host: Host) -> None:
-        """Other access rules about one of the others (D-4). What is published is always taken: it is promised."""
+        """Other access rules about one of the others (D-4). Permission to publish is always kept: those messages are
+        promised."""
         uuid = self._rng.choice(sorted(self._ledgers.keys() - {host.ledger.uuid}))
         rights = self._rng.choice(_RIGHTS)
         self.counts["restrictions"] += 1
@@ -347,7 +348,7 @@ class Simulation(Network):
             host.ledger.sent[spoilt.body].damaged = True
 
     def _op_retry(self, host: Host) -> None:
-        """What was set aside is sent again (T-09)."""
+        """Dead letters are sent again (T-09)."""
         for uuid in sorted(self._ledgers.keys() - {host.ledger.uuid}):
             self._call(host, "retry", uuid)
 

@@ -1,7 +1,7 @@
-"""The simulated world without its events: clock, dice, trace, instances, and the loop that drives a node.
+"""Simulated world of nodes: instances, and the loop that drives one.
 
-The idea: everything that happens is an entry of one heap. An input to a node goes through `_call`, which then carries
-out what the node asks for, as an adapter does: at once, or late, with more input in between.
+Everything that happens is an entry of one heap. An input to a node goes through `_call`, which then carries out what
+the node asks for, as an adapter does: at once, or late, with more input in between.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .memory import MemoryStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """How bad it is: chances from 0 to 1, times in seconds of the virtual clock."""
+    """Severity of faults: chances from 0 to 1, times in seconds of the virtual clock."""
 
     delay: float = 0.02  # of bytes, writes and commits, at most and usually
     slow: float = 0.05  # chance that a delay is a hundred times that

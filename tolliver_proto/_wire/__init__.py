@@ -1,4 +1,4 @@
-"""One connection of the messaging protocol, as a pure machine: bytes in, events out.
+"""One connection of the messaging protocol, as a pure machine.
 
 `events` has the frames, `layouts` their bytes as data, `frames` the codec, `state` the transition table, `connection`
 the machine, `limits` every bound. A frame is checked here and nothing is stored, routed or acknowledged: so recordings,

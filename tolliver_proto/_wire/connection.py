@@ -1,9 +1,9 @@
-"""One connection as a pure machine: bytes in, events out, frames in, bytes out.
+"""One connection as a pure machine: bytes to events, frames to bytes.
 
-The idea: whatever can happen is a signal, and `state.TRANSITIONS` says what it does; this module turns frames and
-calls into signals and keeps the version table (T-60). State changes as each event is handed out, never
-earlier, so an error is the last event in order and eats none before it. The machine never acknowledges, never reads a
-clock, never raises for what the peer does: the peer's fault is the `error` of `Closed`.
+Everything that can happen is a signal, and `state.TRANSITIONS` says what it does; this module turns frames and calls
+into signals and keeps the version table (T-60). State changes as each event is handed out, never earlier, so an error
+is the last event in order and eats none before it. The machine never acknowledges, never reads a clock, never raises
+for what the peer does: the peer's fault is the `error` of `Closed`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Connection:
         self.state = State.AWAITING_RESPONSE if role is Role.CLIENT else State.AWAITING_REQUEST
         self._passing = _PASSING[self.state]
         self.live = False
-        """Whether frames may be sent now."""
+        """True if frames may be sent now."""
         self.peer_id: UUID | None = None
         self.peer_version: int | None = None
         self.unexpected_frames = 0
@@ -153,7 +153,7 @@ class Connection:
     # Input.
 
     def receive_data(self, data: bytes | bytearray | memoryview, now: float | None = None) -> None:
-        """Bytes from the peer, cut anywhere. What comes after the close is dropped."""
+        """Bytes from the peer, cut anywhere. Bytes after the close are dropped."""
         self._tick(now)
         if self.state is not State.CLOSED:
             self._decoder.feed(data)
@@ -452,7 +452,7 @@ class Connection:
 
     @property
     def answer(self) -> HandshakeStatus:
-        """What `accept()` will say while a decision is awaited; else LocalProtocolError or ConnectionClosing.
+        """The answer of `accept()` while a decision is awaited; else LocalProtocolError or ConnectionClosing.
 
         For a client that saw OLDER it is OLDER where it speaks that version, NEWER_INCOMPATIBLE where it will refuse.
         """
@@ -463,11 +463,11 @@ class Connection:
         return HandshakeStatus.OLDER if self._speaks(self._known_version()) else HandshakeStatus.NEWER_INCOMPATIBLE
 
     def can_send(self, kind: type) -> bool:
-        """Whether the revision can express such a frame (DRAFT_1 has no Unsubscribe, T-21)."""
+        """True if the revision can express such a frame (DRAFT_1 has no Unsubscribe, T-21)."""
         return self._encoder.can_express(kind)
 
     def data_to_send(self) -> list[bytes]:
-        """What to write, in units: one write to the socket or the TLS layer each, never joined (T-69)."""
+        """Bytes to write, in units: one write to the socket or the TLS layer each, never joined (T-69)."""
         self._seal()
         units, self._units = self._units, []
         self._unsent = 0

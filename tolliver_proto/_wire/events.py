@@ -1,7 +1,7 @@
-"""What passes over a connection: frames, which are also the events, and the two events that are not frames.
+"""Events of a connection: its frames, and two beside them.
 
-The idea: one small class per frame, the same in both directions. They are slotted and, for the type checker, frozen;
-at run time they are not, because freezing costs more than parsing (docs/architecture.md, "Speed").
+Each frame has one small class, the same in both directions. They are slotted and, for the type checker, frozen; at run
+time they are not, because freezing costs more than parsing (docs/architecture.md, "Speed").
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .._common.transport import record
 
 
 class Revision(IntEnum):
-    """Which draft's wire layout: configuration, never negotiated (C6)."""
+    """Revision of the wire layout: configuration, never negotiated (C6)."""
 
     DRAFT_1 = 1
     DRAFT_2 = 2
@@ -39,7 +39,7 @@ class IgnoreReason(StrEnum):
 
 
 class Subscription(NamedTuple):
-    """What a peer wants. "" is a wildcard here, and only here (T-24)."""
+    """Subscription to a channel and a key. "" is a wildcard here, and only here (T-24)."""
 
     channel: str
     key: str
@@ -112,7 +112,8 @@ class Unsubscribe:
 
 @record
 class Ignored:
-    """A whole frame that cannot be understood. Acknowledge it if it has an id, or it comes again (T-10, T-20, T-27)."""
+    """A whole frame that cannot be understood. Acknowledge it if it has an id, or it is sent again (T-10, T-20,
+    T-27)."""
 
     message_id: int | None
     reason: IgnoreReason
@@ -141,7 +142,7 @@ Event = Decoded | Established | Closed
 
 RESERVED_CHANNEL = "tolliver"
 PROBE_CHANNEL = "tolliver.probe"
-"""Where probes go, with an empty key and body: only to peers that do not subscribe to it (T-80)."""
+"""Channel of probes, with an empty key and body: only to peers that do not subscribe to it (T-80)."""
 PRIVATE_CHANNELS = frozenset((RESERVED_CHANNEL, PROBE_CHANNEL))
 """No application's."""
 """Exact and case-sensitive (T-27)."""

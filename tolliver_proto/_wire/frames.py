@@ -1,9 +1,9 @@
 """Frames to bytes and back, driven by a layout.
 
-The idea: the parser is flat. It reads one immutable chunk with an offset, sees every length of a frame in its head,
-tests them against the limits there (T-06 to T-08), and only then waits for the rest. A handshake, whose length no
-head tells, is taken entry by entry, so its memory is what has arrived. This module alone knows how bytes become
-frames: a compiled twin could take its place.
+The parser is flat. It reads one immutable chunk with an offset, sees every length of a frame in its head, tests them
+against the limits there (T-06 to T-08), and only then waits for the rest. A handshake, whose length no head tells, is
+taken entry by entry, so its memory is what has arrived. This module alone knows how bytes become frames: a compiled
+twin could take its place.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Encoder:
         return self._layout.entry.size
 
     def can_express(self, kind: type) -> bool:
-        """Whether the revision has such a frame or control message (T-21)."""
+        """True if the revision has such a frame or control message (T-21)."""
         return kind in self._codes or kind in self._layout.controls
 
     def acks(self, message_ids: Sequence[int]) -> bytes:
@@ -310,7 +310,7 @@ class Decoder:
                 (Ack, "ack", layout.ack, Decoder._read_whole),
             )
         }
-        # What the hot path needs, in the order in which the parts stand on the wire.
+        # Field widths for the hot path, in the order in which the parts stand on the wire.
         maxima = {"channel": limits.max_name, "key": limits.max_name, "body": min(limits.max_body, layout.max_body)}
         self._message_code = layout.codes[Message]
         self._message_size = layout.message.size

@@ -1,4 +1,4 @@
-"""The wire layouts, as data: what the two drafts say about bytes, and nothing else.
+"""Wire layouts of the two drafts, as data.
 
 The idea: a revision is an entry of `LAYOUTS`. Widths, field order, codes and the form of control bodies are values
 here, so that a third revision needs a new entry and no new branch anywhere (CONTRIBUTING.md, "Add a wire layout").
@@ -88,7 +88,7 @@ class Layout:
     """HandshakeFinal.compatible -> code; any other code is a failure (C1)."""
 
     controls: Mapping[ControlType, bytes]
-    """What a control body begins with; a type that is missing cannot be expressed (C2, T-21)."""
+    """First bytes of a control body; a type that is missing cannot be expressed (C2, T-21)."""
 
     unreliable_id: int
     max_body: int = 2**31 - 1

@@ -1,7 +1,7 @@
-"""Every bound, in one place: what a peer may make us hold, and for how long.
+"""Limits: every bound on what a peer may make us hold.
 
-The idea: a bound is data, checked where the length or count is read and before memory is taken. Times are in seconds,
-sizes in bytes. Source of each default: the ruling beside it.
+A bound on size or time is data, checked where the length or count is read and before memory is taken. Times are in
+seconds, sizes in bytes. Source of each default: the ruling beside it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The life of a connection, as a table.
+"""Transition table of a connection.
 
-The idea: this file knows states, signals and nothing else: no bytes, no role, no time. `TRANSITIONS` says for each
-state which signals move it where and what to do with the frame that caused them. A pair that is missing is an error:
-the peer's where the signal comes from the wire, the caller's where it comes from the API. Only in the `HOLDING` states
-and in AGREED nothing is read, so what comes from the wire waits there, the end of the stream too. A client begins in
+This file knows states, signals and nothing else: no bytes, no role, no time. `TRANSITIONS` says for each state which
+signals move it where and what to do with the frame that caused them. A pair that is missing is an error: the peer's
+where the signal comes from the wire, the caller's where it comes from the API. Only in the `HOLDING` states and in
+AGREED nothing is read, so what comes from the wire waits there, the end of the stream too. A client begins in
 AWAITING_RESPONSE, a server in AWAITING_REQUEST; from there on the table does not ask who is who. The diagrams in the
 docs are drawn from it (`scripts/draw_states.py`).
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class State(Enum):
-    """Where a connection stands."""
+    """State of a connection."""
 
     AWAITING_REQUEST = auto()
     AWAITING_RESPONSE = auto()
@@ -31,7 +31,7 @@ class State(Enum):
 
 
 class Signal(Enum):
-    """What can happen: on the wire, by a call, and around both."""
+    """Things that can happen: on the wire, by a call, and around both."""
 
     REQUEST = auto()
     RESPONSE_AGREED = auto()
@@ -61,7 +61,7 @@ FROM_CALLER = frozenset(signal for signal in Signal if Signal.AGREE.value <= sig
 
 
 class Effect(Enum):
-    """What becomes of the frame, besides the change of state."""
+    """Treatment of the frame, besides the change of state."""
 
     HAND_OUT = auto()
     IGNORE = auto()  # drop and count it (T-65)
@@ -78,7 +78,7 @@ _S, _E = State, Effect
 
 
 def _live(state: State) -> dict[Signal, Transition]:
-    """What every live connection does."""
+    """Transitions that every live connection has."""
     return {
         **dict.fromkeys(FROM_WIRE, Transition(state, _E.IGNORE)),
         Signal.TRAFFIC: Transition(state, _E.HAND_OUT),

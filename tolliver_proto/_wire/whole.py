@@ -1,8 +1,8 @@
-"""Where frames end, without making frames.
+"""Frame boundaries, found without making frames.
 
-The idea: whoever records or splits a stream needs its cuts and not its contents. Each frame's head gives a least end,
-and a frame is whole once that end is there; so one rule serves messages, acks and handshakes, whose end moves away as
-their entries come into sight.
+A program that records or splits a stream needs its cuts and not its contents. Each frame's head gives a least end, and
+a frame is whole once that end is there; so one rule serves messages, acks and handshakes, whose end moves away as their
+entries come into sight.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .layouts import LAYOUTS, Fields, Layout
 
 
 class Whole(NamedTuple):
-    """What `whole_frames` found: so many whole frames, of which the last ends at `end`.
+    """Result of `whole_frames`: so many whole frames, of which the last ends at `end`.
 
     `wanted` is the least number of bytes from `end` on with which it is worth to ask again, or None where no frame of
     the revision begins at `end`: then nothing more can come of these bytes.
@@ -28,7 +28,8 @@ class Whole(NamedTuple):
 
 
 def whole_frames(data: bytes | bytearray | memoryview, revision: Revision = Revision.DRAFT_2) -> Whole:
-    """How many whole frames `data` starts with, within the format's own maxima (T-06), and where the last one ends.
+    """Count the whole frames that `data` starts with, within the format's own maxima (T-06), and where the last one
+    ends.
 
     Only lengths are looked at: a frame with a bad text or status is whole too. Asked again only once `wanted` bytes
     are there, it takes time linear in the bytes, but for a logarithm in handshakes.

@@ -1,7 +1,7 @@
 """Actions of a hub, beside those that move bytes.
 
-The idea: Transmit, Dial, PauseReading, ResumeReading, ShutdownWrite and Abort are those of the other protocol's
-node, so one driver carries out both. What is said here is for whoever publishes and subscribes.
+Transmit, Dial, PauseReading, ResumeReading, ShutdownWrite and Abort are those of the other protocol's node, so one
+driver carries out both. Those defined here are for the program that publishes and subscribes.
 """
 
 from __future__ import annotations

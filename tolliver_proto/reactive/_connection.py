@@ -1,9 +1,9 @@
 """One Reactive Streams connection, without I/O.
 
-The idea: the same contract as the other protocol's `Connection`. Here is the life of the connection, as `_state` has
-it; the streams that we take are `_subscriber`'s, those that we give `_publisher`'s. Frames are read one at a time as
-events are taken, so the state that decides how a frame is read is that of its turn (R-08). The machine never calls
-back: what is called while an event is handled is written and returns, however deep the application is in.
+The contract is that of the other protocol's `Connection`. Here is the life of the connection, as `_state` has it; the
+streams that we take are `_subscriber`'s, those that we give `_publisher`'s. Frames are read one at a time as events are
+taken, so the state that decides how a frame is read is that of its turn (R-08). The machine never calls back: what is
+called while an event is handled is written and returns, however deep the application is in.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Connection:
     # Input.
 
     def receive_data(self, data: bytes | bytearray | memoryview, now: float | None = None) -> None:
-        """Bytes from the peer, cut anywhere. What comes after the end is dropped."""
+        """Bytes from the peer, cut anywhere. Bytes after the end are dropped."""
         self._tick(now)
         if self.state is not State.CLOSED:
             self._decoder.feed(data)
@@ -144,7 +144,7 @@ class Connection:
         self._end(Signal.TIMEOUT, late, late)
 
     def _read_ahead(self) -> None:
-        """What came in time counts, up to what is waited for; it is handed out before the end."""
+        """Frames that came in time count, up to the one that is waited for; it is handed out before the end."""
         waiting, events = self.state, list(self._queue)
         self._queue.clear()
         while self.state is waiting and (event := self.next_event()) is not None:
@@ -289,7 +289,8 @@ class Connection:
         self._subscriber.request(subscriber_id, count)
 
     def cancel(self, subscriber_id: int) -> None:
-        """Want no more. What still comes is dropped. Does nothing where the stream or the connection is over (3.7)."""
+        """Want no more. Elements that still come are dropped. Does nothing where the stream or the connection is over
+        (3.7)."""
         self._subscriber.cancel(subscriber_id)
 
     # As a publisher.
@@ -318,11 +319,11 @@ class Connection:
         return self._publisher.error(subscriber_id, text)
 
     def demand(self, subscriber_id: int) -> int:
-        """How many elements the peer wants now; 2^63-1 is without bound, 0 also where the stream is over."""
+        """Number of elements that the peer wants now; 2^63-1 is without bound, 0 also if the stream is over."""
         return self._publisher.demand(subscriber_id)
 
     def wanted(self, subscriber_id: int, buffered: int = 0) -> int:
-        """How many elements to pull from the source now: the demand, but 0 from high water down to low water (R-32).
+        """Number of elements to pull from the source now: the demand, but 0 from high water down to low water (R-32).
 
         `buffered` are bytes that were taken from `data_to_send` and not written yet.
         """
@@ -355,7 +356,7 @@ class Connection:
     # Output.
 
     def data_to_send(self) -> list[bytes]:
-        """What to write, in units: one write to the socket or the TLS layer each."""
+        """Bytes to write, in units: one write to the socket or the TLS layer each."""
         return self._output.take()
 
     @property

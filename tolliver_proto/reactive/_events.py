@@ -1,8 +1,8 @@
 """Frames of the Reactive Streams protocol, which are also the events.
 
-The idea: one small class for each frame, the same in both directions. `Closed` and `Role` are those of the other
-protocol, so that one adapter can drive both. A subscriber id belongs to the subscriber (R-11): in subscribe, request
-and cancel it is the sender's, in all others the receiver's.
+Each frame has one small class, the same in both directions. `Closed` and `Role` are those of the other protocol, so
+that one adapter can drive both. A subscriber id belongs to the subscriber (R-11): in subscribe, request and cancel it
+is the sender's, in all others the receiver's.
 """
 
 from __future__ import annotations
@@ -117,4 +117,4 @@ Demand = Subscribe | Request | Cancel
 
 Frame = ClientHello | ServerHello | Demand | Signal | Goodbye
 Event = Frame | Closed
-"""What `Connection` hands out; frames of extensions besides."""
+"""Events that `Connection` hands out; frames of extensions besides."""

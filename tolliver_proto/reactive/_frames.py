@@ -1,9 +1,9 @@
 """Codec of frames, driven by a layout.
 
-The idea: a field is read where it stands, its length or count tested against the limits there, and a frame that is not
-whole is waited for by the number of bytes that it is known to need: it is begun again only when they are in (a list of
-numbers goes on where it stopped). Reading depends on the streams (R-08): `sizes` maps a subscriber id to its element
-size, as the last `Subscribed` said.
+A field is read where it stands, its length or count tested against the limits there, and a frame that is not whole is
+waited for by the number of bytes that it is known to need: it is begun again only when they are in (a list of numbers
+goes on where it stopped). Reading depends on the streams (R-08): `sizes` maps a subscriber id to its element size, as
+the last `Subscribed` said.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Decoder:
 
     @property
     def offset(self) -> int:
-        """Where the next frame begins in the stream."""
+        """Position of the next frame in the stream."""
         return self._buffer.offset
 
     def finish(self) -> None:

@@ -1,8 +1,8 @@
-"""All connections of one program over the Reactive Streams protocol, without I/O.
+"""Hub: all connections of one program over the Reactive Streams protocol.
 
-The idea: as the node of the other protocol, a hub is a table of connections that takes inputs by cid and gives actions;
-at most one Transmit is outstanding for each connection, and frames gather meanwhile. Connections of this protocol know
-nothing of each other. What they share is the clock, the bound on strangers (D-7), and an end.
+As the node of the other protocol, a hub is a table of connections that takes inputs by cid and gives actions; at most
+one Transmit is outstanding for each connection, and frames gather meanwhile. Connections of this protocol know nothing
+of each other. They share the clock, the bound on strangers (D-7), and an end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._state import State
 from ._stats import HubStats
 
 ELEMENT_COST = 128
-"""What an element takes beside its own bytes: a flood of empty ones is bounded too."""
+"""Cost of an element beside its own bytes: a flood of empty ones is bounded too."""
 
 
 class _Link(BaseLink):
@@ -94,7 +94,7 @@ class Hub(ConnectionTable[_Link, Action]):
 
     @property
     def idle(self) -> bool:
-        """Whether there is no connection."""
+        """True if there is no connection."""
         return not self._links
 
     # As a subscriber.
@@ -142,7 +142,7 @@ class Hub(ConnectionTable[_Link, Action]):
         return connection is not None and connection.error(subscriber_id, text)
 
     def wanted(self, cid: int, subscriber_id: int) -> int:
-        """How many elements to pull from the source now. Where that is 0, Happened(Request) or Drained tell of more."""
+        """Number of elements to pull from the source now. After a 0, Happened(Request) or Drained tell of more."""
         link = self._links.get(cid)
         if link is None or link.connection is None:
             return 0
@@ -180,7 +180,7 @@ class Hub(ConnectionTable[_Link, Action]):
     # Actions.
 
     def next_action(self) -> Action | None:
-        """What to do next, or None until there is another input."""
+        """The next thing to do, or None until there is another input."""
         while not self._actions:
             if self._readable:
                 self._read(next(iter(self._readable)))
@@ -191,7 +191,7 @@ class Hub(ConnectionTable[_Link, Action]):
         return self._actions.popleft()
 
     def _read(self, link: _Link) -> None:
-        """One event. What is begun for it is work that no bound on bytes sees: hence a share for each turn."""
+        """One event. The work that is begun for it is seen by no bound on bytes: hence a share for each turn."""
         if not link.share:
             self._rest(link)
             return
@@ -298,7 +298,7 @@ class Hub(ConnectionTable[_Link, Action]):
         else:
             super()._on_link_timeout(link)
 
-    # What there is to see.
+    # Introspection.
 
     def stats(self) -> HubStats:
         """Counters since the start, and sizes now."""

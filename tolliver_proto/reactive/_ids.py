@@ -1,9 +1,9 @@
 """Allocator of subscriber ids (R-12).
 
-The idea: an id costs bytes in every frame, so small ones are used again; but one whose subscription was cancelled may
-still get late signals, so it rests as long as it can. First ids that saw their terminal, the lowest first; then new
-ones that fit a byte; then cancelled ones, the longest rested first; then new ones of more bytes. So no more ids were
-ever in use than a byte holds, or than were open at once.
+An id costs bytes in every frame, so small ones are used again; but one whose subscription was cancelled may still get
+late signals, so it rests as long as it can. First ids that saw their terminal, the lowest first; then new ones that fit
+a byte; then cancelled ones, the longest rested first; then new ones of more bytes. So no more ids were ever in use than
+a byte holds, or than were open at once.
 """
 
 from __future__ import annotations

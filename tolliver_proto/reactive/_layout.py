@@ -1,7 +1,7 @@
 """Layout of the frames, as data.
 
-The idea: a frame is its type number and its fields, one after the other, without tags (R-02). `DRAFT` is the table of
-R-01; another table, or an extension's own frames, are further entries and no new branch anywhere.
+A frame is its type number and its fields, one after the other, without tags (R-02). `DRAFT` is the table of R-01;
+another table, or an extension's own frames, are further entries and no new branch anywhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ._state import Member
 
 
 class Kind(Member):
-    """How a field is written."""
+    """Encoding of a field."""
 
     NUMBER = auto()  # varint, 0 to 2^64-1
     LONG = auto()  # int64 as a varint of its two's complement (R-04)
@@ -64,7 +64,7 @@ class Layout:
         if not all(0 <= code <= _varint.MAX_NUMBER for code in self.by_code):
             raise LocalProtocolError("bad_number", "a frame's type number must be from 0 to 2^64-1")
         self.heads = self._element_heads()
-        """How frames with elements begin; None where the table has them in another form than the draft's."""
+        """First bytes of frames with elements; None where the table has them in another form than the draft's."""
 
     def extended(self, forms: Iterable[Form]) -> Layout:
         """This table with more types."""
@@ -104,8 +104,8 @@ DRAFT = Layout(
 class Extension:
     """An optional behaviour that both hellos may announce, with the frames that it brings (R-27).
 
-    It is active when both sides announce `extension_id`; only then its frames may be sent or come in. Where it changes
-    what the draft's own messages mean, that is agreed on by its own frames: one declares it, one acknowledges.
+    It is active when both sides announce `extension_id`; only then its frames may be sent or come in. An extension that
+    changes what the draft's own messages mean agrees on that by its own frames: one declares it, one acknowledges.
     """
 
     extension_id: int

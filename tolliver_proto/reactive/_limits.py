@@ -1,7 +1,7 @@
 """Limits of a Reactive Streams connection.
 
-The idea: as in the other protocol: a bound is data, checked where the length or count is read and before memory is
-taken. Sizes are in bytes, times in seconds. The ruling beside each is where its default comes from.
+As in the other protocol, a bound is data, checked where the length or count is read and before memory is taken. Sizes
+are in bytes, times in seconds. The ruling beside each is where its default comes from.
 """
 
 from __future__ import annotations

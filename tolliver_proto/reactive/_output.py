@@ -1,8 +1,8 @@
 """Output buffer, and its bound for a peer that does not read.
 
-The idea: both halves of a connection write here. What the peer's subscriptions make us say beside elements (that they
-are taken, refused, over) is counted apart: reading never waits for writing, so that is what bounds it. Whoever says it
-counts it, and it is judged when the peer subscribes again.
+Both halves of a connection write here. Replies to the peer's subscriptions (taken, refused, over) are counted apart
+from elements: reading never waits for writing, so that is what bounds them. The code that says such a thing counts it,
+and it is judged when the peer subscribes again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Output:
         return units
 
     def congested(self, buffered: int) -> bool:
-        """Whether pulling has to wait (R-32): from high water on, until low water is reached."""
+        """True if pulling has to wait (R-32): from high water on, until low water is reached."""
         waiting = self.unsent + buffered
         if waiting >= self.limits.high_water:
             self._congested = True

@@ -1,8 +1,8 @@
 """Publisher half of a connection: streams on ids of the peer's.
 
-The idea: a stream is one small record from the peer's subscribe to its end, and nothing afterwards: what then comes
-for its id is ignored (R-15), what is then called for it does nothing and says so. Every subscribe is answered with
-exactly one `subscribed`, also where it was cancelled before or is refused (R-10, R-14).
+A stream is one small record from the peer's subscribe to its end, and nothing afterwards: what then comes for its id is
+ignored (R-15), what is then called for it does nothing and says so. Every subscribe is answered with exactly one
+`subscribed`, also where it was cancelled before or is refused (R-10, R-14).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Publisher:
         return self._finish(OnError(subscriber_id, cut_text(text, self._output.limits.max_text)))
 
     def demand(self, subscriber_id: int) -> int:
-        """How many elements may be sent now."""
+        """Number of elements that may be sent now."""
         stream = self._streams.get(subscriber_id)
         return stream.demand if stream else 0
 
@@ -93,7 +93,8 @@ class Publisher:
     # Frames.
 
     def take(self, frame: Demand) -> Demand | None:
-        """What the application has to know of the frame. Raises UnexpectedFrame or LimitExceeded."""
+        """Apply the frame, and return what the application has to know of it. Raises UnexpectedFrame or
+        LimitExceeded."""
         if isinstance(frame, Subscribe):
             return self._take_subscribe(frame)
         stream = self._streams.get(frame.subscriber_id)
@@ -184,7 +185,7 @@ def _framed(
 
 
 def cut_text(text: str, most: int) -> str:
-    """At most `most` bytes of it, cut on a character border (R-34). What UTF-8 cannot carry becomes "?"."""
+    """At most `most` bytes of it, cut on a character border (R-34). A character that UTF-8 cannot carry becomes "?"."""
     if not isinstance(text, str):
         raise LocalProtocolError("bad_text", f"{text!r:.100} is not text")
     return text.encode(errors="replace")[:most].decode(errors="ignore")

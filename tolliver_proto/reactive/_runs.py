@@ -1,7 +1,7 @@
 """Codec of runs: elements of one stream, many at a time.
 
-The idea: nearly all that passes is elements, and the frames of one stream differ in nothing but those. So the head that
-they share is made once, and what is left for each is a step of one loop. Reading takes only what is beyond doubt: whole
+Nearly all that passes is elements, and the frames of one stream differ in nothing but those. So the head that they
+share is made once, and what is left for each is a step of one loop. Reading takes only what is beyond doubt: whole
 frames, within the limits and the demand. In front of anything else the run ends; that is read as a frame of its own, in
 its own turn, and only there errors are known.
 """
@@ -21,7 +21,7 @@ _DOUBTFUL = (_varint.Short, _varint.TooLong, IndexError)
 
 
 class Heads(NamedTuple):
-    """How frames begin that carry one element, and several: by the type number, and in a stream by its id behind it."""
+    """First bytes of frames that carry one element, and several: the type number, and in a stream its id behind it."""
 
     plain: bytes
     packed: bytes

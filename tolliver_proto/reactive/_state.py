@@ -1,9 +1,9 @@
 """State tables of a connection and of a stream.
 
-The idea: as in the other protocol, this file knows states, what can happen in each, and nothing else: no bytes, no
-role, no time. A pair that is missing is an error: the peer's where it comes from the wire, the caller's where it comes
-from the API. `TRANSITIONS` is the connection. `SUBSCRIBING` is one id of ours, over all the subscriptions that use it
-in turn: signals of an earlier one may still come in until the peer has answered the last (R-10).
+As in the other protocol, this file knows states, what can happen in each, and nothing else: no bytes, no role, no time.
+A pair that is missing is an error: the peer's where it comes from the wire, the caller's where it comes from the API.
+`TRANSITIONS` is the connection. `SUBSCRIBING` is one id of ours, over all the subscriptions that use it in turn:
+signals of an earlier one may still come in until the peer has answered the last (R-10).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Member(Enum):
 
 
 class State(Member):
-    """Where a connection stands."""
+    """State of a connection."""
 
     AWAITING_CLIENT_HELLO = auto()
     AWAITING_SERVER_HELLO = auto()  # the client's: it may use the connection already (R-25)
@@ -29,7 +29,7 @@ class State(Member):
 
 
 class Signal(Member):
-    """What can happen to a connection: on the wire, by a call, and around both."""
+    """Things that can happen to a connection: on the wire, by a call, and around both."""
 
     CLIENT_HELLO = auto()
     SERVER_HELLO = auto()
@@ -50,7 +50,7 @@ FROM_CALLER = frozenset({Signal.USE, Signal.EXTEND, Signal.LEAVE})
 
 
 class Effect(Member):
-    """What becomes of the frame, besides the change of state."""
+    """Treatment of the frame, besides the change of state."""
 
     HAND_OUT = auto()
     DROP = auto()
@@ -111,7 +111,7 @@ ENDING = frozenset({_S.LEAVING, _S.CLOSED})
 
 
 class Id(Member):
-    """Where an id of ours stands, with the subscription that uses it or used it last."""
+    """State of an id of ours, with the subscription that uses it or used it last."""
 
     UNUSED = auto()
     ASKED = auto()  # subscribed, and never before: nothing but the answer may come
@@ -123,7 +123,7 @@ class Id(Member):
 
 
 class Step(Member):
-    """What can happen to an id: two calls, and what the publisher sends."""
+    """Things that can happen to an id: two calls, and what the publisher sends."""
 
     SUBSCRIBE = auto()
     CANCEL = auto()
@@ -136,7 +136,7 @@ class Step(Member):
 class Turn(NamedTuple):
     to: Id
     passed_on: bool
-    """Whether the signal is handed out, not dropped."""
+    """True if the signal is handed out, not dropped."""
 
 
 def _late(state: Id) -> dict[Step, Turn]:

@@ -1,8 +1,8 @@
 """Subscriber half of a connection: streams on ids of ours.
 
-The idea: `SUBSCRIBING` says what may come for an id; here are the numbers beside it: how many answers are still to
-come (R-10), what was asked for and what has come (R-17, R-18). An id that is over and answered costs nothing but its
-element size, and that only where it is not 0 (R-09).
+`SUBSCRIBING` says what may come for an id; here are the numbers beside it: how many answers are still to come (R-10),
+what was asked for and what has come (R-17, R-18). An id that is over and answered costs nothing but its element size,
+and that only where it is not 0 (R-09).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Subscriber:
         self._live = 0
 
     def known(self, subscriber_id: int) -> bool:
-        """Whether the id was ever used."""
+        """True if the id was ever used."""
         return 0 < subscriber_id <= self._ids.highest
 
     # Calls.
@@ -92,7 +92,7 @@ class Subscriber:
     def end(self, cause: TolliverError) -> list[OnError]:
         """The connection is over, and with it every stream (R-29, R-30). Ids and sizes stay, to read what still comes.
 
-        What is said about a stream from now on is late, so it is dropped.
+        Calls about a stream from now on are late, so they are dropped.
         """
         live = [(subscriber_id, stream) for subscriber_id, stream in self._streams.items() if stream.state in LIVE]
         for subscriber_id, stream in live:
@@ -126,7 +126,7 @@ class Subscriber:
         return frame if turn.passed_on else None
 
     def room(self, subscriber_id: int) -> int:
-        """How many elements are handed out if they come now: what was asked for and has not come (R-18).
+        """Number of elements that are handed out if they come now: asked for, and not yet come (R-18).
 
         It is 0 wherever the connection is not open: no stream is active there.
         """
@@ -154,7 +154,7 @@ class Subscriber:
             del self._streams[subscriber_id]
 
     def _count(self, frame: Frame, stream: _Stream) -> bool:
-        """Whether what came was asked for (R-18) and is anything at all (R-22)."""
+        """Count the elements that came. True if they were asked for (R-18) and are any at all (R-22)."""
         count = len(frame.elements) if isinstance(frame, OnNextPacked) else 1
         self.empty_packs += not count
         stream.received += count

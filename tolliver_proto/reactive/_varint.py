@@ -1,6 +1,6 @@
 """Varints as in Protobuf, without its tags (R-02 to R-04).
 
-The idea: seven bits a byte, the lowest first, the top bit says that more follow. Ten bytes carry 64 bits; an encoding
+A byte carries seven bits, the lowest first; its top bit says that more follow. Ten bytes carry 64 bits; an encoding
 that is longer than it needs to be is read and never written (R-03).
 """
 

@@ -1,8 +1,8 @@
 """Test tools for the Reactive Streams protocol, in memory and repeatable.
 
-The idea: two connections are joined by two pipes, cut as a network may cut them, and a `WireMonitor` reads along: every
-test that runs over a pair is also a test of the rules on the wire. `StreamNet` is a network of hubs with every fault
-there is, driven by one random generator, so a seed is a whole story; `shrink` makes a failure short.
+Two connections are joined by two pipes, cut as a network may cut them, and a `WireMonitor` reads along: every test that
+runs over a pair is also a test of the rules on the wire. `StreamNet` is a network of hubs with every fault there is,
+driven by one random generator, so a seed is a whole story; `shrink` makes a failure short.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Side:
 
     @property
     def error(self) -> TolliverError | None:
-        """What the end of it was blamed on."""
+        """The error that ended it."""
         last = self.events[-1] if self.events else None
         return last.error if isinstance(last, Closed) else None
 
@@ -82,13 +82,14 @@ class ConnectionPair:
         return self.server if side is self.client else self.client
 
     def flush(self, side: Side) -> None:
-        """What the side has to say goes into its pipe."""
+        """Put all that the side has to say into its pipe."""
         for unit in side.connection.data_to_send():
             self.monitor.emitted(side.connection.role, unit)
             side.pipe += unit
 
     def deliver(self, side: Side, size: int | None = None) -> bool:
-        """The next `size` bytes (by default all) that this side sent reach the other. Whether anything happened."""
+        """The next `size` bytes (by default all) that this side sent reach the other. Returns True if anything
+        happened."""
         target = self.other(side)
         before = len(side.events), len(target.events)
         self.take(side)

@@ -1,4 +1,4 @@
-"""Adapters for the machines of `tolliver_proto`, and what is built on them. Import one of the doors:
+"""Adapters for the machines of `tolliver_proto`. Import one of the doors:
 
 - `anyio`, `twisted`, `blocking`: instances and streams on asyncio and trio, on Twisted, on threads
 - `spark`: data sources, sink, streams with demand and delivery audit in PySpark

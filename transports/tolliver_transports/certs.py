@@ -1,8 +1,8 @@
-"""A private CA and a certificate for each instance, in plain PEM files.
+"""A private CA and a certificate for each instance, in PEM files.
 
-The idea: one directory holds the CA, and one call adds a member. Its certificate carries the instance's UUID as a URI
-SAN, which is what binds the UUID to the key (D-3), and serves in both directions, as every instance dials and listens.
-Nothing is ever overwritten: a key that is gone is gone. Needs `cryptography` (the [cli] extra).
+One directory holds the CA, and one call adds a member. Its certificate carries the instance's UUID as a URI SAN, which
+is what binds the UUID to the key (D-3), and serves in both directions, as every instance dials and listens. Nothing is
+ever overwritten: a key that is gone is gone. Needs `cryptography` (the [cli] extra).
 """
 
 from __future__ import annotations

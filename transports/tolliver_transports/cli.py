@@ -1,7 +1,7 @@
 """The `tolliver` command.
 
-The idea: the commands live in `_cli`, and nothing of what they need is part of the base installation. So this module
-imports nothing itself, and where something is missing, at the start or in a command, it says what to install.
+The commands live in `_cli`, and nothing of what they need is part of the base installation. So this module imports
+nothing itself, and where something is missing, at the start or in a command, it says what to install.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Identities that are derived from a label: for jobs whose every try must be the same sender (T-72a).
+"""Derived identities: every try of a job is the same sender (T-72a).
 
-The idea: the tasks of a job share one certificate, which carries a prefix of 48 bits, and each is a UUIDv8 of its own:
-that prefix and a hash of what the task is called. A task that is tried again is the same sender, so receivers with
-`dedupe` see its messages once. Such an instance only writes.
+The tasks of a job share one certificate, which carries a prefix of 48 bits, and each is a UUIDv8 of its own: that
+prefix and a hash of what the task is called. A task that is tried again is the same sender, so receivers with `dedupe`
+see its messages once. Such an instance only writes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def derived_identity(prefix: str, label: str) -> UUID:
     """The UUIDv8 that begins with this prefix; the rest, but for version and variant, is the SHA-256 of the label.
 
     `prefix` is what `tolliver certs --derive` shows, 12 hex digits from f00000000000 on. Equal arguments, equal UUID.
-    Whoever uses it again within 24 h must send the same messages in the same order from an empty database: a receiver
-    takes them for copies. Raises ValueError.
+    An identity that is used again within 24 h must send the same messages in the same order from an empty database: a
+    receiver takes them for copies. Raises ValueError.
     """
     digest = int.from_bytes(hashlib.sha256(label.encode()).digest())
     middle, tail = digest >> (256 - _MIDDLE_BITS), digest & ((1 << _TAIL_BITS) - 1)

@@ -1,4 +1,4 @@
-"""The store that every adapter uses, for those who drive a node themselves (docs/node.md)."""
+"""Durable store, for programs that drive a node themselves (docs/node.md)."""
 
 from ._store.sqlite import SQLiteStore
 

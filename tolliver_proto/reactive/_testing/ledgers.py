@@ -1,8 +1,8 @@
-"""What both ends of a simulated stream know of it, without asking a hub.
+"""Ledgers: expected contents of simulated streams, kept apart from the hubs.
 
-The idea: the name of a publication says all about it: how many elements it has, what each of them is, how it ends. So
-the taking side knows what has to come, element by element, and the giving side keeps its own account of demand. What a
-hub says is held against these.
+The name of a publication says all about it: how many elements it has, what each of them is, how it ends. So the taking
+side knows what has to come, element by element, and the giving side keeps its own account of demand. The hub's own
+answers are held against these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAILED, REFUSED = "failed on purpose", "refused on purpose"
 
 
 class Plan(NamedTuple):
-    """What is published under a name."""
+    """Plan of a publication, told by its name."""
 
     serial: int  # of the subscription, so that no two have the same elements
     ending: str  # "complete", "fail", "refuse" or "endless"
@@ -45,12 +45,12 @@ class Plan(NamedTuple):
         return b"" if index % 11 == 5 else text + b"." * (index * 7 % 40)
 
     def left(self, index: int) -> int:
-        """How many elements there are from this one on."""
+        """Number of elements from this one on."""
         return MAX_LONG if self.ending == "endless" else self.length - index
 
 
 def cost(elements: list[bytes]) -> int:
-    """What a hub counts them as."""
+    """Cost of the elements as a hub counts them."""
     return sum(map(len, elements)) + ELEMENT_COST * len(elements)
 
 

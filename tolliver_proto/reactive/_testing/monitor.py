@@ -1,7 +1,7 @@
-"""A judge of the wire: what each side emits, held against what it has processed.
+"""Wire monitor: holds each side to the rules of Reactive Streams.
 
-The idea: the rules of Reactive Streams are about prefixes. At every moment the elements that were sent are no more than
-those asked for (1.1), each id follows subscribed, elements, one end (1.3, 1.7, 1.9), after a cancel that was processed
+The rules of Reactive Streams are about prefixes. At every moment the elements that were sent are no more than those
+asked for (1.1), each id follows subscribed, elements, one end (1.3, 1.7, 1.9), after a cancel that was processed
 nothing follows (1.8). The monitor is told both streams byte by byte: what a side emitted, and how far the other has
 processed it. It decodes for itself and keeps its own ledger, so it shares no state with what it judges.
 """
@@ -54,7 +54,7 @@ class _Ledger:
 
 
 class _Side:
-    """What one side has emitted and processed."""
+    """Frames that one side has emitted and processed."""
 
     def __init__(self, role: Role, layout: Layout) -> None:
         self.role = role
@@ -113,7 +113,7 @@ class WireMonitor:
             _, frame, generation = other.emitted.popleft()
             self._process(side, frame, generation)
 
-    # What a side may emit.
+    # Rules for emitting.
 
     def _broken(self, rule: str, side: _Side, text: str) -> NoReturn:
         raise RuleBroken(rule, side.role, text)
@@ -199,7 +199,7 @@ class WireMonitor:
         if ledger.demand != MAX_LONG:
             ledger.demand -= count
 
-    # What it must know when it has processed a frame.
+    # State after a frame was processed.
 
     def _process(self, side: _Side, frame: Any, generation: int) -> None:
         side.heard = True

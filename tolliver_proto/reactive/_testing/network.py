@@ -1,7 +1,7 @@
-"""What is between the hubs: connections that deliver late and break anywhere.
+"""Simulated connections between hubs, which deliver late and break anywhere.
 
-The idea: bytes arrive in order and cut anywhere; a write is over late, and later still where the peer does not read; a
-connection can end at any byte, and each side learns of it in its own time or much later (half-open).
+Bytes arrive in order and cut anywhere; a write is over late, and later still where the peer does not read; a connection
+can end at any byte, and each side learns of it in its own time or much later (half-open).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Network(World):
         self._move(end)
 
     def _with_end(self, do: Callable[[End, Any], None]) -> Callable[[Host, Any], None]:
-        """What an action does to its connection, if that is still there."""
+        """Handler of an action on a connection, for one that is still there."""
         return lambda host, action: do(host.ends[action.cid], action) if action.cid in host.ends else None
 
     def _transmit(self, end: End, action: Transmit) -> None:

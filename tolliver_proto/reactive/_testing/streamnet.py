@@ -1,9 +1,9 @@
-"""A network of hubs in one thread: virtual clock, one random generator, every fault there is.
+"""Simulated network of hubs in one thread, with every fault.
 
-The idea: the simulator is the adapter, the network and the application of every hub at once, and as unkind as each of
-them may be. A step is one event of a heap; after it the hub's actions are carried out and the books compared. At the
-end the faults stop, readers read, sources go on: every stream must come to its end; then everything is closed, and
-nothing may be left. One seed is one trace: the same seed fails the same way.
+The simulator is the adapter, the network and the application of every hub at once, and as unkind as each of them may
+be. A step is one event of a heap; after it the hub's actions are carried out and the books compared. At the end the
+faults stop, readers read, sources go on: every stream must come to its end; then everything is closed, and nothing may
+be left. One seed is one trace: the same seed fails the same way.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Simulation(Network):
     """A whole life of a few hubs: `run()`. Raises SimFailure where a promise is broken.
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
-    applications do in that time. What `never` names does not happen: an operation ("break", "cut", "close", "goodbye",
-    "cancel", "misuse", "jump" ...) or a chance of the weather. With `trace` every line is kept in `lines`.
+    applications do in that time. Anything that `never` names does not happen: an operation ("break", "cut", "close",
+    "goodbye", "cancel", "misuse", "jump" ...) or a chance of the weather. With `trace` every line is kept in `lines`.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Simulation(Network):
 
     @property
     def size(self) -> int:
-        """How many hubs there are."""
+        """Number of hubs."""
         return len(self._hosts)
 
     # The run.
@@ -165,7 +165,7 @@ class Simulation(Network):
     def _is_idle(self) -> bool:
         return all(host.hub.idle for host in self._hosts)
 
-    # What hubs tell.
+    # Reports of hubs.
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
         check(action.cid not in host.up, f"{action.cid} is up twice")

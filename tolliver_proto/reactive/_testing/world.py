@@ -1,8 +1,8 @@
-"""The simulated world of hubs without its events: programs, connections, and the loop that drives a hub.
+"""Simulated world of hubs: programs, connections, and the driving loop.
 
-The idea: an input to a hub goes through `_call`, which then carries out what the hub asks for, as an adapter does: at
-once, or late, with more input in between. A `WireMonitor` for each connection reads along: it is told of every frame
-when it is written, not when it leaves, and of what each side has processed by then.
+An input to a hub goes through `_call`, which then carries out what the hub asks for, as an adapter does: at once, or
+late, with more input in between. A `WireMonitor` for each connection reads along: it is told of every frame when it is
+written, not when it leaves, and of what each side has processed by then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_BUFFERED = 400  # bytes: what is left of a chunk is part of a frame
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """How bad it is: chances from 0 to 1, times in seconds of the virtual clock."""
+    """Severity of faults: chances from 0 to 1, times in seconds of the virtual clock."""
 
     delay: float = 0.02  # of bytes and writes, at most and usually
     slow: float = 0.05  # chance that a delay is a hundred times that
@@ -120,7 +120,7 @@ class End:
             self._written = len(parts)
 
     def transmit(self, data: bytes) -> None:
-        """What is written leaves: the monitor is told what it has not seen of it."""
+        """Written bytes leave: the monitor is told what it has not seen of them."""
         unseen = data[self._told :]
         self._tell(unseen)
         self._told = 0
@@ -158,7 +158,7 @@ class Host:
         return now + self.clock
 
     def check(self) -> None:
-        """What holds of a hub whenever nothing is left to do."""
+        """Invariants of a hub whenever nothing is left to do."""
         hub = self.hub
         links = hub._links
         check(hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten")
@@ -192,7 +192,7 @@ class Host:
                 check(not stuck, "a source waits with demand, and nobody will wake it (R-32)")
 
     def check_empty(self) -> None:
-        """What is left when all is closed: nothing."""
+        """Nothing is left when all is closed."""
         self.check()
         hub = self.hub
         check(not hub._resting, "idle, and somebody waits for its turn")

@@ -1,4 +1,4 @@
-"""`tolliver audit`: what became of every message, on a terminal, as a page, or as Parquet."""
+"""`tolliver audit`: the fate of every message, as text, page or Parquet."""
 
 from __future__ import annotations
 

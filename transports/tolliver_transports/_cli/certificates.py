@@ -1,4 +1,4 @@
-"""`tolliver certs`: a private CA and a certificate for each name, shown as a table."""
+"""`tolliver certs`: a private CA and a certificate for each name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The commands and their options.
+"""Commands and their options.
 
-The idea: a command turns what was typed into values, calls one function and makes an exit status of its answer. What it
-calls is imported when it runs, so that `tolliver --help` does not wait for all that the others need.
+A command turns what was typed into values, calls one function and makes an exit status of its answer. The function is
+imported when the command runs, so that `tolliver --help` does not wait for all that the others need.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def options(
     ] = False,
 ) -> None:
     """Brokerless messaging over mutual TLS: reliable messages between processes."""
-    # What arrives may hold characters that the terminal's encoding does not have.
+    # Names and bodies may hold characters that the terminal's encoding does not have.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # TextIOWrappers, both
 
@@ -244,7 +244,7 @@ def send(
 
 
 class Unreliable(StrEnum):
-    """What becomes of messages that come unreliably, as it is typed."""
+    """Handling of messages that come unreliably, as it is typed."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -444,7 +444,7 @@ app.add_typer(outbox, name="outbox")
 
 @outbox.command("show")
 def show_outbox(database: DatabaseFile, json: Json = False) -> None:
-    """What waits, for whom, since when and why. The instance may be running."""
+    """List the messages that wait, for whom, since when and why. The instance may be running."""
     from .outbox import print_outbox
 
     with words.clear_errors():
@@ -484,8 +484,8 @@ def audit(
         Path | None, typer.Option(metavar="DIR", help="Write every table into this directory, as Parquet.")
     ] = None,
 ) -> None:
-    """What became of every message, from the recordings of those who sent and received it, by Spark. Exit status 1 if
-    one is lost."""
+    """Tell what became of every message, from the recordings of those who sent and received it, by Spark. Exit status 1
+    if one is lost."""
     from .audit import run_audit
 
     with words.clear_errors():

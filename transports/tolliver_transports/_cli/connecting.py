@@ -1,4 +1,4 @@
-"""What commands with connections share: the options of an instance, and a run of it that a signal ends in order."""
+"""Commands with connections: instance options, and a run that signals end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @define(frozen=True, kw_only=True)
 class Meeting:
-    """Who this is and whom it meets, as given on the command line."""
+    """Identity and peers of an instance, as given on the command line."""
 
     listen: str | None
     connect: Sequence[str]
@@ -63,7 +63,7 @@ class Meeting:
 
 @define(frozen=True, kw_only=True)
 class Place:
-    """Where an instance lives and whom it meets, as given on the command line."""
+    """Place and peers of an instance, as given on the command line."""
 
     meeting: Meeting
     database: Path | None

@@ -1,8 +1,8 @@
-"""`tolliver decode`: the frames in a recording, or in a file with the raw bytes of one direction.
+"""`tolliver decode`: frames of a recording, or of raw bytes.
 
-The idea: a stream goes through the decoder in chunks and comes out as rows at once, so a file may be larger than memory
-and what precedes an error is always shown. A recording's blocks are such streams, one after the other, each with its
-header beside its frames. The fields of a frame's class are the fields of its JSON object.
+A stream goes through the decoder in chunks and comes out as rows at once, so a file may be larger than memory and what
+precedes an error is always shown. A recording's blocks are such streams, one after the other, each with its header
+beside its frames. The fields of a frame's class are the fields of its JSON object.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _size(frame: Any, revision: Revision) -> int:
 def frames_in(
     file: BufferedReader, path: Path, revision: Revision, wanted: Filter, failures: list[str]
 ) -> Iterator[Placed]:
-    """What is wanted of a recording or of a stream in this revision. What is malformed or damaged goes to `failures`.
+    """Wanted frames of a recording, or of a stream in this revision. Anything malformed or damaged goes to `failures`.
 
     Raises ValueError where the filter asks of a stream what only a recording says.
     """

@@ -1,7 +1,7 @@
 """Options that several commands have.
 
-The idea: a group of options is a function that has them as its parameters and makes one value of them. A command names
-the value and the function; on the command line it has the function's options in that place.
+A group of options is a function that has them as its parameters and makes one value of them. A command names the value
+and the function; on the command line it has the function's options in that place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`tolliver listen`: print what arrives, and acknowledge it once it is printed.
 
-The idea: subscriptions are durable, so an instance may still be subscribed to what an earlier run asked for. All of it
-is printed: nothing is thrown away because this run asked for something else. `--only` drops the earlier ones.
+Subscriptions are durable, so an instance may still be subscribed to what an earlier run asked for. All of it is
+printed: nothing is thrown away because this run asked for something else. `--only` drops the earlier ones.
 """
 
 from __future__ import annotations

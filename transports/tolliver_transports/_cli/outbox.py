@@ -1,7 +1,7 @@
-"""A database's outbox and its peers, seen from outside, and what an operator does about them.
+"""Outbox of a database from outside, and an operator's calls about it.
 
-The idea: looking reads the file beside a running instance and changes nothing. Changing is the node's business: a node
-without connections is opened on the database, asked, and driven until its last commit is through.
+Looking reads the file beside a running instance and changes nothing. Changing is the node's business: a node without
+connections is opened on the database, asked, and driven until its last commit is through.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`tolliver publish`: the lines of a file, or its records, as the elements of a stream.
+"""`tolliver publish`: lines or records of a file, as a stream.
 
-The idea: each subscriber has a reading of its own, from the beginning of the file. It reads a piece when its subscriber
-wants more than was cut from the last one; standard input is waited for and never read ahead.
+Each subscriber has a reading of its own, from the beginning of the file. It reads a piece when its subscriber wants
+more than was cut from the last one; standard input is waited for and never read ahead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST = Limits().max_element
 
 @define(frozen=True, kw_only=True)
 class Content:
-    """What is published: a file (None is standard input), in lines or in records of so many bytes."""
+    """Content to publish: a file (None is standard input), in lines or in records of so many bytes."""
 
     file: Path | None
     record_size: int | None
@@ -77,7 +77,7 @@ class Cutter(Protocol):
     def cut(self, piece: bytes) -> list[bytes]: ...
 
     def end(self) -> list[bytes]:
-        """What is left at the end of the file. Raises ValueError where that is no element."""
+        """Elements left at the end of the file. Raises ValueError where that is no element."""
 
 
 class Lines:

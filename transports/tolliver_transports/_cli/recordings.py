@@ -1,7 +1,7 @@
-"""Recordings on disk, and what of them somebody wants.
+"""Recordings on disk, and filters on their frames.
 
-The idea: what a filter asks is answered by a block's header or by a frame, so a block that is not wanted is never
-parsed. Damage is an item like any other: the reader says it, and reading goes on where it may.
+A filter is answered by a block's header or by a frame, so a block that is not wanted is never parsed. Damage is an item
+like any other: the reader says it, and reading goes on where it may.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FAR = 10**11  # seconds
 
 @define(frozen=True, kw_only=True)
 class Filter:
-    """What is wanted; None and "" are anything. Times in nanoseconds since 1970: from `since` on, before `until`."""
+    """Filter; None and "" are anything. Times in nanoseconds since 1970: from `since` on, before `until`."""
 
     peer: UUID | None = None
     direction: Direction | None = None
@@ -49,7 +49,7 @@ class Filter:
 
     @property
     def asks_headers(self) -> bool:
-        """Whether something is asked that only a recording can answer."""
+        """True if something is asked that only a recording can answer."""
         return (self.peer, self.direction, self.since, self.until) != (None,) * 4
 
     def takes_block(self, header: BlockHeader) -> bool:
@@ -131,7 +131,7 @@ def _next_entry(file: BufferedReader, path: Path, behind: int) -> int | None:
 
 
 def in_words(damage: Damage) -> str:
-    """What is wrong where, and what was done about it."""
+    """Place and kind of the damage, and what was done about it."""
     code = "torn" if damage.torn else "damaged"
     rest = "nothing behind it was read" if damage.resumes is None else f"reading went on at byte {damage.resumes}"
     return f"byte {damage.offset}: {damage.detail}{'' if damage.torn else f'; {rest}'} [{code}]"

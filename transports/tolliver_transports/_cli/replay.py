@@ -1,8 +1,8 @@
 """`tolliver replay`: the messages of recordings, sent again.
 
-The idea: a message stands in a recording once for each recipient, and again for each time that it was resent. Its id
-and its bytes tell such copies from another message, so it is sent once. Whatever is not a message is left out: this
-run's connections have handshakes, subscriptions and acks of their own.
+A message stands in a recording once for each recipient, and again for each time that it was resent. Its id and its
+bytes tell such copies from another message, so it is sent once. Anything but a message is left out: this run's
+connections have handshakes, subscriptions and acks of their own.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def once(rows: Iterable[Placed]) -> Iterator[tuple[int, Message]]:
 
 
 def _name(header: BlockHeader | None, message: Message) -> _Name | None:
-    """Whose id it is: ours on the way out, the peer's on the way in. Unreliable messages have none (T-42)."""
+    """Owner of the id: we on the way out, the peer on the way in. Unreliable messages have none (T-42)."""
     if header is None or message.message_id is None:
         return None
     return (header.local if header.direction is Direction.OUT else header.peer, message.message_id)

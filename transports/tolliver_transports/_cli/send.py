@@ -1,7 +1,8 @@
-"""`tolliver send`: one message, or each line of a file as one; and what `tolliver replay` has in common with it.
+"""`tolliver send`: one message, or each line of a file as one.
 
-The idea: messages go out in batches, one commit each, and a few batches may wait for their acknowledgements at once.
-What is counted is what the instance says: stored, for how many recipients, acknowledged by all of them.
+`tolliver replay` shares this. Messages go out in batches, one commit each, and a few batches may wait for their
+acknowledgements at once. The counts are what the instance says: stored, for how many recipients, acknowledged by all of
+them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Batch:
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """What to send and how.
+    """Messages to send, and the manner of sending.
 
     `batches` gives an iterator that reads as it goes, off the loop. `wanted` is what a recipient should be subscribed
     to before it begins (None: anything), `rate` messages a second. `verb` and `unwanted` are words for people: what is
@@ -92,7 +93,8 @@ def _batches(channel: str, key: str, source: bytes | Path | None, reliable: bool
 
 @define
 class Tally:
-    """How it stands. It counts messages, but for bytes, times and `recipients`, the smallest and largest number.
+    """Counts of a run so far. It counts messages, but for bytes, times and `recipients`, the smallest and largest
+    number.
 
     Of those that were read `reliable` are to be stored; `stored` and (unreliably) `sent` are those that somebody wants.
     """
@@ -137,7 +139,7 @@ class Tally:
         return f"{', '.join(said)}, in {seconds:.2f} s ({done / max(seconds, 1e-6):,.0f}/s)"
 
     def is_complete(self, job: Job) -> bool:
-        """Whether nothing reliable was left unstored or, if that is asked for, unacknowledged."""
+        """True if nothing reliable was left unstored or, if that is asked for, unacknowledged."""
         return self.stored == self.reliable and (not job.waits or self.acknowledged == self.stored)
 
 
@@ -238,7 +240,7 @@ class _Sender:
         self._show()
 
     async def _settle_to(self, most: int) -> None:
-        """Wait until no more than so many batches are under way; each has the whole time limit."""
+        """Wait until no more than so many batches are in flight; each has the whole time limit."""
         while len(self._under_way) > most:
             self._acknowledged = anyio.Event()
             with anyio.move_on_after(self._job.timeout) as waited:

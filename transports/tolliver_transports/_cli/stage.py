@@ -1,7 +1,7 @@
-"""`tolliver stage`: put what arrives into a stage, for as long as one lets it.
+"""`tolliver stage`: received messages, put into a stage.
 
-The idea: a service says where it is and then keeps quiet. How it goes is shown on standard error, where that is a
-terminal; that nothing can be taken at the moment, and why, is said anywhere.
+A service says where it is and then keeps quiet. Progress is shown on standard error, where that is a terminal; that
+nothing can be taken at the moment, and why, is said anywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TICK = 0.5  # seconds between two looks
 
 @define
 class Meter:
-    """What was staged since it was made, and how fast since the last look."""
+    """Counts of what was staged since it was made, and the rate since the last look."""
 
     begun: float = field(factory=time.monotonic)
     _before: tuple[float, int] | None = None

@@ -1,7 +1,7 @@
 """`tolliver stream`: the elements of a stream, on standard output.
 
-The idea: what is written is done with, and only then is more asked for: so whoever reads our output slowly slows the
-publisher down. How fast it goes is shown on standard error, where that is a terminal and the elements go elsewhere.
+Elements are done with once they are written, and only then is more asked for: so whoever reads our output slowly slows
+the publisher down. The rate is shown on standard error, where that is a terminal and the elements go elsewhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Written = Callable[[Iterable[bytes]], bytes]
 
 
 def written_as(*, raw: bool, as_hex: bool) -> Written:
-    """How elements are written. Lines are escaped on a terminal, and nowhere else (D-14)."""
+    """Form in which elements are written. Lines are escaped on a terminal, and nowhere else (D-14)."""
     if raw:
         return b"".join
     if as_hex:
@@ -53,7 +53,7 @@ def _for_a_terminal(elements: Iterable[bytes]) -> bytes:
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """What is subscribed to, with which window, and how its elements are written, until `count` of them (or all)."""
+    """Stream to subscribe to, with its window and the form of its elements, until `count` of them (or all)."""
 
     name: str
     demand: int
@@ -63,7 +63,7 @@ class Job:
 
 @define
 class Meter:
-    """How many elements and bytes there were, since it was made and since the last look."""
+    """Counts of elements and bytes, since it was made and since the last look."""
 
     elements: int = 0
     size: int = 0
@@ -141,7 +141,7 @@ async def _stream(
 
 
 def _say_nothing(_line: str) -> None:
-    """How the stream ends says it all."""
+    """The stream's own end says it all."""
 
 
 async def _take(runs: AsyncIterator[list[bytes]], job: Job, meter: Meter) -> None:

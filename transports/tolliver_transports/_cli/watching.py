@@ -1,4 +1,4 @@
-"""What `publish` and `stream` share: streams as the command line has them, which say who comes and goes."""
+"""Streams of the command line, which say who comes and goes."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ class _WatchedCore(StreamsCore):
 
 
 def _who(peer: Peer) -> str:
-    """Where it is, and whom its certificate names."""
+    """Address of a peer, and the names in its certificate."""
     where = words.line(peer.identity.address)
     return f"{where} ({peer.identity.names})" if peer.identity.uuids or peer.identity.prefixes else where

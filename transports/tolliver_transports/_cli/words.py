@@ -1,7 +1,7 @@
-"""How things are shown on a terminal.
+"""Text for terminals: escaped, cut, one line for each error.
 
-The idea: names and bodies come from others and may hold anything, escape sequences included. They are shown escaped and
-cut (D-14), and whatever else goes wrong is one line on standard error that says what to do.
+Names and bodies come from others and may hold anything, escape sequences included. They are shown escaped and cut
+(D-14), and whatever else goes wrong is one line on standard error that says what to do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def body(data: bytes, most: int = _BODY) -> str:
 
 
 def line(text: str) -> str:
-    """What somebody else may have had a part in, such as an error's text: printable, and not long."""
+    """A line that somebody else may have had a part in, such as an error's text: printable, and not long."""
     shown = _escaped(text[: _BODY + 1])
     return shown if len(shown) <= _BODY else f"{shown[:_BODY]}..."
 
@@ -66,11 +66,11 @@ def say(line: str) -> None:
 
 @contextmanager
 def clear_errors() -> Iterator[None]:
-    """What can go wrong in a correct program becomes one line and exit status 1. TOLLIVER_DEBUG=1 shows tracebacks."""
+    """Errors that a correct program meets become one line and exit status 1. TOLLIVER_DEBUG=1 shows tracebacks."""
     try:
         yield
     except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does. Python would complain about that once more at exit.
+        # The reader of our output has gone, as `head` does. Python would complain about that once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except (TolliverError, OSError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""What the driver asks of an adapter.
+"""Interface between the driver and an adapter.
 
-The idea: a `LoopAdapter` starts things and never waits: a dial, a job for the store, a write. What comes of them
-returns as an input of the node or by the job's `done`, on the loop.
+A `LoopAdapter` starts things and never waits: a dial, a job for the store, a write. Their results return as inputs of
+the node or by the job's `done`, on the loop.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Transport(Protocol):
 
 
 class LoopAdapter(Protocol):
-    """What an adapter can do. Nothing here waits."""
+    """Calls that the driver makes of an adapter. Nothing here waits."""
 
     @property
     def wires(self) -> Mapping[int, Transport]:

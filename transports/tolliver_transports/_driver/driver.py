@@ -21,7 +21,7 @@ Apply = Callable[[Any], None]
 
 
 class Machine(Protocol):
-    """What has many connections and does no I/O: a Node, or a Hub of the Reactive Streams protocol."""
+    """Machine with many connections and no I/O: a Node, or a Hub of the Reactive Streams protocol."""
 
     def next_action(self) -> Any: ...
 

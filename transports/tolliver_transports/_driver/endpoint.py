@@ -1,7 +1,7 @@
-"""What listens, dials and has connections, whichever protocol it speaks and whatever loop it runs on.
+"""Endpoint life cycle (open, listen, dial, close), common to both protocols.
 
-The idea: an instance of Tolliver and the streams of the other protocol differ in what their machine knows. That they
-open, make connections, turn, keep time and close is the same, and stands here and, for each loop, in the adapter's own
+An instance of Tolliver and the streams of the other protocol differ in what their machine knows. They open, make
+connections, turn, keep time and close in the same way. That code stands here and, for each loop, in the adapter's own
 `Endpoint`, which brings the `LoopAdapter` that the driver needs.
 """
 
@@ -25,7 +25,7 @@ _NO_LOCK = nullcontext()
 
 
 class Closable(Protocol):
-    """What the application may drop without a word."""
+    """Resource that the application may drop without a word."""
 
     def close(self) -> None: ...
 
@@ -41,7 +41,7 @@ class Deadlines(Protocol):
 
 
 class EndpointOptions(Protocol):
-    """What every endpoint is told."""
+    """Options of every endpoint."""
 
     @property
     def listen(self) -> tuple[str, int] | None: ...
@@ -74,7 +74,7 @@ class BaseEndpoint(ABC):
         self._process = 0
         self._thread = 0
 
-    # What the adapter brings, beside `wires` (see LoopAdapter).
+    # Provided by the adapter, beside `wires` (see LoopAdapter).
 
     @abstractmethod
     def wake(self) -> None: ...
@@ -86,7 +86,7 @@ class BaseEndpoint(ABC):
     def idle(self) -> None:
         """While closing: look whether the machine is `idle`."""
 
-    # What the protocol brings.
+    # Provided by the protocol.
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -125,7 +125,7 @@ class BaseEndpoint(ABC):
         self.turn()
 
     def _begin_close(self) -> None:
-        """What is left is to wait until the machine is idle, and `_finish`."""
+        """From here on, wait until the machine is idle, then `_finish`."""
         self._open = False
         self._machine.close(monotonic())
         self._end_work()

@@ -1,4 +1,4 @@
-"""Calls that wait for an answer of the machine, and the table that finds them.
+"""Pending calls: futures without a loop, and the table that finds them.
 
 A caller and the action that answers it agree on a name, such as the receipt of a send. Nothing here waits: a waiter
 leaves a function that wakes it, in the form that its loop knows.
@@ -41,7 +41,7 @@ class PendingCall(Generic[T]):
             self._waiters.append(wake)
 
     def forget(self, wake: Callable[[], object]) -> None:
-        """Whoever gave this to `when_done` waits no more."""
+        """The waiter that gave this to `when_done` waits no more."""
         if wake in self._waiters:
             self._waiters.remove(wake)
 

@@ -1,8 +1,8 @@
-"""One connection between a socket and the node, without I/O: TLS, the order of writes, and how it ends.
+"""Session between a socket and a machine, without I/O.
 
-The idea: an adapter moves ciphertext. What arrives it gives to `receive`, and what `next_output` holds it writes; all
-that lies between, the handshakes, the units that must be records of their own, the close in steps, is the same for
-every loop and stands here. An adapter's wire inherits from `Session` and adds how its loop waits.
+An adapter moves ciphertext. Bytes that arrive it gives to `receive`, and those of `next_output` it writes; all that
+lies between (handshakes, units that must be records of their own, the order of writes, the close in steps) is the same
+for every loop and stands here. An adapter's wire inherits from `Session` and adds how its loop waits.
 
 An end has two halves. Reading is over at the peer's close_notify, at an error or when the line breaks; writing is over
 when our own half is shut or cannot be written any more. A write that fails says nothing yet about the reason: the
@@ -68,7 +68,7 @@ class Session(ABC):
     def write_soon(self) -> None:
         """`next_output` may have something, or the connection may be `over`. Never waits."""
 
-    # What the driver asks for.
+    # Called by the driver.
 
     def transmit(self, units: Sequence[bytes]) -> None:
         self._units.extend(units)
@@ -79,7 +79,7 @@ class Session(ABC):
         self._closing = True
         self.write_soon()
 
-    # What the adapter brings.
+    # Provided by the adapter.
 
     def start(self, sock: socket.socket) -> None:
         """It is connected. Raises OSError where it is gone already."""
@@ -90,7 +90,7 @@ class Session(ABC):
         self._go_on()
 
     def receive(self, ciphertext: bytes) -> None:
-        """What arrived, cut anywhere; b"" when the peer has ended its half."""
+        """Take bytes that arrived, cut anywhere; b"" when the peer has ended its half."""
         if ciphertext:
             self._pump.receive(ciphertext)
         else:
@@ -112,7 +112,7 @@ class Session(ABC):
         self._writing_over = True
 
     def next_output(self) -> bytes | None:
-        """What to write now that all before it is written; b"": nothing yet. None: shut our half, then `written`."""
+        """Bytes to write now that all before is written; b"": nothing yet. None: shut our half, then `written`."""
         while not self._writing_over:
             ciphertext = self._pump.outgoing()
             if ciphertext:

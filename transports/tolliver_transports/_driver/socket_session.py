@@ -1,7 +1,7 @@
 """A session and its non-blocking socket, without the waiting.
 
-The idea: `read` and `write` do what the system allows now and return; when they may be called again is the loop's
-business. `busy` says that the writing side is at work already: who has something to say then need not wake it.
+`read` and `write` do what the system allows now and return; when they may be called again is the loop's business.
+`busy` says that the writing side is at work already: who has something to say then need not wake it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class SocketSession(Session):
         self.paused = False
         """Nothing is to be read for now."""
         self.rest = memoryview(b"")
-        """What the system has not taken yet: call `write` when it can."""
+        """Bytes that the system has not taken yet: call `write` when it can."""
         self._chunk = CHUNK
         self._lock = lock or nullcontext()
 
     def read(self, sock: socket.socket) -> None:
-        """What has come, and as much as is fair: a full chunk is seldom the last one."""
+        """Read what has come, and as much as is fair: a full chunk is seldom the last one."""
         end = thread_time() + SLICE
         for _ in range(TURNS):
             goes_on = self._read(sock)
@@ -80,7 +80,7 @@ class SocketSession(Session):
                 self.written()  # only the reading side knows why (T-74)
 
     def _take(self, sock: socket.socket) -> bool:
-        """Whether there is something to write. Where all is said, our half is shut."""
+        """True if there is something to write. When all is said, our half is shut."""
         with self._lock:
             output = self.next_output()
             self.busy = bool(output)  # from here on whoever has something says so

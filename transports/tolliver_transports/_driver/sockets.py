@@ -1,6 +1,6 @@
-"""What is done for every TCP socket, whatever loop it belongs to.
+"""TCP sockets: options and helpers common to all loops.
 
-The idea: the protocol has no ping, so the kernel must notice a peer that is gone (D-8, T-80).
+The protocol has no ping, so the kernel must notice a peer that is gone (D-8, T-80).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from tolliver_proto import ConnectionLost
 
 Address = tuple[Any, ...]
-"""What getaddrinfo has of each address."""
+"""A socket address, as getaddrinfo gives it."""
 
 NEXT_ADDRESS = 0.25  # seconds until another address is tried beside one that does not answer (RFC 8305)
 ACCEPT_PAUSE = 0.1  # seconds until a listener that could not accept (no descriptors left) tries again
@@ -43,12 +43,12 @@ def tune(sock: socket.socket) -> None:
 
 
 def is_self_connected(sock: socket.socket) -> bool:
-    """Whether a dial to a free local port has met itself: TCP allows both ends of a connection to be one socket."""
+    """True if a dial to a free local port has met itself: TCP allows both ends of a connection to be one socket."""
     return bool(sock.getsockname() == sock.getpeername())
 
 
 def host_of(sock: socket.socket) -> str:
-    """Where a connection comes from, or "" where it is gone already."""
+    """Host that a connection comes from, or "" if it is gone already."""
     try:
         return str(sock.getpeername()[0])
     except OSError:
@@ -56,7 +56,8 @@ def host_of(sock: socket.socket) -> str:
 
 
 def look_up(host: str, port: int, flags: int = 0) -> list[tuple[bool, str]]:
-    """Whether it is IPv6, and the address in numbers; the best first. Blocks. Raises OSError where none is found."""
+    """Addresses of a name, the best first: True if IPv6, and the address in numbers. Blocks. Raises OSError if none is
+    found."""
     found = find_addresses(host, port, flags)
     return [(family == socket.AF_INET6, _with_scope(*where)) for family, *_, where in found]
 
@@ -89,7 +90,7 @@ def begin_connecting(address: Address) -> socket.socket:
 
 
 def check_connected(sock: socket.socket) -> None:
-    """What became of it. Raises OSError, and closes it then."""
+    """Finish a connect. Raises OSError if it failed, and closes the socket then."""
     code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         sock.close()

@@ -1,4 +1,4 @@
-"""Driver of a node: its store, its handlers, and the callers that wait for it.
+"""Driver of a node: its store, its handlers, its pending calls.
 
 Nothing here waits, and each of the node's actions has one function.
 """

@@ -1,4 +1,4 @@
-"""Mailboxes: deliveries on their way to one handler, and the acknowledgements on their way back.
+"""Mailboxes: deliveries to one handler, and their acknowledgements back.
 
 A message is acknowledged when every matching handler has handled it well (T-45); a handler is a function or an
 iterator. A `Run` is what came together for one handler, and knows what of it is not settled. A `Mailbox` takes runs
@@ -18,7 +18,7 @@ from tolliver_proto import Delivery, Node, NoticeKind
 from .._driver.adapter import Bell
 
 Handler = Callable[[Delivery], object]
-"""A function of a delivery: None or a true value means handled. Where one awaits, what it returns may be awaitable."""
+"""A function of a delivery: None or a true value means handled. On a loop, its result may be awaitable."""
 
 Settle = Callable[[Collection[Delivery], bool], None]
 Lock = AbstractContextManager[object]
@@ -75,7 +75,7 @@ class Run(Sequence[Delivery]):
 
     @property
     def settled(self) -> bool:
-        """Whether all of it is."""
+        """True if all of it is."""
         return self._open is not None and not self._open
 
     def _settle_open(self, deliveries: Collection[Delivery], well: bool) -> None:
@@ -138,7 +138,7 @@ class Core(Protocol):
     node: Node
     mailboxes: set[Mailbox]
     run_lock: Lock | None
-    """What settling takes, where any thread may do it."""
+    """Lock around settling, if any thread may settle."""
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -175,7 +175,7 @@ class Mailbox:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to take."""
+        """True if there is something to take."""
         return bool(self._runs)
 
     def take(self) -> Run | None:
@@ -188,7 +188,7 @@ class Mailbox:
         return run
 
     def close(self) -> None:
-        """Take no more, and fail what is not settled, so that it comes again."""
+        """Take no more, and fail what is not settled, so that it is sent again."""
         with self._core.lock:
             if self.closed:
                 return

@@ -1,4 +1,4 @@
-"""Core of an instance, common to all loops: the calls of the draft, and its life.
+"""Core of an instance, common to all loops.
 
 Each call takes its question to the node and answers at once or with a `PendingCall`. The `Instance` of an adapter holds
 a core, waits for the answers in the form that its users know, and explains each call.

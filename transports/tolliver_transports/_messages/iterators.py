@@ -1,7 +1,7 @@
-"""Receiving messages: iterators and registered handlers, for tasks; their bases serve threads, too.
+"""Receiving messages: iterators and registered handlers.
 
-Nothing here knows the loop. All that is ever awaited is a mailbox's bell, the application's own awaitable and
-`breathe()`, and each adapter brings these in its own form.
+These are for tasks; their bases serve threads, too. Nothing here knows the loop. All that is ever awaited is a
+mailbox's bell, the application's own awaitable and `breathe()`, and each adapter brings these in its own form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Receiver:
     _mailbox: Mailbox
 
     def close(self) -> None:
-        """Take no more; what was not settled is not acknowledged and comes again. The subscription stays."""
+        """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
         self._mailbox.close()
 
     def __repr__(self) -> str:
@@ -108,7 +108,7 @@ class Messages(AsyncIterator):
         return self._current.popleft()
 
     def close(self) -> None:
-        """Take no more; what was not settled is not acknowledged and comes again. The subscription stays."""
+        """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
         self._current.clear()
         super().close()
 
@@ -121,7 +121,7 @@ class Runs(AsyncIterator):
 
 
 class Registration(Receiver):
-    """A handler at work. `close()` ends it; what it holds is failed and comes again."""
+    """A handler at work. `close()` ends it; what it holds is failed and sent again."""
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler) -> None:
         self._core = core
@@ -131,7 +131,7 @@ class Registration(Receiver):
         self._cancel = core.spawn(self._work)
 
     def close(self) -> None:
-        """Call the handler no more; what it holds is failed and comes again. The subscription stays."""
+        """Call the handler no more; what it holds is failed and sent again. The subscription stays."""
         self._cancel()
         self._mailbox.close()
 

@@ -1,6 +1,6 @@
-"""An instance's parts, opened and put together.
+"""Opening of an instance: its parts, made and put together.
 
-The idea: who we are is said in up to three places, the certificate, the database and the options. They must agree: an
+Our identity is said in up to three places, the certificate, the database and the options. All of them must agree: an
 instance under a wrong UUID would be refused by some peers and would take over another's queue at the rest (T-72).
 """
 

@@ -1,8 +1,8 @@
-"""The writer of recordings: what an adapter saw go over the wire, in files, without making it wait.
+"""Recorder: writes connections to files without making the loop wait.
 
-The idea: the loop hands over bytes that it has anyway and goes on; one thread finds the frames, packs the blocks and
-writes. What the thread has not written yet is bounded, and where the bound or the disk is reached the loop is not held
-up and nothing is left out of the middle of a direction: the connection concerned is no longer recorded at all.
+The loop hands over bytes that it has anyway and goes on; one thread finds the frames, packs the blocks and writes. The
+thread's backlog is bounded, and where the bound or the disk is reached the loop is not held up and nothing is left out
+of the middle of a direction: the connection concerned is no longer recorded at all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OBJECT = 128  # bytes that a part costs beside its own: small ones must not pas
 
 
 class _Chunk(NamedTuple):
-    """What one call brought. Without a direction: nothing more of this connection is recorded."""
+    """Bytes of one call. Without a direction: nothing more of this connection is recorded."""
 
     cid: int
     direction: Direction | None
@@ -48,10 +48,10 @@ class _Chunk(NamedTuple):
 class Recorder:
     """Records the connections of an instance. All calls come from one thread (the loop's), but for `close`.
 
-    No call but the constructor and `close` waits or raises. What cannot be recorded is told to `on_problem(text)`,
-    which is called from within `received`, `sent` or `close`, in the thread of that call: once when the queue is full,
-    once when writing fails. After a failure of the disk nothing more is recorded. When the queue is full, the
-    connection whose bytes came then is no longer recorded, to its end; the others are.
+    No call but the constructor and `close` waits or raises. Losses are told to `on_problem(text)`, which is called from
+    within `received`, `sent` or `close`, in the thread of that call: once when the queue is full, once when writing
+    fails. After a failure of the disk nothing more is recorded. When the queue is full, the connection whose bytes came
+    then is no longer recorded, to its end; the others are.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Recorder:
 
 
 class _Tail:
-    """What has come of a direction and is no whole frame yet."""
+    """Bytes of a direction that are no whole frame yet."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -183,7 +183,7 @@ class _Writer(threading.Thread):
                     self._queue.get_nowait()
 
     def _runs(self) -> Iterator[list[_Chunk]]:
-        """What waits, some at a time, until the end is asked for."""
+        """Chunks that wait, some at a time, until the end is asked for."""
         while (chunk := self._queue.get()) is not None:
             run, size = [chunk], chunk.cost
             while size < _BYTES_A_WRITE and not self._queue.empty():

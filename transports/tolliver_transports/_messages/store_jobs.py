@@ -1,6 +1,6 @@
-"""What a node asks of its store, as jobs that run off the loop.
+"""Store jobs: commits and reads of a node, off the loop.
 
-The idea: a job does nothing but call the store, and what came of it is told to the node on the loop.
+A job does nothing but call the store, and its result is told to the node on the loop.
 """
 
 from __future__ import annotations

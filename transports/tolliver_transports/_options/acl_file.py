@@ -10,7 +10,7 @@
     [derived.f00dbabe0001]                               # all identities of this certificate's prefix (T-72a)
     publish = [["readings", "*"]]
 
-The idea: a pattern is two strings and no syntax of its own, as names may hold any character. What a peer's entry does
+A pattern is two strings and no syntax of its own, as names may hold any character. Anything that a peer's entry does
 not say is as the default has it, but for `connect`: who is listed may connect.
 """
 

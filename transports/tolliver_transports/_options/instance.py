@@ -1,7 +1,7 @@
-"""What an instance is made of, checked before anything is opened.
+"""Options of an instance, checked before anything is opened.
 
-The idea: an option that cannot work is refused where it is written, with a text that says what to write instead, so
-that no adapter checks anything again. Everything here is frozen data: no file, no socket and no event loop.
+An option that cannot work is refused where it is written, with a text that says what to write instead, so that no
+adapter checks anything again. Everything here is frozen data: no file, no socket and no event loop.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _path(value: str | os.PathLike[str]) -> Path:
 
 @define(frozen=True)
 class TLS:
-    """Who we are and whom we trust: paths of three PEM files (D-1).
+    """Our certificate and the CA that we trust: paths of three PEM files (D-1).
 
     `cert` holds our certificate (any intermediate ones after it), `key` its private key without a passphrase, `ca`
     the private CA that signs every member; the system's own store is never used. `tolliver certs` makes all three.
@@ -118,7 +118,7 @@ _host = [
 
 @define(frozen=True)
 class Remote:
-    """Where to dial, and whom to expect there. Equal remotes are one remote.
+    """A place to dial, and the peer to expect there. Equal remotes are one remote.
 
     With `identity` (the UUID in the peer's certificate) or `spki_sha256` (32 bytes: the SHA-256 of its public key) the
     peer is known by that and its host name is not checked; without either, the name must match (D-2).
@@ -151,7 +151,7 @@ class Remote:
 
     @property
     def pinned(self) -> bool:
-        """Whether the peer is known by its identity or key instead of its host name."""
+        """True if the peer is known by its identity or key instead of its host name."""
         return self.identity is not None or self.spki_sha256 is not None
 
     def __str__(self) -> str:
@@ -191,7 +191,7 @@ def _is_loopback(host: str) -> bool:
 
 @define(frozen=True, kw_only=True)
 class EndpointOptions:
-    """What whoever has connections is told, whichever protocol they speak: how they are secured (D-1, D-15)."""
+    """Options common to both protocols: how connections are secured (D-1, D-15)."""
 
     default_port: ClassVar[int] = DEFAULT_PORT
 

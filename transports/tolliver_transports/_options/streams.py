@@ -1,4 +1,4 @@
-"""What the streams of a program are made of: as `instance`, checked before anything is opened."""
+"""Options of a program's streams, checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class StreamsOptions(EndpointOptions):
     - `tls`: certificates; `plaintext=True` instead needs loopback addresses everywhere (D-15).
     - `limits`: bounds, of `tolliver_proto.reactive`.
     - `acl`: which peer may connect, and subscribe to which names; everything, if it is not given (D-4). A name stands
-      where a channel does: `Rights(subscribe=(("sensors/*", "*"),))`. What a peer publishes is asked for by us, so
-      `publish` has no meaning here.
+      where a channel does: `Rights(subscribe=(("sensors/*", "*"),))`. We ask for all that a peer
+      publishes, so `publish` has no meaning here.
 
     Raises TypeError or ValueError.
     """

@@ -1,6 +1,6 @@
-"""UUIDv7: where an instance's identity comes from when neither its certificate nor its database has one (T-03).
+"""UUIDv7 for an instance that has no other identity (T-03).
 
-The idea: 48 bits of milliseconds, a 42-bit counter, 32 random bits (RFC 9562, method 1). The time never goes back: a
+A UUID has 48 bits of milliseconds, a 42-bit counter, 32 random bits (RFC 9562, method 1). The time never goes back: a
 clock that does leaves the last millisecond in force, and the counter goes on. Clock and randomness are read here, not
 in the pure core.
 """

@@ -1,10 +1,10 @@
-"""What tells that bits of a database have changed by themselves: checks of rows, a seal, a look at the log (D-13, V9).
+"""Detects silent corruption: row checksums, table seals, a log check (D-13, V9).
 
-The idea: three things can happen to a row, and each has its own witness. It changes: every row that matters carries a
-check of all its columns, where it is not read with a body anyway as SQL arithmetic, so that storing a delivery costs
-no Python. It vanishes, because a page that leads to it changed: what was there at the end of the last use is written
-down by `close`, as counts and sums; after a use that ended otherwise SQLite looks through its own structure. Or SQLite
-itself drops it, as it takes the log to end where a checksum in it is wrong: then the log goes on behind that end.
+Three things can happen to a row, and each has its own witness. It changes: every row that matters carries a check of
+all its columns, where it is not read with a body anyway as SQL arithmetic, so that storing a delivery costs no Python.
+It vanishes, because a page that leads to it changed: what was there at the end of the last use is written down by
+`close`, as counts and sums; after a use that ended otherwise SQLite looks through its own structure. Or SQLite itself
+drops it, as it takes the log to end where a checksum in it is wrong: then the log goes on behind that end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def letter_check(content: int, number: int, peer: int, attempts: int, failed_at:
 
 
 def make_known(connection: sqlite3.Connection) -> None:
-    """What these checks call."""
+    """Define the SQL functions that these checks call."""
     connection.create_function("row_check", -1, row_check, deterministic=True)
     connection.create_function("letter_check", 5, letter_check, deterministic=True)
 
@@ -74,7 +74,7 @@ SEALED = ("peer", "delivery", "handled", "own_subscription", "peer_subscription"
 
 
 def seal(connection: sqlite3.Connection) -> bytes:
-    """How many rows each table has, and the sum of their checks."""
+    """Number of rows of each table, and the sum of their checks."""
     return json.dumps({table: _sums(connection, table) for table in SEALED}).encode()
 
 
@@ -82,7 +82,7 @@ def _sums(connection: sqlite3.Connection, table: str) -> list[int]:
     return list(connection.execute(f"SELECT COUNT(*), IFNULL(SUM(crc), 0) FROM {table}").fetchone())
 
 
-# What is found.
+# Findings.
 
 _THEN = {
     "delivery": "these messages are not sent to that peer: send them again if they matter",
@@ -169,7 +169,7 @@ class Log:
         return pages[-1] if pages else b""
 
     def complaints(self, frames: int) -> Iterator[str]:
-        """What is odd about the log, where SQLite found so many whole frames in it.
+        """Oddities of the log, in which SQLite found so many whole frames.
 
         Frames behind those that are as they were written belong to a commit in whose midst a process was killed.
         """

@@ -1,9 +1,9 @@
-"""The file under the store: its lock, its layout, its transactions, and errors that say what to do.
+"""Database file: its lock, its layout, its transactions, and clear errors.
 
-The idea: nothing is touched before it is known to be ours. A lock is taken on a file beside the database, the header
-is read without letting SQLite change anything, and only then is the file opened for writing. From there on every
-failure, SQLite's or the system's, becomes a StoreError with the file, the cause and the next step. What is found to be
-damaged on the way and can be done without is told by `check`.
+Nothing is touched before it is known to be ours. A lock is taken on a file beside the database, the header is read
+without letting SQLite change anything, and only then is the file opened for writing. From there on every failure,
+SQLite's or the system's, becomes a StoreError with the file, the cause and the next step. Damage that is found on the
+way and can be done without is told by `check`.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ _KINDS: tuple[tuple[type[Exception], tuple[str, str]], ...] = (
 )
 _FAILURES = (sqlite3.Error, OSError, MemoryError, OverflowError, UnicodeError, struct.error)
 MALFORMED = (ValueError, TypeError, AttributeError)
-"""What values of the wrong type, read from a damaged file, lead to."""
+"""Errors that values of the wrong type, read from a damaged file, lead to."""
 
 
 def primary_code(error: BaseException) -> int:
@@ -240,7 +240,7 @@ class DatabaseFile:
     def _probe(self, log: Log) -> None:
         """Look at the header before SQLite may change anything, and without it: it would not look into the log.
 
-        Where power failed while the log was copied into the file, the file alone need not be a whole database.
+        If power failed while the log was copied into the file, the file alone need not be a whole database.
         """
         with open(self.path, "rb") as file:
             header = file.read(_HEADER.size)
@@ -285,7 +285,7 @@ class DatabaseFile:
         return uuid, next_id, sealed
 
     def _look_at_rows(self, connection: sqlite3.Connection, sealed: bytes | None) -> list[str]:
-        """What is wrong with the rows. Damaged ones are taken out, where the others can do without."""
+        """Faults of the rows. Damaged ones are taken out, if the others can do without."""
         self.peers = {}
         for number, uuid, pin, crc in connection.execute("SELECT id, uuid, spki_sha256, crc FROM peer"):
             if crc != row_check(number, uuid, pin):
@@ -376,8 +376,8 @@ class DatabaseFile:
             raise
 
     def check(self) -> list[str]:
-        """What opening found, and what is wrong with the structure of the file: reads all of it. Any thread, while
-        another one commits."""
+        """Findings of the opening, and faults in the structure of the file: reads all of it. Any thread, while another
+        one commits."""
         connection = self.connection
         with self.failing("check"):
             try:

@@ -1,9 +1,9 @@
-"""The durable store: what a node must not forget, in one SQLite file.
+"""Durable store of a node, in one SQLite file.
 
-The idea: one commit is one transaction of few statements. Each statement gives up the interpreter's lock, and beside a
-busy event loop getting it back can take 5 ms, so rows go many to a statement; sizes are fixed, so that prepared
-statements are used again, and padding fills what is missing. Every message has a checksum. A delivery repeats the wire
-id and the size of its message: opening counts deliveries and never looks at a body.
+One commit is one transaction of few statements. Each statement gives up the interpreter's lock, and beside a busy event
+loop getting it back can take 5 ms, so rows go many to a statement; sizes are fixed, so that prepared statements are
+used again, and padding fills what is missing. Every message has a checksum. A delivery repeats the wire id and the size
+of its message: opening counts deliveries and never looks at a body.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _verified(seq: int, wire_id: int, size: int, stored: Any) -> Row:
 
 
 def _stored_at(stamp: int | None, now: int) -> int:
-    """What has lost its message, or when that was stored, is not old: it may not expire for that (V9)."""
+    """A delivery that has lost its message, or when that was stored, is not old: it may not expire for that (V9)."""
     return now if stamp is None or stamp % STAMP else stamp // STAMP
 
 
@@ -199,7 +199,7 @@ class SQLiteStore:
         self._file.close()
 
     def check(self) -> list[str]:
-        """What is wrong with the structure of the file, [] if nothing. Slow: reads all of it, beside commits."""
+        """Faults in the structure of the file, [] if none. Slow: reads all of it, beside commits."""
         return self._file.check()
 
     def news(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reactive Streams without a loop: all of a program's streams but the waiting.
+"""Reactive Streams without a loop: all but the waiting.
 
 `streams` has the calls, `publishing` and `subscribing` the two ends of a stream, `async_streams` what asyncio, trio and
 Twisted share, `codecs` turn objects into elements, `bridge` gives messages of an instance to subscribers. Each adapter

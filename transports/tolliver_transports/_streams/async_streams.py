@@ -1,7 +1,7 @@
-"""Streams where one awaits: subscriptions and outbound streams for asyncio, trio and Twisted alike.
+"""Subscriptions and outbound streams for asyncio, trio and Twisted.
 
-Nothing here knows the loop. All that is ever awaited is a bell, the application's own source and `breathe()`, and each
-adapter brings these in its own form.
+All loops that await share these. Nothing here knows the loop. All that is ever awaited is a bell, the application's own
+source and `breathe()`, and each adapter brings these in its own form.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A stream's subscriber says by its demand how much it is through with (`OutboundStream.requested`), and that is all an
 acknowledgement needs. So a message is taken from the instance when the subscriber wants one more, held while it is in
 flight, and acknowledged when the subscriber is through with it; what is still held at the end of the stream is failed,
-and comes again. Nothing here waits but for the instance's own iterator: so one source serves the loops that await and
+and sent again. Nothing here waits but for the instance's own iterator: so one source serves the loops that await and
 another one threads, and what they hold is the same.
 """
 
@@ -129,7 +129,7 @@ def _decoded(part: str, name: str) -> str:
 
 
 def _overlap(one: Subscription, other: Subscription) -> bool:
-    """Whether there are messages that both want; "" is a wildcard (T-24)."""
+    """True if there are messages that both want; "" is a wildcard (T-24)."""
     return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
 
 
@@ -160,7 +160,7 @@ class _Held:
         return None
 
     def _close(self) -> None:
-        """What the subscriber is not through with, and what it did not get, is failed."""
+        """Messages that the subscriber is not through with, or did not get, are failed."""
         self._came = iter(())
 
 

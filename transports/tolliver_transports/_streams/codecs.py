@@ -1,4 +1,4 @@
-"""Codecs: an application's objects to the bytes of a stream's elements, and back.
+"""Codecs between an application's objects and the bytes of elements.
 
 A codec is any object with `encode` and `decode`; a protobuf message class is taken as it is. Without one, elements are
 bytes.

@@ -1,4 +1,4 @@
-"""Calls of a program's streams that never wait: the same on every loop.
+"""Calls of a program's streams that never wait.
 
 An adapter's `Streams` holds a core and adds the calls whose answers have the form that its users know.
 """
@@ -35,7 +35,7 @@ class BaseStreams(Generic[P]):
         peer.goodbye(reason)
 
     def peers(self) -> list[P]:
-        """Who is connected, and has said hello."""
+        """Peers that are connected and have said hello."""
         with self._core.lock:
             return self._core.peers()
 

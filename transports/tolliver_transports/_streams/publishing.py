@@ -1,8 +1,8 @@
-"""Publications, and outbound streams: elements on their way from a source to a subscriber.
+"""Publications, and outbound streams from a source to a subscriber.
 
-A `Publication` is a name and a source; each subscription to it is an `OutboundStream`, which knows how much
-may be pulled from the source now and passes on what was pulled. Nothing here waits: an adapter's own has the loop
-that pulls, in a task or in a thread. What is pulled lies in `pending` until it is flushed, at the latest in the next
+A `Publication` is a name and a source; each subscription to it is an `OutboundStream`, which knows how much may be
+pulled from the source now and passes on what was pulled. Nothing here waits: an adapter's own has the loop that pulls,
+in a task or in a thread. Elements that were pulled lie in `pending` until they are flushed, at the latest in the next
 turn: so elements that are there at once go out together.
 """
 
@@ -131,7 +131,7 @@ class OutboundStream:
         self.bell = bell  # rung when there may be something to do: demand, room, the end
         self.pending: list[Any] = []
         self.credit = 0
-        """How many elements may be pulled before `look` is asked again."""
+        """Number of elements that may be pulled before `look` is asked again."""
         self._owner = owner
         self._publication = publication
         self._step = 16  # elements that are pulled at once; adapts to their size
@@ -139,17 +139,17 @@ class OutboundStream:
         self._window = grant
         self._granted = grant
         self._told = 0
-        # What a source of our own sets in `_attach_outbound`: whether it has no more, and what it wants to be told.
+        # Set by a source of our own in `_attach_outbound`: whether it has no more, and what it wants to be told.
         self.at_end: Callable[[], bool] = _unknown
         self.on_taken: Callable[[int], object] | None = None  # the peer is through with so many elements more
         self.on_over: Callable[[], object] | None = None  # the stream is over: who waits for an element need not
 
-    # What the peer says.
+    # Inputs from the peer.
 
     def requested(self, count: int) -> None:
         """The peer wants more: so it is through with as many of those that it had wanted before.
 
-        But not where it never had as many under way as now: then its window is larger than its first grant.
+        But not where it never had as many in flight as now: then its window is larger than its first grant.
         """
         self._granted = min(self._granted + count, UNBOUNDED)
         self._window = max(self._window, self._granted - self._sent)
@@ -165,7 +165,7 @@ class OutboundStream:
         if self.on_over is not None:
             self.on_over()
 
-    # What the loop that pulls says.
+    # Inputs from the loop that pulls.
 
     def begin(self, source: Any) -> None:
         """The source is open. One that has `_attach_outbound(stream)` may set there what this stream tells it."""
@@ -219,7 +219,7 @@ class OutboundStream:
             self._one_by_one(elements)
 
     def listen(self) -> None:
-        """Whether the source has come to its end without being asked: then it is pulled once more."""
+        """Have the source pulled once more, if it has come to its end without being asked."""
         if self.at_end():
             self.bell.ring()
 
@@ -244,7 +244,7 @@ class OutboundStream:
         self.cancelled()
         self._owner.turn()
 
-    # What goes out.
+    # Output.
 
     def _pass_on(self, elements: list[bytes]) -> None:
         sent = self._owner.hub.next_many(*self.key, elements)
@@ -281,7 +281,7 @@ def check_name(name: object) -> None:
 
 
 def text_of(error: BaseException) -> str:
-    """What a peer is told of it."""
+    """The text about it that a peer is told."""
     try:
         text = str(error)
     except Exception:  # it is the application's

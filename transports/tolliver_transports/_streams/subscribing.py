@@ -1,4 +1,4 @@
-"""Inbound streams: elements on their way from a publisher to the application, and demand on its way back.
+"""Inbound streams from a publisher, and their demand.
 
 An `InboundStream` takes what comes and grants more as the application gets through it. It keeps two numbers,
 how much was granted and how much is done with; when what lies between falls to half of the window, it is filled up
@@ -75,7 +75,7 @@ class InboundStream:
         self.closed = False
         """Nothing more comes: it was ended by the publisher, by us or with the connection."""
         self.element_size: int | None = None
-        """What the publisher declared, in bytes; 0 where elements differ. None before its answer."""
+        """Element size that the publisher declared, in bytes; 0 where elements differ. None before its answer."""
         self.name = name
         self.on_over: Callable[[], object] = lambda: None
         """Called when it is closed, by whomever."""
@@ -90,7 +90,7 @@ class InboundStream:
         self._id = owner.hub.subscribe(cid, name, self._granted)
         self.key = (cid, self._id)
 
-    # What comes.
+    # Inputs from the peer.
 
     def on_subscribed(self, event: Subscribed) -> None:
         self.element_size = event.element_size
@@ -113,7 +113,7 @@ class InboundStream:
         self.bell.ring()
         self.on_over()
 
-    # What the application does.
+    # Inputs from the application.
 
     def take(self, most: int | None = None) -> list[Any]:
         """The next elements, decoded; all that were taken before are done with. [] where none has come.
@@ -160,7 +160,7 @@ class InboundStream:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to take."""
+        """True if there is something to take."""
         return bool(self._runs)
 
     def _grant(self) -> None:
@@ -219,7 +219,7 @@ class BaseSubscription(ABC):
 
     @property
     def closed(self) -> bool:
-        """Whether it is over: nothing more comes than has come already."""
+        """True if it is over: nothing more comes than has come already."""
         return self._stream.closed
 
     def request(self, count: int) -> None:
@@ -239,7 +239,7 @@ class BaseSubscription(ABC):
 
     @abstractmethod
     def _has_more(self) -> bool:
-        """Whether elements were taken and not handed out."""
+        """True if elements were taken and not handed out."""
 
     def _attach_outbound(self, outbound: OutboundStream) -> None:
         """As the source of a publication: that stream sees the end of this one without a request (rules 1.5, 4.2)."""

@@ -1,4 +1,4 @@
-"""TLS policy: who is trusted, by which contexts, and the pumps that they make.
+"""TLS policy: contexts, trust, and the pumps made from them.
 
 Certificates both ways, our private CA alone, TLS 1.3, nothing resumed (D-1, D-2).
 """
@@ -113,7 +113,7 @@ class Pumps:
 
 
 def _met_by_itself(tls: TLS, dialling: ssl.SSLContext, listening: ssl.SSLContext) -> PeerIdentity:
-    """What our own certificate proves to others, found by a handshake with ourselves.
+    """Identity that our own certificate proves to others, found by a handshake with ourselves.
 
     It shows that the key fits, that the CA signed the certificate, that it is valid now and that it serves in both
     roles. Raises CertificateError where a peer would refuse it.

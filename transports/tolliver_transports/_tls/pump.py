@@ -1,8 +1,8 @@
-"""TLS of one connection without I/O: ciphertext on one side, plaintext on the other.
+"""TLS pump: TLS of one connection without I/O.
 
-The idea: a Pump stands between a socket and a machine, takes ciphertext on one side and plaintext on the other, and
-neither waits nor touches the network. `Pumps` (policy) makes one per connection. A PlainPump has the same methods, so
-that no adapter has a branch.
+A Pump stands between a socket and a machine, takes ciphertext on one side and plaintext on the other, and neither waits
+nor touches the network. `Pumps` (policy) makes one per connection. A PlainPump has the same methods, so that no adapter
+has a branch.
 
 The theory, for OpenSSL 1.1.1 and 3 under `ssl.SSLObject` with two memory BIOs:
 
@@ -140,7 +140,7 @@ class Pump:
     def read(self) -> bytes | None:
         """All plaintext that has come, never b"". None: nothing now, and nothing ever if `peer_closed` or `truncated`.
 
-        What came before an error is returned before it is raised.
+        Plaintext from before an error is returned before it is raised.
         """
         self._pull()
         if self._read_ahead:
@@ -183,7 +183,8 @@ class Pump:
             self._fail(error)
 
     def identity(self, address: str) -> PeerIdentity:
-        """What the peer's certificate proves; `address` is where the transport sees it. After the handshake only."""
+        """Identity that the peer's certificate proves; `address` is where the transport sees it. After the handshake
+        only."""
         proved = self._require_handshake()
         return dataclasses.replace(proved, address=address)
 
@@ -240,7 +241,7 @@ class Pump:
 
 
 class PlainPump:
-    """What Pump is, without TLS: for loopback (D-15). Its peer is nobody in particular."""
+    """Stand-in for Pump without TLS: for loopback (D-15). Its peer is nobody in particular."""
 
     def __init__(self) -> None:
         self._incoming: list[bytes] = []

@@ -1,7 +1,7 @@
-"""What a certificate says, and what OpenSSL says about one.
+"""X.509: reads certificates, and explains OpenSSL's verdict on one.
 
-The idea: the [anyio] extra has no library for X.509, and needs none: `ssl` gives the names, and the public key stands
-at a fixed place in the DER bytes. OpenSSL's reasons are data here: to each belongs a sentence that says what to do.
+The [anyio] extra has no library for X.509, and needs none: `ssl` gives the names, and the public key stands at a fixed
+place in the DER bytes. OpenSSL's reasons are data here: to each belongs a sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_identity(tls: ssl.SSLObject, peer: str) -> PeerIdentity:
 
 
 def identity_of(der: bytes, uris: Iterable[str], peer: str) -> PeerIdentity:
-    """What a certificate in DER with these URIs among its names proves. Raises CertificateError."""
+    """Identity that a certificate in DER with these URIs among its names proves. Raises CertificateError."""
     try:
         uuids = frozenset(_uuid(uri) for uri in uris if uri.lower().startswith("urn:uuid:"))
         prefixes = frozenset(check_prefix(uri[len(URN) :]) for uri in uris if uri.lower().startswith(URN))
@@ -108,7 +108,7 @@ class Breakdown:
     """A failure of TLS, as far as it is known."""
 
     peer: str
-    """Who is at the other end, to stand in a sentence."""
+    """Name of the other end, to stand in a sentence."""
     reason: str
     """OpenSSL's reason, by its name in `ssl`."""
     words: str
@@ -123,7 +123,8 @@ class Breakdown:
     """The peer ended the connection, in whatever way."""
 
     def explain(self) -> TolliverError:
-        """What it means, and what to do: CertificateError where trying again is no use, else ConnectionLost."""
+        """Error for the caller, with the cause and the next step: CertificateError if trying again is no use, else
+        ConnectionLost."""
         refusal = _REFUSALS.get(self.reason.partition("_ALERT_")[2])
         if self.verdict is not None:
             return CertificateError(f"we refuse the certificate of {self.peer}: {self.verdict}")
@@ -149,7 +150,7 @@ def is_abrupt_end(error: ssl.SSLError) -> bool:
 
 
 def verdict(error: ssl.SSLError) -> str:
-    """What is wrong with a certificate, in OpenSSL's words, and what to do."""
+    """Fault of a certificate, in OpenSSL's words, and what to do."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         return words(error)
     return f"{error.verify_message.rstrip('.')}: {_REMEDIES.get(error.verify_code, NEW_CERTIFICATE)}"
@@ -172,7 +173,7 @@ def subject_public_key_info(certificate: bytes) -> bytes:
 
 
 def _element(der: bytes, at: int) -> tuple[int, int]:
-    """Where the content of the element at `at` begins and ends: tag, length, content."""
+    """Begin and end of the content of the element at `at`: tag, length, content."""
     length, start = der[at + 1], at + 2
     if length >= 0x80:  # the low bits say how many bytes hold the length
         length_bytes = der[start : start + (length & 0x7F)]

@@ -1,4 +1,4 @@
-"""Streams with demand on asyncio and trio: what waits is a coroutine, subscriptions are async iterators."""
+"""Streams with demand on asyncio and trio: coroutines and async iterators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transport of one connection on asyncio and trio, and the bell that tasks wait for.
+"""Transport of one connection on asyncio and trio, and the tasks' bell.
 
 Sockets are read and written where that is possible at once, and tasks wait for readiness alone: one for the
 reading, one for what the system did not take. So nothing is lost when a task is cancelled, a frame cannot be cut, and

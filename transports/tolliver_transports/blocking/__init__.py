@@ -1,4 +1,4 @@
-"""tolliver on threads and blocking calls: messages, streams with demand, and one connection on a socket.
+"""tolliver on threads and blocking calls, for messages and streams.
 
 `create_instance` and `create_streams` open what a program uses, from any thread; `BlockingConnection` is one connection
 without a thread. One thread has the sockets, one the database; handlers have threads of their own.

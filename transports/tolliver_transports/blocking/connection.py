@@ -1,8 +1,9 @@
 """Single connection over a connected socket, and an example for those who embed the machine.
 
-The idea: one step waits until the socket can give or take something, whichever comes first. So two ends that both write
-do not wait for each other, as long as what one has not received yet stays below its high-water mark. There is no thread
-and no store: what is sent is not kept, and nothing is acknowledged unless you say so.
+One step waits until the socket can give or take something, whichever comes first. So two ends that both write do not
+wait for each other, as long as what one has not received yet stays below its high-water mark. This is the thinnest way
+to speak the protocol, and an example for programs that embed it. There is no thread and no store: what is sent is not
+kept, and nothing is acknowledged unless you say so.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class _Line(SocketSession):
         """`has_output` sees that by itself."""
 
     def turn(self) -> None:
-        """Whoever has the connection asks for events."""
+        """Nothing follows by itself: the program that has the connection asks for events."""
 
     def write_soon(self) -> None:
         self.busy = True

@@ -1,8 +1,8 @@
 """Endpoint on threads: listens, dials, keeps time, closes in order.
 
-One thread has all sockets (`loop`), and one lock has the machine. Whoever asks the machine or tells
-it something holds the lock for that moment, and lets it go before waiting. A protocol that has other work to do, such
-as a database, says which: each such worker has a thread that begins and ends with the endpoint.
+One thread has all sockets (`loop`), and one lock has the machine. A thread that asks the machine or tells it something
+holds the lock for that moment, and lets it go before waiting. A protocol that has other work to do, such as a database,
+says which: each such worker has a thread that begins and ends with the endpoint.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 
 class Worker(Protocol):
-    """What has a thread of its own for as long as the endpoint is open. When `run` raises, the endpoint has failed."""
+    """Work that has a thread of its own for as long as the endpoint is open. When `run` raises, the endpoint has
+    failed."""
 
     def run(self) -> None: ...
 
@@ -47,11 +48,11 @@ class Endpoint(BaseEndpoint):
         self._lock = threading.RLock()
         self._closing = threading.Lock()
 
-    # What the protocol brings, beside a BaseEndpoint's.
+    # Provided by the protocol, beside a BaseEndpoint's.
 
     @abstractmethod
     def _more_workers(self) -> dict[str, Worker]:
-        """What it needs threads for beside the one of the sockets, by their names. Asked after `_prepare`."""
+        """Workers that need a thread beside the one of the sockets, by their names. Asked after `_prepare`."""
 
     # The life of an endpoint.
 
@@ -92,7 +93,7 @@ class Endpoint(BaseEndpoint):
         """End every connection in order, and then everything else: what leaving the `with` block does.
 
         Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
-        Callbacks that are running are not waited for.
+        Handlers that are running are not waited for.
         """
         if self not in running:
             return

@@ -1,4 +1,4 @@
-"""Outbound streams on threads: each source is read on a thread of its own.
+"""Outbound streams on threads, with a thread for each source.
 
 The source may block for as long as it likes, and what it has yielded must not wait for it. So its thread only
 gathers while it has credit, at the cost of a list's append, and has the loop's thread pass on what has gathered; the
@@ -106,7 +106,7 @@ class ThreadOutboundStream(OutboundStream):
 
 
 def is_async(source: Any) -> bool:
-    """Whether it can only be used where one awaits: an async iterable, an awaitable, or a function of one."""
+    """True if it can only be used where one awaits: an async iterable, an awaitable, or a function of one."""
     if hasattr(source, "__iter__"):
         return False
     if hasattr(source, "__aiter__") or hasattr(source, "__await__"):

@@ -1,8 +1,9 @@
-"""Instance on threads: every call blocks until it is answered, and may come from any thread.
+"""Instance on threads: every call blocks until it is answered.
 
-The thread with the sockets and the lock of the machine are the endpoint's; the core has one thread beside it, for the
-database. A call takes the lock for the moment in which it puts its question, lets it go, and waits for the answer.
-Handlers have threads of their own, so they may wait for whatever they like, calls to their instance included.
+Calls may come from any thread. The thread with the sockets and the lock of the machine are the endpoint's; the core has
+one thread beside it, for the database. A call takes the lock for the moment in which it puts its question, lets it go,
+and waits for the answer. Handlers have threads of their own, so they may wait for whatever they like, calls to their
+instance included.
 """
 
 from __future__ import annotations

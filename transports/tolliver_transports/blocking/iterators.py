@@ -1,4 +1,4 @@
-"""Receiving messages in threads: iterators that wait, and handlers on a thread of their own.
+"""Receiving messages in threads: blocking iterators, handlers on threads of their own.
 
 A mailbox's bell is a condition on the machine's lock, so waiting for a delivery lets the machine go on, and several
 threads may take from one iterator. Deliveries are settled under that lock, from whatever thread.
@@ -96,7 +96,7 @@ class ThreadIterator(BaseIterator, Generic[Item]):
         self.close()
 
     def close(self) -> None:
-        """Take no more; what was not settled is not acknowledged and comes again. The subscription stays."""
+        """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
         with self._core.lock:
             self._current.clear()
             super().close()
@@ -121,7 +121,7 @@ class Runs(ThreadIterator[Run]):
 
 
 class Registration(Receiver):
-    """A handler at work, on a thread of its own. `close()` ends it; what it holds is failed and comes again."""
+    """A handler at work, on a thread of its own. `close()` ends it; what it holds is failed and sent again."""
 
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler) -> None:
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):

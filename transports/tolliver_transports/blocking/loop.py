@@ -1,8 +1,8 @@
-"""The one thread that has all sockets: it waits for them, and never for anything else.
+"""Selector loop: the one thread that has all sockets.
 
-The idea: a selector, calls that other threads leave (`soon`), and a few of its own for later. Only this thread touches
-the selector and the sockets. Others wake it through a socket pair, and only when it sleeps: a thousand calls in one
-round cost one byte.
+It has a selector, calls that other threads leave (`soon`), and a few of its own for later. Only this thread touches the
+selector and the sockets. Others wake it through a socket pair, and only when it sleeps: a thousand calls in one round
+cost one byte.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Instances and their process: its end, and its forks.
 
-The idea: an instance that was never left is closed when the interpreter ends. A forked child has none of its threads,
-so it cannot live there (T-79): the child lets go of what it shares with the parent, and takes no lock, as the thread
-that would release it is not there.
+An instance that was never left is closed when the interpreter ends. A forked child has none of its threads, so it
+cannot live there (T-79): the child lets go of what it shares with the parent, and takes no lock, as the thread that
+would release it is not there.
 """
 
 from __future__ import annotations

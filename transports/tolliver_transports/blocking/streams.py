@@ -1,8 +1,8 @@
-"""Streams with demand on threads: every call blocks until it is answered, and may come from any thread.
+"""Streams with demand on threads: every call blocks until it is answered.
 
-As for an instance, a call takes the machine's lock for the moment in which it says what it wants, and waits without it.
-Each stream that is given has a thread for its source, so sources may block; so may whoever takes elements, on whatever
-thread it likes. None of the application's code runs on the thread of the sockets.
+As for an instance, calls may come from any thread, and a call takes the machine's lock for the moment in which it says
+what it wants, and waits without it. Each stream that is given has a thread for its source, so sources may block; so may
+whoever takes elements, on whatever thread it likes. None of the application's code runs on the thread of the sockets.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
 
     def flush_soon(self, stream: Any) -> None:
         self._unflushed.append(stream)
-        self._loop.wake()  # from a source's thread, without the lock: so whatever turn is under way may not see it
+        self._loop.wake()  # from a source's thread, without the lock: so whatever turn is running may not see it
 
     def _more_workers(self) -> dict[str, Worker]:
         return {}

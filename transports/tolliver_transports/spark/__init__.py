@@ -1,4 +1,4 @@
-"""tolliver in PySpark: recordings as tables, peers as streams, tables as messages, and the delivery audit.
+"""tolliver in PySpark: tables, streams, a sink, and the delivery audit.
 
 `source` and `demand_source` are the doors that Spark opens; `read`, `stream`, `write`, `demand` and `audit` hold one
 concern each; `_options` and `_peer` are what their options have in common.

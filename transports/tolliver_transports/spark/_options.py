@@ -1,8 +1,8 @@
 """Option tables of the formats, and the parser that they share.
 
-The idea: Spark hands over texts, under names whose case it does not keep, and shows them in query plans. So a format is
-a table from names to fields and readers of text; values are made once, on the driver, an unknown option is refused
-before a task runs, and secrets are paths of files. Blanks around a value do not count, but in paths and names.
+Spark hands over texts, under names whose case it does not keep, and shows them in query plans. So a format is a table
+from names to fields and readers of text; values are made once, on the driver, an unknown option is refused before a
+task runs, and secrets are paths of files. Blanks around a value do not count, but in paths and names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Data source "tolliver-rs": Reactive Streams as tables, for spark.read and spark.readStream.
 
-The idea: a door and nothing behind it, as `source`. Spark takes one source from a module that it discovers by itself,
-and that is "tolliver": so this one is there after `register(spark)`.
+This module is a door and nothing behind it, as `source`. Spark takes one source from a module that it discovers by
+itself, and that is "tolliver": so this one is there after `register(spark)`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recordings as events or record batches, for any Spark that maps partitions.
 
-The idea: how the bytes come to the workers is Spark's (`binaryFile` reads from any store it knows), what they mean is
-the machine's. `partition_events` needs nothing but `tolliver_proto`, so both may travel to the workers as a zip.
+Spark brings the bytes to the workers (`binaryFile` reads from any store it knows), the machine says what they mean.
+`partition_events` needs nothing but `tolliver_proto`, so both may travel to the workers as a zip.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Data source "tolliver", for spark.read, spark.readStream, df.write and df.writeStream.
 
-The idea: a door and nothing behind it. Spark imports this module on the driver and on every worker, so what a call
+This module is a door and nothing behind it. Spark imports this module on the driver and on every worker, so what a call
 needs is imported by that call.
 """
 

@@ -1,6 +1,6 @@
-"""Messages on disk, in segments that any number of programs read, before they are acknowledged.
+"""Messages on disk, in segments for any number of readers.
 
-The idea: a receiver that only puts what comes into files is done with each message at once, whatever becomes of those
+Messages are acknowledged once they stand in files, so a receiver is done with each at once, whatever becomes of those
 who work on them. It remembers what it has had, so each message stands in the stage once (docs/staging.md). `Stager`
 receives, `StageWriter` and `StageFolder` have the files. The `tolliver stage` command and Spark's streams use it.
 """

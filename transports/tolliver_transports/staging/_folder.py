@@ -1,8 +1,8 @@
 """Stage on disk: the names of its files, how far they reach, and its lock.
 
-The idea: a stage is a row of recordings that grows at its end and shrinks at its beginning. Names say which segment
-comes where and how many messages stand before it, and the head how far all of it is on the disk; so readers need no
-lock and ask nobody. One receiver writes, under a lock. Readers delete what they are through with.
+A stage is a row of recordings that grows at its end and shrinks at its beginning. Names say which segment comes where
+and how many messages stand before it, and the head how far all of it is on the disk; so readers need no lock and ask
+nobody. One receiver writes, under a lock. Readers delete what they are through with.
 """
 
 from __future__ import annotations

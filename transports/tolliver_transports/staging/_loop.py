@@ -1,4 +1,4 @@
-"""Staging loop: what a source has goes into a stage, many items with one sync, from `start` to `close`.
+"""Staging loop: from a source into a stage, one sync for many.
 
 The idea: one thread takes what has come, has it written and synced together, and tells the source; so the slower the
 disk is, the more goes into one sync. Items that cannot be written now are held, and none is taken meanwhile. No
@@ -48,7 +48,7 @@ class StageLoop(ABC, Generic[Item]):
 
     @abstractmethod
     def _open(self, writer: StageWriter) -> None:
-        """Open the source. Whatever this raises, `_let_go` is called."""
+        """Open the source. If this raises, `_let_go` is called."""
 
     @abstractmethod
     def _let_go(self) -> None:
@@ -108,7 +108,7 @@ class StageLoop(ABC, Generic[Item]):
             if self._writer is not None and not at_work:  # else the disk hangs: the lock is kept as long
                 self._writer.close()
 
-    # How it stands.
+    # Status.
 
     def check(self) -> None:
         """Raises what ended it."""

@@ -1,8 +1,9 @@
 """Ids of the messages that a stage has had, by sender (T-48).
 
-The idea: the set is exact, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). It is that of
-the last segments: each closed one has its ids in a file beside it, and is forgotten as a whole once the segments after
-it have enough. So what is staged and what is remembered cannot disagree. Ids come nearly in order: spans are few.
+A copy that is sent again is not staged again. The set is exact, never a high-water mark, because lower ids do come
+later (T-09, T-40, T-51). It is that of the last segments: each closed one has its ids in a file beside it, and is
+forgotten as a whole once the segments after it have enough. So what is staged and what is remembered cannot disagree.
+Ids come nearly in order: spans are few.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Seen:
         return self._closed[0].number if self._closed else None
 
     def take(self, sender: UUID, ids: Sequence[int | None]) -> list[int]:
-        """Which of these, by their place in the list, are new; they are known from now on. None is always new."""
+        """Places in the list of those that are new; they are known from now on. None is always new."""
         known = self._known.get(sender)
         if known is None:
             known = IntervalSet()

@@ -1,7 +1,7 @@
-"""Receiver of a stage: an instance whose messages are acknowledged once they stand in it.
+"""Receiver of a stage: acknowledges messages once they are staged.
 
-The idea: while nothing can be written the runs that were taken are held. So the credit of their connections is spent,
-the node stops reading, and the peers keep what they have.
+While nothing can be written, the runs that were taken are held. So the credit of their connections is spent, the node
+stops reading, and the peers keep what they have.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Stager(StageLoop[Run]):
         self._counts["dropped"] += len(wanted) - len(kept)
         return kept
 
-    # How it stands.
+    # Status.
 
     @property
     def addresses(self) -> Sequence[tuple[str, int]]:

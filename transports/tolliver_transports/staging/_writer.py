@@ -127,7 +127,7 @@ class StageWriter:
             self._head = None
         self._lock.close()
 
-    # What comes in.
+    # Messages in.
 
     def add(self, sender: UUID, cid: int, revision: Revision, messages: Sequence[Message]) -> int:
         """Messages of one sender, in order; returns how many are new. They may be acknowledged after the next sync.
@@ -168,7 +168,7 @@ class StageWriter:
             self._waiting.append(_Block(data, sender, self._ids, len(self._frames)))
         self._source, self._frames, self._ids, self._gathered = None, [], [], 0
 
-    # What goes to the disk.
+    # Messages to the disk.
 
     def sync(self) -> bool:
         """True if everything that was added is on the disk now. If not, it still waits: call again in `RETRY` seconds.
@@ -286,7 +286,7 @@ class StageWriter:
                 self._head = os.open(self.folder.directory / HEAD, os.O_WRONLY | os.O_CREAT, 0o600)
             os.pwrite(self._head, encode_head(self.end), 0)
 
-    # What was there before.
+    # Segments from before.
 
     def _recover(self) -> None:
         """Read what is there, and go on at its end. Raises OSError, StageLost, StoreError."""

@@ -1,7 +1,7 @@
-"""Twisted's endpoints, on any reactor: dialling, listening, and the work that is not the reactor's thread's.
+"""Dialling and listening by Twisted's endpoints, on any reactor.
 
-The idea: names are looked up in the reactor's thread pool, and each address has an endpoint of its own. A
-HostnameEndpoint would do both, but imports the global reactor.
+Names are looked up in the reactor's thread pool, and each address has an endpoint of its own. A HostnameEndpoint would
+do both, but imports the global reactor.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Endpoint(BaseEndpoint):
     # Its life.
 
     def open(self) -> Deferred[None]:
-        """Fires when it is open. Where it is cancelled, what was opened is closed again."""
+        """Fires when it is open. If it is cancelled, what was opened is closed again."""
         opening = follow(PendingCall(), Deferred.fromCoroutine(self._set_up()))
 
         def unwanted(failure: Failure) -> Failure:

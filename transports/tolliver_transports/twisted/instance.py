@@ -197,7 +197,7 @@ class Instance(BaseInstance[InstanceCore]):
 def create_instance(options: InstanceOptions, reactor: Any = None) -> Deferred[Instance]:
     """Opens the database, listens, dials. `async with await create_instance(options) as instance:` closes in order.
 
-    Fails with CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen. Where the
+    Fails with CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen. If the
     Deferred is cancelled, what was opened is closed again. `reactor`: None is the global one.
     """
     instance = Instance(options, reactor)

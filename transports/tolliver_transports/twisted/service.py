@@ -1,4 +1,4 @@
-"""Services for `twistd` and other services' parents: an instance, or streams, opened and closed with them."""
+"""Services for `twistd`: an instance, or streams, with their parent's life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams with demand on Twisted: what waits is a Deferred, subscriptions serve callbacks and coroutines.
+"""Streams with demand on Twisted: Deferreds, callbacks and coroutines.
 
 Outbound streams and subscriptions are those of every loop that awaits. Twisted's own is that cancelling raises an
 Exception, and that an element can be had as a Deferred.
@@ -41,7 +41,7 @@ class OutboundStream(AsyncOutboundStream):
     """One stream that is given."""
 
     def fail(self, error: BaseException) -> None:
-        """Where the stream is over, its source was cancelled: what that raises is an Exception, and no failure."""
+        """If the stream is over, its source was cancelled: what that raises is an Exception, and no failure."""
         if not (self.over and isinstance(error, CancelledError)):
             super().fail(error)
 
@@ -60,7 +60,7 @@ class Subscription(AsyncSubscription[T]):
     def next(self) -> Deferred[T]:
         """The next element. Those that are asked for together come in order, each in a turn of the reactor's own.
 
-        Fails with EndOfStream where there are no more, and with what iterating raises. Where it is cancelled, or its
+        Fails with EndOfStream where there are no more, and with what iterating raises. If it is cancelled, or its
         timeout is over, the element is not lost: the next call has it.
         """
         return self._turns.run(self._element)
@@ -253,7 +253,7 @@ class Streams(BaseStreams[Peer]):
 def create_streams(options: StreamsOptions, reactor: Any = None) -> Deferred[Streams]:
     """Listens. `async with await create_streams(options) as streams:` closes in order.
 
-    Fails with CertificateError, and ConnectionLost where it cannot listen. Where the Deferred is cancelled, what was
+    Fails with CertificateError, and ConnectionLost where it cannot listen. If the Deferred is cancelled, what was
     opened is closed again. `reactor`: None is the global one.
     """
     streams = Streams(options, reactor)

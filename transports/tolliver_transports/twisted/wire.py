@@ -1,4 +1,4 @@
-"""Transport of one connection on Twisted, and the Deferreds of those who wait.
+"""Transport of one connection on Twisted, and Deferreds of pending calls.
 
 Twisted owns the socket and what is still to be written to it, the session all that is above TCP. So Twisted
 is given ciphertext until it has more than its mark, and the rest stays with the node, which knows what to do about a
@@ -123,7 +123,7 @@ class Transport(Session, Protocol):
         self._busy = False  # it is being written to, or never will be again
         self._second: socket.socket | None = None
 
-    # What the session and the driver ask for.
+    # Called by the session and the driver.
 
     def write_soon(self) -> None:
         """At once, until Twisted has enough."""
@@ -155,7 +155,7 @@ class Transport(Session, Protocol):
         else:
             self.transport.abortConnection()
 
-    # What Twisted reports of the connection.
+    # Reported by Twisted of the connection.
 
     def unreached(self, failure: Failure, remote: Remote) -> None:
         """The dial failed, or was cancelled."""
@@ -194,7 +194,7 @@ class Transport(Session, Protocol):
         self._drop_second()
         self._lost(self.cid, self.error)
 
-    # What Twisted asks of a producer.
+    # Asked by Twisted of a producer.
 
     def pauseProducing(self) -> None:
         self._full = True
@@ -206,7 +206,7 @@ class Transport(Session, Protocol):
     def stopProducing(self) -> None:
         """The connection is lost: `connectionLost` follows."""
 
-    # How it ends.
+    # The end.
 
     def _shut_half(self) -> None:
         self.transport.loseWriteConnection()

@@ -1,7 +1,7 @@
 """Delivery audit: the fate of every message, from the recordings of both ends.
 
-The idea: two instances that recorded the same connection are two witnesses. Spark reads what both wrote, frame by
-frame, and joins it, so the answer needs neither the instances nor their databases, and no faith in either.
+Two instances that recorded the same connection are two witnesses. Spark reads what both wrote, frame by frame, and
+joins it, so the answer needs neither the instances nor their databases, and no faith in either.
 
     from tolliver_transports.spark.audit import audit
 

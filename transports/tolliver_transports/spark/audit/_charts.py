@@ -1,7 +1,8 @@
 """Charts over time as SVG, without a script: lines, and connections as bars.
 
-The idea: all charts of a report share one axis of time, so what happens at one moment stands in one vertical line,
-and a kill is seen in all of them. Colours are classes: the page's style sheet knows light, dark and paper.
+There is no script; what is hovered over says its value. All charts of a report share one axis of time, so what happens
+at one moment stands in one vertical line, and a kill is seen in all of them. Colours are classes: the page's style
+sheet knows light, dark and paper.
 """
 
 from __future__ import annotations

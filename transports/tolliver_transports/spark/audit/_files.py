@@ -1,8 +1,8 @@
 """Recordings of an audit: their files, their owners, and whether they were closed.
 
-The idea: a file is told apart by its number in the order of names, which is the order of time, so (file, offset) says
-what came before what in all that an instance recorded, whatever its clock did. An index beside a file says that it was
-closed, so that nothing is missing at its end.
+A file is told apart by its number in the order of names, which is the order of time, so (file, offset) says what came
+before what in all that an instance recorded, whatever its clock did. An index beside a file says that it was closed, so
+that nothing is missing at its end.
 """
 
 from __future__ import annotations

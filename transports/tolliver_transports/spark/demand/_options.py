@@ -1,4 +1,4 @@
-"""Options of `format("tolliver-rs")`: streams need not end, so a batch must say what ends it."""
+"""Options of `format("tolliver-rs")`: a batch must say what ends it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Batch reader of "tolliver-rs": each task is the subscriber of one publisher.
 
-The idea: a task's rows are bounded before the first one is asked for. `Demand` counts what was granted and what was
-taken; it fills its window up at half, as every subscription of this package does, but never grants beyond the planned
-count. Nothing is taken up again (R-31), so a task that is tried again asks anew, and gets what the publisher then has.
+A task's rows are bounded before the first one is asked for. `Demand` counts what was granted and what was taken; it
+fills its window up at half, as every subscription of this package does, but never grants beyond the planned count.
+Nothing is taken up again (R-31), so a task that is tried again asks anew, and gets what the publisher then has.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Stager of "tolliver-rs": the elements of publishers into a stage.
 
-The idea: a stage stands between demand and micro-batches, as a stream has no yesterday (R-31). Each publisher has a
-connection and a thread that takes; the loop has the writer, and grants what is on the disk anew (`Credit`): so the
-disk is what holds publishers back, and elements wait nowhere but in the window. A stream that ends with its connection
-is subscribed to anew.
+A stage stands between demand and micro-batches, as a stream has no yesterday (R-31). Each publisher has a connection
+and a thread that takes; the loop has the writer, and grants what is on the disk anew (`Credit`): so the disk is what
+holds publishers back, and elements wait nowhere but in the window. A stream that ends with its connection is subscribed
+to anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stream reader of "tolliver-rs": that of "tolliver", over a stage that publishers fill.
 
-The idea: once elements are staged they are a log like any other, with the same offsets, limits and end. So what is here
-is who fills the stage, and what the columns are called.
+Once elements are staged they are a log like any other, with the same offsets, limits and end. So this module has only
+who fills the stage, and the names of the columns.
 """
 
 from __future__ import annotations

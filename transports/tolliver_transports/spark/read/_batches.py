@@ -1,8 +1,8 @@
 """Record batches of the schema that Spark expects, from blocks of recordings.
 
-The idea: whether a block is wanted its header says, so the others are not parsed. The blocks that are gather until a
-batch is full, however small they are; what a header says becomes a column by repetition. A batch has the very schema
-that Spark expects, columns that nobody asked for are never made, and rows that a filter drops are never copied.
+A block's header says whether it is wanted, so the others are not parsed. The blocks that are gather until a batch is
+full, however small they are; what a header says becomes a column by repetition. A batch has the very schema that Spark
+expects, columns that nobody asked for are never made, and rows that a filter drops are never copied.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Match(NamedTuple):
     prefixes: tuple[str, ...] = ()
 
     def among(self, column: Any) -> Booleans:
-        """Which values of a column of binary it takes."""
+        """Mask of the values of a column of binary that it takes."""
         taken = pc.is_in(column, pa.array([name.encode() for name in sorted(self.names)], column.type))
         for prefix in self.prefixes:
             taken = pc.or_(taken, pc.starts_with(column, prefix.encode()))
@@ -58,7 +58,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which blocks, and which of their messages. All that is named must hold; times in nanoseconds since 1970."""
+    """Filter on blocks, and on their messages. All that is named must hold; times in nanoseconds since 1970."""
 
     direction: Direction | None = None
     peers: frozenset[UUID] = frozenset()

@@ -217,12 +217,12 @@ class Columns:
 
     @cached_property
     def reliable(self) -> Booleans:
-        """Which of them have an id, and so are acknowledged."""
+        """Mask of those that have an id, and so are acknowledged."""
         return np.asarray(self.ids != self._layout.unreliable_id)
 
     @cached_property
     def control(self) -> Booleans:
-        """Which of them stand on the reserved channel."""
+        """Mask of those that stand on the reserved channel."""
         if not np.any(self._heads["channel"] == len(_RESERVED)):
             return np.zeros(len(self), np.bool_)
         return np.asarray(pc.equal(self.channel, _RESERVED).to_numpy(zero_copy_only=False))

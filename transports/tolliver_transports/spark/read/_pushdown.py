@@ -1,7 +1,7 @@
 """Push-down of Spark's filters to blocks and messages.
 
-The idea: a filter is taken only if it can be applied exactly, so Spark need not look again; the others are given back.
-Senders and times stand in the headers of blocks, so such a filter spares reading what it drops.
+A filter is taken only if it can be applied exactly, so Spark need not look again; the others are given back. Senders
+and times stand in the headers of blocks, so such a filter spares reading what it drops.
 """
 
 from __future__ import annotations

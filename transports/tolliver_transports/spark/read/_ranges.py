@@ -1,8 +1,8 @@
 """Recordings on disk as ranges that tasks read by themselves.
 
-The idea: only an index says where a block begins inside a file, as a body may hold what looks like one. So a file is
-split at entries of an index that fits it, or of one that is made of the file's headers there and then, and every range
-must end where the next one begins: were the index wrong, that would show and nothing be read twice or left out.
+Only an index says where a block begins inside a file, as a body may hold what looks like one. So a file is split at
+entries of an index that fits it, or of one that is made of the file's headers there and then, and every range must end
+where the next one begins: were the index wrong, that would show and nothing be read twice or left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Batch reader of recordings: it plans on the driver and reads on the workers.
 
-The idea: a reader holds options and a schema, which travel to the workers; everything else is made where it is used.
-Filters are options. Spark's own push-down is off by default, and then refuses a reader that could do it; so that is a
-second class, for those who asked for it and switched it on.
+A reader holds options and a schema, which travel to the workers; everything else is made where it is used. Filters are
+options. Spark's own push-down is off by default, and then refuses a reader that could do it; so that is a second class,
+for those who asked for it and switched it on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Columns of messages, and the check of a user's schema.
 
-The idea: one table of names and types. A schema that somebody gives may leave columns out and order them at will, which
-is how columns are pruned (Spark does not prune those of a Python source by itself); it may not invent any.
+A schema that somebody gives may leave columns out and order them at will, which is how columns are pruned (Spark does
+not prune those of a Python source by itself); it may not invent any.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Micro-batch streams: a stage that peers fill, or a directory of recordings, read as a growing log.
+"""Micro-batch streams: a stage or recordings, read as a growing log.
 
 The reader knows offsets, limits and partitions; a `Log` knows where its bytes stand. A batch is two places
 in files that never change, so it can be read again after any failure.

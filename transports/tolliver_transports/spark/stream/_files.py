@@ -1,8 +1,8 @@
 """Log of recordings: a directory whose files grow, as a stream.
 
-The idea: how far one is in each file is all there is to know, so that is the offset. A file is read up to where its
-last whole block ends, which its headers say; what stands behind is waited for. Files are begun in the order of their
-names, which are times.
+The position in each file is all there is to know, so that is the offset. A file is read up to where its last whole
+block ends, which its headers say; what stands behind is waited for. Files are begun in the order of their names, which
+are times.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Recordings:
         entry = index.after(offset) if index is not None else None
         return otherwise if entry is None else min(entry.offset, otherwise)
 
-    # What is there.
+    # Files.
 
     def _look(self) -> None:
         begun = time.monotonic()
@@ -190,7 +190,7 @@ class Recordings:
             self._damaged(damage)
         return at
 
-    # What is wrong.
+    # Faults.
 
     def _cut(self, path: str, seen: _Seen, size: int, index: Index) -> None:
         if not seen.cut:

@@ -1,7 +1,7 @@
 """Lag of a query: messages that are staged and not read yet.
 
-The idea: both places are in each progress that Spark reports, and each says how many messages stand before it; so the
-lag is a difference, and nobody has to be asked.
+Both places are in each progress that Spark reports, and each says how many messages stand before it; so the lag is a
+difference, and nobody has to be asked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Log of a stage: messages of peers, as a stream.
 
-The idea: Spark wants to read the same bytes again after a failure, and a connection has no yesterday. So a stager
-receives, and this reads what it wrote: a batch is two positions in files that never change. The stager runs here, in
-the process that lives as long as the query, or elsewhere as a service; what is read is the same.
+Spark wants to read the same bytes again after a failure, and a connection has no yesterday. So a stager receives, and
+this reads what it wrote: a batch is two positions in files that never change. The stager runs here, in the process that
+lives as long as the query, or elsewhere as a service; what is read is the same.
 """
 
 from __future__ import annotations

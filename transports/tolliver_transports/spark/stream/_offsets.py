@@ -1,7 +1,7 @@
 """Offsets of streaming queries, as JSON in a checkpoint.
 
-The idea: an offset is JSON in a checkpoint, and may come back years later, to another version and another folder. So it
-says which kind it is, is read with every check, and written in one form: Spark compares offsets as texts.
+An offset may come back years later, to another version and another folder. So it says which kind it is, is read with
+every check, and written in one form: Spark compares offsets as texts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Options of `spark.readStream.format("tolliver")`: one table for live streams, one for streams of recordings.
+"""Options of `spark.readStream.format("tolliver")`: live streams and streams of recordings.
 
-The idea: both share what they take from reading recordings at rest, so an option that would do nothing is an error.
+Both share what they take from reading recordings at rest, so an option that would do nothing is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sink: rows to frames, a partition at a time, acknowledged before a task ends.
+"""Sink: rows to frames, acknowledged before a task ends.
 
 Each task is a derived identity with ids of its own rows, so a receiver counts a row once however often Spark tries
 (T-48, T-72a). Rows are encoded by column, and acknowledgements are counted by array.

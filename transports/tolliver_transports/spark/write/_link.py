@@ -1,8 +1,8 @@
 """Connection of a task to the receiver: frames out, acknowledgements in, thousands at a time.
 
-The idea: what a receiver says to a writer is acks, five bytes each and back to back, so a run of them is one numpy
-block. The connection's machine gets only what is something else: the handshake, the receiver's subscriptions as they
-change, and the end.
+A receiver answers a writer with acks, five bytes each and back to back, so a run of them is one numpy block. The
+connection's machine gets only what is something else: the handshake, the receiver's subscriptions as they change, and
+the end.
 """
 
 from __future__ import annotations

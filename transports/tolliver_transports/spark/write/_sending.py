@@ -1,8 +1,8 @@
 """Reliable sending of a partition, with a window and resending.
 
-The idea: rows go out in runs, and a run keeps one flag per row, so that acks, however many come at once and in whatever
-order, are array operations. The rows are their own store: a try of a task begins with the first row again, under the
-same identity and ids, so the receiver knows what it has seen (T-48, T-72a).
+Rows go out in runs, and a run keeps one flag per row, so that acks, however many come at once and in whatever order,
+are array operations. The rows are their own store: a try of a task begins with the first row again, under the same
+identity and ids, so the receiver knows what it has seen (T-48, T-72a).
 
 A copy that arrives while its original is being handled is dropped without an ack (T-48). So what is unacknowledged when
 nothing has come for a while is sent again, as every sender of this protocol does (T-50).
@@ -238,7 +238,7 @@ class Sender:
         left = self._progress + self._options.ack_timeout - time.monotonic()
         time.sleep(max(0.0, min(left, self._redial * random.uniform(0.5, 1))))
 
-    # What came back.
+    # Acknowledgements.
 
     def _on_acks(self, ids: Ids) -> None:
         acked = sum(run.acked(ids) for run in self._runs)

@@ -1,8 +1,8 @@
 """Sink: a partition's rows to a receiver, each counted once however often Spark tries.
 
-The idea: a task is a derived identity, named after what it writes and not after which try it is (T-72a), and its rows
-have the ids 1..n in their order, or those of a column. So all tries of a task, twins that run beside it and batches
-that are replayed after a restart send the same messages, and a receiver with `dedupe` takes each once (T-48).
+A task is a derived identity, named after what it writes and not after which try it is (T-72a), and its rows have the
+ids 1..n in their order, or those of a column. So all tries of a task, twins that run beside it and batches that are
+replayed after a restart send the same messages, and a receiver with `dedupe` takes each once (T-48).
 """
 
 from __future__ import annotations
