@@ -192,8 +192,8 @@ BUGS = (
         "spark: control messages are rows",
         COLUMNS,
         "Columns.regular",
-        "~self.control & _good_text(self.channel)",
-        "_good_text(self.channel)",
+        "~self.control & good_text(self.channel)",
+        "good_text(self.channel)",
         ("tests/spark/test_columns.py::test_columns_are_the_machine_s_frames",),
     ),
     Bug(

@@ -96,7 +96,7 @@ def connections(placed: DataFrame, files: DataFrame) -> DataFrame:
 
 
 def _outcome() -> Column:
-    """The outcome of the handshake (A5): 0 and 1 are a yes, 2 is a no, and after 3 the client has the last word."""
+    """The outcome of the handshake (T-60): 0 and 1 are a yes, 2 is a no, and after 3 the client has the last word."""
     status, compatible = F.col("status"), F.col("compatible")
     return (
         F.when(F.col("connection") < 0, "beginning not recorded")
