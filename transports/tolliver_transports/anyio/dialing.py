@@ -1,6 +1,6 @@
 """Dialling and accepting on asyncio and trio.
 
-The idea: as in `_anyio_wires`, only readiness is waited for. Of a name's addresses the next is tried when one fails or
+The idea: as in `anyio/wire`, only readiness is waited for. Of a name's addresses the next is tried when one fails or
 takes its time, and the first one there wins (RFC 8305).
 """
 
