@@ -275,7 +275,7 @@ BUGS = (
         "Transport.write_soon",
         "self._clock.callLater(0, self.transport.loseConnection)",
         "self.transport.loseConnection()",
-        ("tests/adapters/test_pressure.py::test_an_acknowledgement_that_comes_while_it_closes_counts[twisted]",),
+        ("tests/twisted/test_pressure.py::test_an_end_in_halves_that_the_peer_begins",),
     ),
     Bug(
         "twisted: closed while its producer is paused",
@@ -291,7 +291,7 @@ BUGS = (
         "Transport.pauseProducing",
         "self._full = True",
         "",
-        ("tests/adapters/test_pressure.py::test_a_peer_that_never_reads_costs_a_bounded_buffer[twisted]",),
+        ("tests/twisted/test_pressure.py::test_what_a_full_transport_cannot_take_stays_with_the_node",),
     ),
     Bug(
         "no keepalive",
@@ -343,7 +343,7 @@ BUGS = (
         "Votes.ballot",
         "[Delivery(one.cid, one.peer_id, one.message, one.attempt) for one in self._deliveries]",
         "self._deliveries",
-        ("tests/adapters/test_handlers.py::test_an_iterator_and_a_callback_both_get_it[asyncio]",),
+        ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-messages]",),
     ),
     Bug(
         "a run settles a delivery twice",
@@ -359,7 +359,7 @@ BUGS = (
         for one in fresh:
             self._open.pop(one, None)
         """,
-        ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio]",),
+        ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-message_runs]",),
     ),
     Bug(
         "False is as good as True",

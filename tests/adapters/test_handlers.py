@@ -236,23 +236,24 @@ def test_an_iterator_and_a_callback_both_get_it(nodes: Nodes) -> None:
         assert inbox.bodies == [b"x"]
 
 
-def test_a_handler_that_settles_twice_has_one_vote(nodes: Nodes) -> None:
+@pytest.mark.parametrize("how", ["messages", "message_runs"])
+def test_a_handler_that_settles_twice_has_one_vote(nodes: Nodes, how: str) -> None:
     """T-45: the other one has still to handle it."""
     with (
         nodes.pair(channels=()) as (left, right, _),
-        right.message_runs("news", subscribe=False) as runs,
-        right.message_runs("", subscribe=False) as others,
+        getattr(right, how)("news", subscribe=False) as one,
+        getattr(right, how)("", subscribe=False) as another,
     ):
         right.subscribe("news")
         subscribed(left)
         receipt = left.send("news", "", b"x")
-        run, other = next(runs), next(others)
+        first, second = next(one), next(another)
         for _again in range(2):
-            run.ack()
+            first.ack()
         assert right.stats()["handled"] == 0
-        other.ack()
-        left.wait_acked(receipt)
+        second.ack()
         assert right.stats()["handled"] == 1
+        left.wait_acked(receipt)
 
 
 def test_an_iterator_that_is_dropped_gives_back_what_it_holds(nodes: Nodes) -> None:
