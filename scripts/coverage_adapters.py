@@ -28,9 +28,9 @@ FOLDERS = [f"tests/{name}" for name in ("adapters", "anyio", "blocking", "twiste
 OTHER_LOOPS = "loops"
 """The same lines on other loops: what `make loops` runs. An expression of `pytest -m`.
 
-What `tests/anyio` does on trio is watched, too: on asyncio 3.11 does not trace on where a scope was cancelled."""
+The tests of `tests/anyio` on trio are watched, too: on asyncio 3.11 does not trace on where a scope was cancelled."""
 ELSEWHERE = ("certs.py", "cli.py", "sqlite.py", "_cli/", "_store/", "spark/", "staging/")
-"""What `tests/cli`, `tests/store`, `tests/spark` and `tests/staging` run."""
+"""Files that `tests/cli`, `tests/store`, `tests/spark` and `tests/staging` run."""
 CONFIG = """
 [run]
 source = {package}

@@ -1,4 +1,6 @@
-"""The tests that `make test` leaves out: tests of tests, every planted place, the long way to Spark (V4).
+"""Thorough tests: those that `make test` leaves out (V4).
+
+They are tests of tests, every planted place, the long way to Spark.
 
     python scripts/thorough.py [options of pytest, such as -n 2]
 
@@ -13,7 +15,7 @@ import pytest
 
 
 class Passed:
-    """How many did. A plugin of pytest."""
+    """Number of tests that passed. A plugin of pytest."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,7 +1,7 @@
-"""How the processes of one pytest share its tests (pytest-xdist).
+"""Groups of tests for the processes of one pytest (pytest-xdist).
 
-The idea: a Spark takes a process ten seconds to start, and then waits more than it works. So the files that need one
-are two groups, which as the largest begin at once, in two processes; all other tests are taken one by one.
+A Spark takes a process ten seconds to start, and then waits more than it works. So the files that need one are two
+groups, which as the largest begin at once, in two processes; all other tests are taken one by one.
 """
 
 from __future__ import annotations

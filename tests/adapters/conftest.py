@@ -1,4 +1,4 @@
-"""Every test that asks for `nodes` runs on each adapter, and none for longer than the deadline."""
+"""Fixtures of the adapter suite: each kind of adapter, and a deadline."""
 
 from __future__ import annotations
 

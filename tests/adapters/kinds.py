@@ -1,7 +1,7 @@
-"""The adapters by name: what the suite runs over, in one place.
+"""Kinds of adapters by name, which the suite runs over.
 
-The idea: what the node decides runs on one kind, what an adapter does on each adapter, what a loop does on every loop.
-Kinds that have their lines in common with another are marked `loops`, and `make loops` runs them.
+Decisions of the node run on one kind, the work of an adapter on each adapter, that of a loop on every loop. Kinds that
+have their lines in common with another are marked `loops`, and `make loops` runs them.
 """
 
 from __future__ import annotations

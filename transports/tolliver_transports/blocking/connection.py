@@ -1,4 +1,4 @@
-"""Single connection over a connected socket, and an example for those who embed the machine.
+"""Single connection over a connected socket, without a thread.
 
 One step waits until the socket can give or take something, whichever comes first. So two ends that both write do not
 wait for each other, as long as what one has not received yet stays below its high-water mark. This is the thinnest way

@@ -1,4 +1,4 @@
-"""Options for the other end: its address, and the certificate that it is shown."""
+"""Options for the other end: its address, and our certificate."""
 
 from __future__ import annotations
 

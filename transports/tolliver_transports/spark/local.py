@@ -1,7 +1,7 @@
 """Local Spark session for the commands that need one.
 
-The idea: Spark and the JVM beneath it talk on standard error from the first moment on. Their words go into a file,
-and are shown only where Spark does not start.
+Spark and the JVM beneath it talk on standard error from the first moment on. Their words go into a file, and are shown
+only where Spark does not start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stage on disk: the names of its files, how far they reach, and its lock.
+"""Stage folder: segments on disk, their names, extent and locks.
 
 A stage is a row of recordings that grows at its end and shrinks at its beginning. Names say which segment comes where
 and how many messages stand before it, and the head how far all of it is on the disk; so readers need no lock and ask

@@ -1,8 +1,8 @@
 """Staging loop: from a source into a stage, one sync for many.
 
-The idea: one thread takes what has come, has it written and synced together, and tells the source; so the slower the
-disk is, the more goes into one sync. Items that cannot be written now are held, and none is taken meanwhile. No
-time limit of a reader plays a part.
+One thread takes what has come, has it written and synced together, and tells the source; so the slower the disk is, the
+more goes into one sync. Items that cannot be written now are held, and none is taken meanwhile. No time limit of a
+reader plays a part.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writer of a stage: messages in, and on the disk with the next sync, each once.
+"""Writer of a stage: each message once, synced in batches.
 
-The idea: what was added waits in memory until a sync has put all of it on the disk; so whatever fails on the way, the
-segment is cut back to what is known to be there, and the same is written again. The ids that a stage remembers are
-read from its own segments when it is opened: a kill at any moment leaves it as it was, with a torn tail at most.
+Messages wait in memory until a sync has put all of them on the disk; so whatever fails on the way, the segment is cut
+back to what is known to be there, and the same is written again. The ids that a stage remembers are read from its own
+segments when it is opened: a kill at any moment leaves it as it was, with a torn tail at most.
 """
 
 from __future__ import annotations

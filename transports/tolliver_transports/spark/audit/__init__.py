@@ -1,4 +1,4 @@
-"""Delivery audit: the fate of every message, from the recordings of both ends.
+"""Delivery audit: the fate of every message, told from recordings.
 
 Two instances that recorded the same connection are two witnesses. Spark reads what both wrote, frame by frame, and
 joins it, so the answer needs neither the instances nor their databases, and no faith in either.

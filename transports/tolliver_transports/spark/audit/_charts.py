@@ -1,4 +1,4 @@
-"""Charts over time as SVG, without a script: lines, and connections as bars.
+"""Charts over time as SVG: lines, and connections as bars.
 
 There is no script; what is hovered over says its value. All charts of a report share one axis of time, so what happens
 at one moment stands in one vertical line, and a kill is seen in all of them. Colours are classes: the page's style

@@ -1,8 +1,8 @@
 """Table of facts: one row for each frame that a recording holds.
 
-The idea: the blocks of a piece of a file go through one walk together, so messages and acks, which are nearly all
-there is, become columns without an object for each. Handshakes, control messages and what is malformed are few and go
-row by row. So does a place that could not be read ("damaged", "torn", "malformed"): an audit must know its gaps.
+The blocks of a piece of a file go through one walk together, so messages and acks, which are nearly all there is,
+become columns without an object for each. Handshakes, control messages and what is malformed are few and go row by row.
+So does a place that could not be read ("damaged", "torn", "malformed"): an audit must know its gaps.
 """
 
 from __future__ import annotations

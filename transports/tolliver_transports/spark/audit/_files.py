@@ -1,4 +1,4 @@
-"""Recordings of an audit: their files, their owners, and whether they were closed.
+"""Recordings of an audit: their files, owners, and orderly ends.
 
 A file is told apart by its number in the order of names, which is the order of time, so (file, offset) says what came
 before what in all that an instance recorded, whatever its clock did. An index beside a file says that it was closed, so

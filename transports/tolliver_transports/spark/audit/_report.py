@@ -1,4 +1,4 @@
-"""Report of an audit: one HTML file that needs nothing else and runs no script.
+"""Audit report: one HTML file without scripts.
 
 Everything that comes from recordings is text, escaped where it is put into the page, and the page's own policy forbids
 scripts and requests, so not even a mistake here would run anything. All charts have one axis of time.

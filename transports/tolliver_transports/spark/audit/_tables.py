@@ -1,9 +1,9 @@
-"""Tables of the audit, made of the facts: every function takes tables and gives one.
+"""Tables of the audit: every function takes tables and gives one.
 
-The idea: nothing compares the clocks of two machines. Within one instance's recordings, (file, offset) is the order of
-all that happened; between two instances, only what TCP promises is used: what was sent before Y on a connection came
-before Y. So a message is called lost only where the receiver's own recording shows that it went past it, or that the
-sender went on without it. If a recording ends early, the answer is "unproven" or null, never "lost".
+Nothing compares the clocks of two machines. Within one instance's recordings, (file, offset) is the order of all that
+happened; between two instances, only what TCP promises is used: what was sent before Y on a connection came before Y.
+So a message is called lost only where the receiver's own recording shows that it went past it, or that the sender went
+on without it. If a recording ends early, the answer is "unproven" or null, never "lost".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Credit of publishers whose elements have to fit on a disk.
 
-The idea: an element that is granted may come, and may be as large as the limit lets it be: so a grant reserves as much
-of the stage until the element stands there, or cannot come any more. Staged and expected elements together never exceed
-the stage, however publishers behave; and as readers delete, grants grow again.
+An element that is granted may come, and may be as large as the limit lets it be: so a grant reserves as much of the
+stage until the element stands there, or cannot come any more. Staged and expected elements together never exceed the
+stage, however publishers behave; and as readers delete, grants grow again.
 
 A stream of the bridge counts a request as a receipt for as many elements before, as long as no more are out than with
 its first grant (docs/bridge.md). So a stream begins with its whole window, and what is granted later takes the place of

@@ -1,4 +1,4 @@
-"""Stream reader of "tolliver-rs": that of "tolliver", over a stage that publishers fill.
+"""Stream reader of "tolliver-rs", over a stage that publishers fill.
 
 Once elements are staged they are a log like any other, with the same offsets, limits and end. So this module has only
 who fills the stage, and the names of the columns.

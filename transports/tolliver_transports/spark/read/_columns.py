@@ -1,9 +1,9 @@
 """Frames as Arrow columns, without an object for each.
 
-The idea: Python walks from frame to frame, as only a head tells where the next one begins; all else is done for many
-frames at once. Frames stand back to back, so their bytes already are the values of one Arrow array whose offsets cut
-each frame into head, parts and what stands before the next one: a column is every fifth element of it. The
-`Decoder` reads handshakes and whatever is wrong, so both say the same of any bytes.
+Python walks from frame to frame, as only a head tells where the next one begins; all else is done for many frames at
+once. Frames stand back to back, so their bytes already are the values of one Arrow array whose offsets cut each frame
+into head, parts and what stands before the next one: a column is every fifth element of it. The `Decoder` reads
+handshakes and whatever is wrong, so both say the same of any bytes.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class Columns:
 
     @cached_property
     def regular(self) -> Booleans:
-        """Which of them are messages of applications."""
+        """Mask of those that are messages of applications."""
         return ~self.control & good_text(self.channel) & good_text(self.key)
 
     def message_ids(self, rows: Integers) -> Any:

@@ -1,4 +1,4 @@
-"""Batch reader of recordings: it plans on the driver and reads on the workers.
+"""Reader of recordings: it plans on the driver, reads on workers.
 
 A reader holds options and a schema, which travel to the workers; everything else is made where it is used. Filters are
 options. Spark's own push-down is off by default, and then refuses a reader that could do it; so that is a second class,

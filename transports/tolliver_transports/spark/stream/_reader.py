@@ -1,9 +1,9 @@
 """Stream reader: it plans on the driver and reads on the workers.
 
-The idea: a stream is a log that only grows, and a query is at a place in it. The reader does not know the sort
-of the log; it keeps the limits, the frozen end of Trigger.AvailableNow, and the plan of the tasks. Spark makes it in
-several processes, one of which lives as long as the query: so the log is opened when a place in it is first asked for,
-and nothing is closed in the end, as nobody says when that is: the process just ends.
+A stream is a log that only grows, and a query is at a place in it. The reader does not know the sort of the log; it
+keeps the limits, the frozen end of Trigger.AvailableNow, and the plan of the tasks. Spark makes it in several
+processes, one of which lives as long as the query: so the log is opened when a place in it is first asked for, and
+nothing is closed in the end, as nobody says when that is: the process just ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Encoder of rows: Arrow columns in, the wire's bytes out.
 
-The idea: the heads of all messages of a batch are one numpy block, whose fields are those of the wire layout, and Arrow
-joins head, channel, key and body of each row. The buffer of the result *is* what goes over the wire, so nothing is done
-once per row. A row that could not be sent, or would be dropped in silence by its receiver, is refused here.
+The heads of all messages of a batch are one numpy block, whose fields are those of the wire layout, and Arrow joins
+head, channel, key and body of each row. The buffer of the result *is* what goes over the wire, so nothing is done once
+per row. A row that could not be sent, or would be dropped in silence by its receiver, is refused here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connection of a task to the receiver: frames out, acknowledgements in, thousands at a time.
+"""Connection of a task to the receiver: frames out, acknowledgements in bulk.
 
 A receiver answers a writer with acks, five bytes each and back to back, so a run of them is one numpy block. The
 connection's machine gets only what is something else: the handshake, the receiver's subscriptions as they change, and

@@ -1,4 +1,4 @@
-"""Sink: a partition's rows to a receiver, each counted once however often Spark tries.
+"""Sink: each row counted once, however often Spark tries.
 
 A task is a derived identity, named after what it writes and not after which try it is (T-72a), and its rows have the
 ids 1..n in their order, or those of a column. So all tries of a task, twins that run beside it and batches that are
