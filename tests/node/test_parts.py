@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from itertools import count, pairwise
 from random import Random
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tolliver_proto import OutboxFull, Subscription
+from tolliver_proto import Delivery, LocalProtocolError, Message, NodeStats, NoticeKind, OutboxFull, Subscription
 from tolliver_proto._common.timers import Timers
 from tolliver_proto._node.ids import LAST_ID, RESERVE, IdAllocator
 from tolliver_proto._node.intervals import BLOCK, RefCounts
@@ -213,3 +215,38 @@ def test_routes_are_the_rule_of_wildcards(
         assert set(found) == wanted
         assert len(found) == len(wanted)
     assert len(routes) == len({subscription for subscription, _ in model})
+
+
+# Deliveries and snapshots.
+
+
+class Said:
+    """A settler that remembers."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[list[Delivery], bool]] = []
+
+    def settle(self, deliveries: Collection[Delivery], well: bool) -> None:
+        self.said.append((list(deliveries), well))
+
+
+def test_a_delivery_is_settled_by_who_handed_it_out() -> None:
+    delivery, settler = Delivery(1, UUID(int=1), Message("news", "k", b"x", 7)), Said()
+    for settle in (delivery.ack, delivery.fail):
+        with pytest.raises(LocalProtocolError, match=r"Node\.acknowledge"):
+            settle()
+    delivery.settler = settler
+    delivery.ack()
+    delivery.fail()
+    assert settler.said == [([delivery], True), ([delivery], False)]
+    assert repr(delivery) == "Delivery('news', 'k', 1 bytes, id=7)"
+
+
+def test_a_snapshot_has_every_name_from_the_start() -> None:
+    stats = NodeStats.of({"acked": 3, "notices_parked": 2}, pending=4)
+    assert (stats.acked, stats.notices[NoticeKind.PARKED], stats.pending) == (3, 2, 4)
+    assert (stats["acked"], stats["notices_parked"], stats["pending"], stats["resent"]) == (3, 2, 4, 0)
+    assert dict(stats) == {**stats.counters(), **stats.gauges()}
+    assert len(stats) == len(dict(stats)) == len(dict(NodeStats.of({})))
+    assert "pending" in stats.gauges()
+    assert "acked" in stats.counters()
