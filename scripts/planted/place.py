@@ -83,9 +83,14 @@ def _scopes(tree: ast.Module, function: str) -> list[ast.AST]:
 def _places(path: Path, function: str, good: Statements) -> Iterator[Place]:
     tree = ast.parse(path.read_text("utf-8"))
     for scope in _scopes(tree, function):
-        for node in _walk(scope, whole=bool(function)):
-            for put in (*_among_statements(node, good), *_among_expressions(node, good)):
-                yield Place(path, tree, put)
+        for put in _found(scope, good, whole=bool(function)):
+            yield Place(path, tree, put)
+
+
+def _found(scope: ast.AST, good: Statements, *, whole: bool) -> Iterator[Callable[[Statements], None]]:
+    for node in _walk(scope, whole=whole):
+        yield from _among_statements(node, good)
+        yield from _among_expressions(node, good)
 
 
 def _walk(node: ast.AST, *, whole: bool) -> Iterator[ast.AST]:
@@ -141,7 +146,7 @@ def _candidates(bug: Bug, project: Path, good: Statements) -> list[str]:
         line.strip() for _, name, node in functions if name == bug.function for line in ast.unparse(node).splitlines()
     }
     ratios = sorted(((SequenceMatcher(None, text, line).ratio(), line) for line in lines), reverse=True)
-    standing = [(path, name) for path, name, _ in functions if any(_places(path, name, good))]
+    standing = [(path, name) for path, name, node in functions if any(_found(node, good, whole=True))]
     called = [(path, name) for path, name, _ in functions if name.endswith(bug.function.rpartition(".")[2] or "-")]
     return (
         [f"{path.relative_to(project)}: {name}" for path, name in standing]
