@@ -87,6 +87,7 @@ def test_one_call_at_a_time_for_each_registration(nodes: Nodes) -> None:
         subscribed(left)
         receipt = left.send_many([("news", "", b"%d" % number) for number in range(5)])
         inbox.holds(5)  # a handler that waits stops no other one
+        until(lambda: calls)
         assert calls == [b"0"]
         first.open()
         left.wait_acked(receipt)
