@@ -229,6 +229,15 @@ class Opened:
     def port(self) -> int | None:
         return self._instance.port  # type: ignore[no-any-return]  # any adapter's
 
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return self._instance.addresses  # type: ignore[no-any-return]  # as above
+
+    @property
+    def shown(self) -> str:
+        """Its `repr`."""
+        return self._call("__repr__")  # type: ignore[no-any-return]  # as above
+
 
 class Facade(Opened):
     """An instance in its world."""
@@ -320,10 +329,6 @@ class Facade(Opened):
         return self._instance.instance_id  # type: ignore[no-any-return]  # as above
 
     @property
-    def addresses(self) -> list[tuple[str, int]]:
-        return self._instance.addresses  # type: ignore[no-any-return]  # as above
-
-    @property
     def database(self) -> Path:
         return self.options.database
 
@@ -343,6 +348,9 @@ class Registered:
 
     def close(self) -> None:
         self._world.start("close a registration", self._registration.close).wait()
+
+    def __repr__(self) -> str:
+        return repr(self._registration)
 
 
 class Items:
@@ -370,6 +378,9 @@ class Items:
 
     def close(self) -> None:
         self._world.start("close an iterator", self._iterator.close).wait()
+
+    def __repr__(self) -> str:
+        return repr(self._iterator)
 
     def __enter__(self) -> Self:
         return self
@@ -402,6 +413,9 @@ class Settled:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._item)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._item[index]
 
 
 @contextmanager

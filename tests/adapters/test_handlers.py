@@ -174,9 +174,24 @@ def test_what_an_iterator_hands_out_says_what_it_is(nodes: Nodes) -> None:
         item, run = next(messages), next(runs)
         assert item.message == Message("news", "k", b"12345", item.message_id)
         assert repr(item) == f"Delivery('news', 'k', 5 bytes, id={item.message_id})"
-        assert len(run) == 3
+        assert (len(run), run[0].body, repr(run)) == (3, b"x", "Run(3 deliveries, not settled)")
         item.ack()
         run.ack()
+        assert repr(run) == "Run(3 deliveries, settled)"
+
+
+def test_what_takes_messages_says_what_it_takes(nodes: Nodes) -> None:
+    with nodes.pair(channels=()) as (_left, right, inbox):
+        taking = (
+            right.register_callback("news", "k", inbox),
+            right.messages("news", "k"),
+            right.message_runs("news", "k"),
+        )
+        names = "Registration", "Messages", "Runs"
+        assert [repr(one) for one in taking] == [f"<{name} of 'news' 'k'>" for name in names]
+        for one in taking:
+            one.close()
+        assert [repr(one) for one in taking] == [f"<{name} of 'news' 'k' (closed)>" for name in names]
 
 
 def test_an_iterator_subscribes_and_closing_it_leaves_the_subscription(nodes: Nodes) -> None:

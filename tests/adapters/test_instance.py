@@ -27,6 +27,13 @@ def test_the_certificate_says_who_it_is(nodes: Nodes, certs: Certificates) -> No
         assert node.instance_id == certs.uuid("left")
 
 
+def test_it_says_what_it_is(nodes: Nodes) -> None:
+    with nodes.pair(channels=()) as (left, right, _):
+        where = "".join(f", listening on {host}:{port}" for host, port in right.addresses)
+        assert right.shown == f"<Instance {right.instance_id} on {right.database}{where}, 1 peers up>"
+    assert left.shown == f"<Instance on {left.database}, not open>"
+
+
 def test_without_a_certificate_the_database_or_the_option_says_it(nodes: Nodes) -> None:
     with nodes.open("new", plaintext=True) as node:
         made_up = node.instance_id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -53,6 +55,26 @@ def test_over_tls(stage: Stage) -> None:
     stranger = stage.open(tls="stranger", listen=None)
     assert isinstance(outcome(stranger, publisher.address), CertificateError)
     assert [one.itself.identity.uuids for one in publisher.peers()] == [{stage.certs.uuid("alice")}]
+
+
+def test_streams_say_what_they_are(stage: Stage) -> None:
+    publisher, subscriber, peer = stage.pair()
+    publisher.publish("numbers", [b"1", b"2", b"3"])
+    taken = peer.subscribe("numbers", prefetch=1)
+    assert publisher.addresses == [("127.0.0.1", publisher.port)]
+    assert subscriber.shown == "<Streams, 1 peers up>"
+    assert publisher.shown == f"<Streams, listening on 127.0.0.1:{publisher.port}, 1 peers up>"
+    assert taken.look(repr) == "<Subscription to 'numbers'>"
+    taken.cancel()
+    assert taken.look(repr) == "<Subscription to 'numbers', over>"
+    subscriber.close()
+    assert subscriber.shown == "<Streams, not open>"
+
+
+@pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_streams_are_not_pickled_or_copied(stage: Stage, take: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"cannot be pickled or copied.*D-16"):
+        take(stage.open()._instance)
 
 
 @pytest.mark.parametrize("who", ["dialler", "listener"])

@@ -304,6 +304,18 @@ def test_a_broken_line_is_an_error() -> None:
             client.receive()
 
 
+def test_a_line_that_was_broken_before_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        theirs.close()  # a reset
+        with pytest.raises(ConnectionResetError):
+            ours.recv(1)
+        with BlockingConnection(ours, Role.CLIENT) as client, pytest.raises(ConnectionLost, match="broke"):
+            client.receive(PATIENCE)
+
+
 def test_a_line_that_is_cut_under_tls_is_no_orderly_end(certs: Certificates) -> None:
     remote = Remote("127.0.0.1", 1, identity=certs.uuid("right"))
 
