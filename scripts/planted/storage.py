@@ -89,7 +89,7 @@ BUGS = (
         "a newer layout is opened",
         SQLITE_FILE,
         "DatabaseFile._probe",
-        "not 1 <= layout <= _LAYOUT",
+        "not 1 <= layout <= LAYOUT",
         "layout < 1",
         ("tests/store/test_opening.py::test_a_newer_layout_is_left_to_the_version_that_wrote_it",),
     ),

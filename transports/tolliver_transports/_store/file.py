@@ -21,7 +21,8 @@ from weakref import WeakSet
 
 from tolliver_proto import StoreError
 
-from .checks import SEALED, STAMP, Log, check_of, damage, make_known, row_check, seal
+from .checks import SEALED, Log, damage, make_known, row_check, seal
+from .layout import LAYOUT, TABLES, bring_up
 
 try:
     import fcntl
@@ -33,56 +34,6 @@ except ImportError:  # not POSIX: SQLite's own exclusive mode stands in
 _MAGIC = b"SQLite format 3\0"
 _HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
 _APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
-_LAYOUT = 2
-_STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
-_BY_ROWID = ", ".join(_STRICT)
-_BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
-# `crc` is a check of all other columns, except in `message`: see checks.py. A stamp there is its own.
-_TABLES = {
-    "instance": f"""CREATE TABLE instance(
-        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, seal BLOB,
-        crc INTEGER NOT NULL
-    ) {_BY_ROWID}""",
-    "peer": f"""CREATE TABLE peer(
-        id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL
-    ) {_BY_ROWID}""",
-    "message": f"""CREATE TABLE message(
-        seq INTEGER PRIMARY KEY, wire_id INTEGER NOT NULL, crc INTEGER NOT NULL, stamp INTEGER NOT NULL,
-        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
-    ) {_BY_ROWID}""",
-    "delivery": f"""CREATE TABLE delivery(
-        peer INTEGER NOT NULL, seq INTEGER NOT NULL, wire_id INTEGER NOT NULL, size INTEGER NOT NULL,
-        parked INTEGER NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(peer, seq)
-    ) {_BY_KEY}""",
-    "held": f"CREATE TABLE held(seq INTEGER PRIMARY KEY) {_BY_ROWID}",
-    "peer_subscription": f"""CREATE TABLE peer_subscription(
-        peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL,
-        PRIMARY KEY(peer, channel, key)
-    ) {_BY_KEY}""",
-    "dead_letter": f"""CREATE TABLE dead_letter(
-        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
-        attempts INTEGER NOT NULL, failed_at INTEGER NOT NULL, crc INTEGER NOT NULL,
-        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
-    ) {_BY_ROWID}""",
-    "handled": f"""CREATE TABLE handled(
-        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
-        crc INTEGER NOT NULL
-    ) {_BY_ROWID}""",
-    "own_subscription": f"""CREATE TABLE own_subscription(
-        channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)
-    ) {_BY_KEY}""",
-}
-_FROM_LAYOUT_1 = {
-    "instance": "id, uuid, next_id, NULL, row_check(uuid, next_id, NULL)",
-    "peer": "id, uuid, spki_sha256, row_check(id, uuid, spki_sha256)",
-    "message": f"seq, wire_id, crc, stored_at * {STAMP}, channel, key, body",
-    "delivery": f"peer, seq, wire_id, size, parked, {check_of('delivery')}",
-    "peer_subscription": f"peer, channel, key, {check_of('peer_subscription')}",
-    "own_subscription": f"channel, key, {check_of('own_subscription')}",
-    "handled": f"number, peer, wire_id, {check_of('handled')}",
-    "dead_letter": """number, peer, wire_id, attempts, failed_at,
-        letter_check(crc, number, peer, attempts, failed_at), channel, key, body""",
-}
 _DROP_HELD = """
     DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
         SELECT 1 FROM peer CROSS JOIN delivery ON delivery.peer = peer.id WHERE delivery.seq = held.seq))"""  # T-62
@@ -206,7 +157,8 @@ class DatabaseFile:
         if journal != b"wal":
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
         self.damage: list[str] = self._log_damage(connection, log)
-        self._bring_up(connection)
+        with self.transaction():
+            bring_up(connection)
         self._look_at_schema(connection)
         with self.transaction():
             connection.execute(_DROP_HELD)
@@ -228,12 +180,12 @@ class DatabaseFile:
         os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # SQLite's other files get its mode (D-13)
         with closing(_connect(draft)) as connection:
             connection.execute("BEGIN")
-            for statement in _TABLES.values():
+            for statement in TABLES.values():
                 connection.execute(statement)
             row = (instance_id.bytes, first_id, seal(connection))
             connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, ?)", (*row, row_check(*row)))
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_LAYOUT}")
+            connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
         os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
 
@@ -251,9 +203,9 @@ class DatabaseFile:
         layout, application = _HEADER.unpack(header)
         if application != _APPLICATION_ID:
             raise StoreError(f"{self.path} is the database of another application: choose another path")
-        if not 1 <= layout <= _LAYOUT:
+        if not 1 <= layout <= LAYOUT:
             raise StoreError(
-                f"the database {self.path} has layout {layout}, and this version of tolliver knows 1 to {_LAYOUT}: "
+                f"the database {self.path} has layout {layout}, and this version of tolliver knows 1 to {LAYOUT}: "
                 "use the version that wrote it, or a newer one"
             )
 
@@ -273,7 +225,7 @@ class DatabaseFile:
         """A bit of the text that made a table decides how its rows are read, and what a new one gets."""
         rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
         found = {(kind, name, table, _plain(sql)) for kind, name, table, sql in rows}
-        expected = {(b"table", name.encode(), name.encode(), _plain(sql)) for name, sql in _TABLES.items()}
+        expected = {(b"table", name.encode(), name.encode(), _plain(sql)) for name, sql in TABLES.items()}
         if found != expected:
             raise StoreError(self._damaged("the description of its tables is not the one it was made with"))
 
@@ -303,18 +255,6 @@ class DatabaseFile:
 
     def _damaged(self, what: str) -> str:
         return f"cannot open the database {self.path}: {what}; {_DAMAGED[1]}"
-
-    def _bring_up(self, connection: sqlite3.Connection) -> None:
-        """A database of layout 1 gets the checks that it lacks. Its rows are taken as they are."""
-        if connection.execute("PRAGMA user_version").fetchone() == (_LAYOUT,):
-            return
-        with self.transaction():
-            for table, rows in _FROM_LAYOUT_1.items():
-                connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
-                connection.execute(_TABLES[table])
-                connection.execute(f"INSERT INTO {table} SELECT {rows} FROM old_{table}")
-                connection.execute(f"DROP TABLE old_{table}")
-            connection.execute(f"PRAGMA user_version = {_LAYOUT}")
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
