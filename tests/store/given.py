@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from tolliver_transports._store.sqlite import Row, SQLiteStore
+from tolliver_transports._store.owed import Row
+from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import Operation, StoredMessage, StoreMessages
 

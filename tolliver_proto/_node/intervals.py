@@ -7,10 +7,15 @@ blocks, found at once, and a change moves what is in one block only.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TypeVar, cast, overload
 
 from .store import Span
+
+_Row = TypeVar("_Row", bound=tuple[int, ...])
 
 BLOCK = 2**14  # numbers: at most half as many runs to move
 
@@ -52,6 +57,47 @@ def spans_of(numbers: Iterable[int]) -> list[Span]:
     if first is not None and last is not None:
         spans.append((first, last))
     return spans
+
+
+class Runs(Sequence[_Row]):
+    """Packed rows of `width` whole numbers: first, last, and what else is the same for all between."""
+
+    __slots__ = ("_numbers", "_width")
+
+    def __init__(self, width: int, rows: Iterable[_Row] = ()) -> None:
+        self._width = width
+        self._numbers = array("Q", chain.from_iterable(rows))
+
+    def append(self, first: int, last: int, *same: int) -> None:
+        """A row behind all others. One that goes on where the last one ended becomes a part of it."""
+        numbers, width = self._numbers, self._width
+        if numbers and numbers[1 - width] + 1 == first and tuple(numbers[len(numbers) + 2 - width :]) == same:
+            numbers[1 - width] = last
+        else:
+            numbers.extend((first, last, *same))
+
+    def __len__(self) -> int:
+        return len(self._numbers) // self._width
+
+    @overload
+    def __getitem__(self, at: int) -> _Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[_Row]: ...
+    def __getitem__(self, at: int | slice) -> _Row | list[_Row]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        start = range(len(self))[at] * self._width
+        return cast(_Row, tuple(self._numbers[start : start + self._width]))
+
+    def __iter__(self) -> Iterator[_Row]:
+        numbers = iter(self._numbers)
+        return cast(Iterator[_Row], zip(*[numbers] * self._width, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    def __repr__(self) -> str:
+        return repr([*self])
 
 
 class IntervalSet:

@@ -12,6 +12,7 @@ import json
 import os
 import sqlite3
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from io import FileIO
@@ -22,7 +23,9 @@ from weakref import WeakSet
 from tolliver_proto import StoreError
 
 from .checks import SEALED, Log, damage, make_known, row_check, seal
-from .layout import LAYOUT, TABLES, bring_up
+from .layout import LAYOUT, TABLES
+from .migration import bring_up
+from .owed import Deliveries
 
 try:
     import fcntl
@@ -34,16 +37,12 @@ except ImportError:  # not POSIX: SQLite's own exclusive mode stands in
 _MAGIC = b"SQLite format 3\0"
 _HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
 _APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
-_DROP_HELD = """
-    DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
-        SELECT 1 FROM peer CROSS JOIN delivery ON delivery.peer = peer.id WHERE delivery.seq = held.seq))"""  # T-62
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
     "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
     "PRAGMA cell_size_check = ON",  # V9: damage is noticed when its page is read
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
-# One pass over the deliveries, however many peers there are, and none where nothing is held.
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
 
@@ -69,6 +68,7 @@ _CAUSES = {
     sqlite3.SQLITE_CONSTRAINT: ("such a row is there already", "the caller broke the contract: report this"),
 }
 _KINDS: tuple[tuple[type[Exception], tuple[str, str]], ...] = (
+    (sqlite3.IntegrityError, _CAUSES[sqlite3.SQLITE_CONSTRAINT]),
     (OSError, _UNREACHABLE),
     (MemoryError, ("memory is short", "store less at once, and try again")),
     (Exception, ("a value cannot be stored", "the caller broke the contract: report this")),
@@ -158,13 +158,15 @@ class DatabaseFile:
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
         self.damage: list[str] = self._log_damage(connection, log)
         with self.transaction():
-            bring_up(connection)
+            self.damage += bring_up(connection, int(time.time()))
         self._look_at_schema(connection)
         with self.transaction():
-            connection.execute(_DROP_HELD)
-            connection.execute("DELETE FROM held")
             instance = self._instance_row(connection)
             self.damage += self._look_at_rows(connection, instance[2])
+            deliveries = Deliveries(connection, lambda: 0)
+            deliveries.drop_held()
+            if self.damage:
+                deliveries.drop_ownerless()
             set_instance(connection, "seal", None)
         self.instance_id = UUID(bytes=instance[0])
         self.unclean = instance[2] is None or bool(self.damage)

@@ -1,0 +1,214 @@
+"""Batch of messages, as one row of the database holds it: a directory and the bodies, end to end.
+
+A row for each message costs the database more than the message. So the messages of a commit lie together, and the
+directory says where each begins. One flipped bit costs one message at most: every message has a check over all that
+the directory says of it and its body, and what they share, their number and their names, is there twice.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, repeat
+from operator import attrgetter, xor
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from tolliver_proto import CorruptMessage, StoredMessage
+
+PIECE = 2**18
+"""Bytes of bodies in a batch, but for a larger message, which has one of its own."""
+
+_HEAD = Struct("<QQQIIII")  # first and last seq, when it was stored, messages, bytes of names, check of columns, check
+_NAME = Struct("<II")  # bytes of channel and key
+_COLUMNS = attrgetter("wire_id", "size", "channel", "key", "body")
+_WIDTH = 4 + 8 + 4 * 5  # bytes of the directory for a message
+_LITTLE = sys.byteorder == "little"
+
+Name = tuple[str, str]
+
+
+class Messages(NamedTuple):
+    """Messages of consecutive seqs from `first_seq` on, in columns."""
+
+    first_seq: int
+    ids: Sequence[int]
+    sizes: Sequence[int]
+    channels: Sequence[str]
+    keys: Sequence[str]
+    bodies: Sequence[bytes]
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + len(self.ids) - 1
+
+    def pieces(self) -> Iterator[tuple[int, int]]:
+        """From where to where each batch of them goes."""
+        ends = [*accumulate(map(len, self.bodies))]
+        if ends[-1] <= PIECE:
+            yield 0, len(ends)
+            return
+        start = begun = 0
+        for at, end in enumerate(ends):
+            if end - begun > PIECE and at > start:
+                yield start, at
+                start, begun = at, ends[at - 1]
+        yield start, len(ends)
+
+    def part(self, start: int, stop: int) -> Messages:
+        if (start, stop) == (0, len(self.ids)):
+            return self
+        return Messages(self.first_seq + start, *(column[start:stop] for column in self[1:]))  # type: ignore[arg-type]
+
+
+def in_columns(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, Messages]]:
+    """Runs of messages whose seqs are consecutive, each with the place of its first."""
+    first, count = messages[0].seq, len(messages)
+    if messages[-1].seq - first == count - 1:  # seqs ascend
+        yield 0, Messages(first, *zip(*map(_COLUMNS, messages), strict=True))
+        return
+    start = 0
+    for at in range(1, count + 1):
+        if at == count or messages[at].seq != messages[at - 1].seq + 1:
+            yield start, Messages(messages[start].seq, *zip(*map(_COLUMNS, messages[start:at]), strict=True))
+            start = at
+
+
+def _mix(channel: bytes, key: bytes) -> int:
+    return crc32(_NAME.pack(len(channel), len(key)) + channel + key)
+
+
+def _packed(code: str, values: Sequence[int]) -> bytes:
+    column = array(code, values)
+    if not _LITTLE:
+        column.byteswap()
+    return column.tobytes()
+
+
+def _directory(
+    first: int, last: int, stored_at: int, count: int, names: Sequence[tuple[bytes, bytes]], columns: bytes
+) -> bytes:
+    """All that the messages share stands before the columns and once more behind them."""
+    texts = b"".join(_NAME.pack(len(channel), len(key)) + channel + key for channel, key in names)
+    head = _HEAD.pack(first, last, stored_at, count, len(texts), crc32(columns), 0)[:-4]
+    head += crc32(head + texts).to_bytes(4, "little")
+    return b"".join((head, texts, columns, texts, head))
+
+
+def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
+    """Directory and bodies of one batch. `stored_at` is in seconds."""
+    first_seq, ids, sizes, channels, keys, bodies = messages
+    count = len(ids)
+    places = range(count)
+    if channels.count(channels[0]) == count and keys.count(keys[0]) == count:  # the usual case
+        names = [(channels[0].encode(), keys[0].encode())]
+        numbers = bytes(4 * count)
+        mixes: Iterator[int] = repeat(_mix(*names[0]), count)
+    else:
+        known: dict[Name, int] = {}
+        which = [known.setdefault(name, len(known)) for name in zip(channels, keys, strict=True)]
+        names = [(channel.encode(), key.encode()) for channel, key in known]
+        numbers = _packed("I", which)
+        mixes = map([_mix(*name) for name in names].__getitem__, which)
+    lengths = [*map(len, bodies)]
+    short = ids if max(ids) < 2**32 else [wire_id ^ wire_id >> 32 for wire_id in ids]
+    seeds = map(xor, map(xor, short, sizes), map(xor, mixes, places))
+    columns = b"".join((
+        _packed("I", places),
+        _packed("Q", ids),
+        _packed("I", sizes),
+        _packed("I", [0, *accumulate(lengths)][:-1]),
+        _packed("I", lengths),
+        _packed("I", [*map(crc32, bodies, seeds)]),
+        numbers,
+    ))  # fmt: skip
+    directory = _directory(first_seq, first_seq + count - 1, stored_at, count, names, columns)
+    return directory, b"".join(bodies)
+
+
+class Directory:
+    """What a batch says of its messages. `whole` is false where a column is not as it was written."""
+
+    __slots__ = (
+        *("count", "first_seq", "last_seq", "names", "stored_at", "whole"),
+        *("crcs", "ids", "lengths", "numbers", "offsets", "places", "sizes"),
+    )
+
+    def __init__(self, data: bytes) -> None:
+        """Raises ValueError where it says nothing that can be read."""
+        head = _whole_head(data, 0) or _whole_head(data, len(data) - _HEAD.size)
+        if head is None:
+            raise ValueError("the directory of a batch is damaged in both places")
+        (self.first_seq, self.last_seq, self.stored_at, self.count, _, check, _), texts = head
+        self.names = list(_names(texts))
+        start = _HEAD.size + len(texts)
+        columns = data[start : start + _WIDTH * self.count]
+        self.whole = crc32(columns) == check
+        self.places, self.ids, self.sizes, self.offsets, self.lengths, self.crcs, self.numbers = _unpacked(columns)
+
+    def at(self, place: int) -> int | None:
+        """The index in the columns of the message that is so far behind the first seq, if it is there."""
+        if place < self.count and self.places[place] == place:
+            return place
+        try:
+            return self.places.index(place)
+        except ValueError:
+            return None
+
+    def message(self, at: int, frames: bytes) -> StoredMessage | CorruptMessage:
+        """The message at that index, if it is as it was written (V9)."""
+        seq, wire_id, size, place = self.first_seq + self.places[at], self.ids[at], self.sizes[at], self.places[at]
+        body = frames[self.offsets[at] : self.offsets[at] + self.lengths[at]]
+        if self.numbers[at] < len(self.names):
+            channel, key, mix = self.names[self.numbers[at]]
+            if crc32(body, wire_id ^ wire_id >> 32 ^ size ^ mix ^ place) == self.crcs[at]:
+                return StoredMessage(seq, wire_id, channel, key, body, size)
+        return CorruptMessage(seq, wire_id, size)
+
+    def only(self, indexes: Sequence[int], frames: bytes) -> tuple[bytes, bytes]:
+        """A batch of these messages alone. Checks are taken over: one that is damaged stays so."""
+        lengths = [self.lengths[at] for at in indexes]
+        parts = ((4, self.places), (8, self.ids), (4, self.sizes))
+        columns = [_packed("Q" if width == 8 else "I", [column[at] for at in indexes]) for width, column in parts]
+        columns.append(_packed("I", [0, *accumulate(lengths)][:-1]))
+        columns += [_packed("I", [column[at] for at in indexes]) for column in (self.lengths, self.crcs, self.numbers)]
+        names = [(channel.encode(), key.encode()) for channel, key, _ in self.names]
+        directory = _directory(self.first_seq, self.last_seq, self.stored_at, len(indexes), names, b"".join(columns))
+        starts = [self.offsets[at] for at in indexes]
+        return directory, b"".join(frames[at : at + length] for at, length in zip(starts, lengths, strict=True))
+
+
+def _whole_head(data: bytes, at: int) -> tuple[tuple[int, ...], bytes] | None:
+    """Head and names from the beginning, or from the end, where they are as they were written."""
+    if at < 0 or len(data) < _HEAD.size:
+        return None
+    head = _HEAD.unpack_from(data, at)
+    start = _HEAD.size if at == 0 else at - head[4]
+    texts = data[max(start, 0) : start + head[4]]
+    if crc32(data[at : at + _HEAD.size - 4] + texts) != head[-1]:
+        return None
+    return head, texts
+
+
+def _names(texts: bytes) -> Iterator[tuple[str, str, int]]:
+    at = 0
+    while at < len(texts):
+        channel_size, key_size = _NAME.unpack_from(texts, at)
+        at += _NAME.size
+        channel, key = texts[at : at + channel_size], texts[at + channel_size : at + channel_size + key_size]
+        at += channel_size + key_size
+        yield channel.decode(), key.decode(), _mix(channel, key)
+
+
+def _unpacked(columns: bytes) -> Iterator[array[int]]:
+    count, start = len(columns) // _WIDTH, 0
+    for code in "IQIIIII":
+        column = array(code)
+        size = count * column.itemsize
+        column.frombytes(columns[start : start + size])
+        if not _LITTLE:
+            column.byteswap()
+        start += size
+        yield column
