@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate, repeat
 from operator import attrgetter, xor
 from struct import Struct
@@ -21,13 +22,13 @@ from tolliver_proto import CorruptMessage, StoredMessage
 PIECE = 2**18
 """Bytes of bodies in a batch, but for a larger message, which has one of its own."""
 
-_HEAD = Struct("<QQQIIII")  # first and last seq, when it was stored, messages, bytes of names, check of columns, check
+_HEAD = Struct("<QQQIII")  # first and last seq, when it was stored, messages, bytes of names, check of the columns
+_CHECK = Struct("<I")  # of the head and the names
+_SHARED = _HEAD.size + _CHECK.size
+_ONE = Struct("<IQIIIII")  # place, id, size, offset, length, check, number of the name
 _NAME = Struct("<II")  # bytes of channel and key
 _COLUMNS = attrgetter("wire_id", "size", "channel", "key", "body")
-_WIDTH = 4 + 8 + 4 * 5  # bytes of the directory for a message
 _LITTLE = sys.byteorder == "little"
-
-Name = tuple[str, str]
 
 
 class Messages(NamedTuple):
@@ -76,8 +77,12 @@ def in_columns(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, Message
             start = at
 
 
-def _mix(channel: bytes, key: bytes) -> int:
-    return crc32(_NAME.pack(len(channel), len(key)) + channel + key)
+@lru_cache(1024)
+def _name(channel: str, key: str) -> tuple[bytes, int]:
+    """As the directory has it, and its part in the checks of its messages."""
+    one, other = channel.encode(), key.encode()
+    text = _NAME.pack(len(one), len(other)) + one + other
+    return text, crc32(text)
 
 
 def _packed(code: str, values: Sequence[int]) -> bytes:
@@ -87,33 +92,33 @@ def _packed(code: str, values: Sequence[int]) -> bytes:
     return column.tobytes()
 
 
-def _directory(
-    first: int, last: int, stored_at: int, count: int, names: Sequence[tuple[bytes, bytes]], columns: bytes
-) -> bytes:
+def _directory(first: int, last: int, stored_at: int, count: int, names: bytes, columns: bytes) -> bytes:
     """All that the messages share stands before the columns and once more behind them."""
-    texts = b"".join(_NAME.pack(len(channel), len(key)) + channel + key for channel, key in names)
-    head = _HEAD.pack(first, last, stored_at, count, len(texts), crc32(columns), 0)[:-4]
-    head += crc32(head + texts).to_bytes(4, "little")
-    return b"".join((head, texts, columns, texts, head))
+    head = _HEAD.pack(first, last, stored_at, count, len(names), crc32(columns))
+    check = _CHECK.pack(crc32(names, crc32(head)))
+    return b"".join((head, check, names, columns, names, head, check))
 
 
 def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
     """Directory and bodies of one batch. `stored_at` is in seconds."""
     first_seq, ids, sizes, channels, keys, bodies = messages
     count = len(ids)
+    if count == 1:
+        return _pack_one(messages, stored_at)
     places = range(count)
     if channels.count(channels[0]) == count and keys.count(keys[0]) == count:  # the usual case
-        names = [(channels[0].encode(), keys[0].encode())]
+        names, mix = _name(channels[0], keys[0])
+        mixes: Iterator[int] = repeat(mix, count)
         numbers = bytes(4 * count)
-        mixes: Iterator[int] = repeat(_mix(*names[0]), count)
     else:
-        known: dict[Name, int] = {}
+        known: dict[tuple[str, str], int] = {}
         which = [known.setdefault(name, len(known)) for name in zip(channels, keys, strict=True)]
-        names = [(channel.encode(), key.encode()) for channel, key in known]
+        parts = [_name(*name) for name in known]
+        names = b"".join(text for text, _ in parts)
+        mixes = map([mix for _, mix in parts].__getitem__, which)
         numbers = _packed("I", which)
-        mixes = map([_mix(*name) for name in names].__getitem__, which)
     lengths = [*map(len, bodies)]
-    short = ids if max(ids) < 2**32 else [wire_id ^ wire_id >> 32 for wire_id in ids]
+    short = ids if max(ids) < 2**32 else [_short(wire_id) for wire_id in ids]
     seeds = map(xor, map(xor, short, sizes), map(xor, mixes, places))
     columns = b"".join((
         _packed("I", places),
@@ -124,8 +129,20 @@ def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
         _packed("I", [*map(crc32, bodies, seeds)]),
         numbers,
     ))  # fmt: skip
-    directory = _directory(first_seq, first_seq + count - 1, stored_at, count, names, columns)
-    return directory, b"".join(bodies)
+    return _directory(first_seq, messages.last_seq, stored_at, count, names, columns), b"".join(bodies)
+
+
+def _pack_one(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
+    """As it is for many, without columns of one."""
+    seq, (wire_id,), (size,), (channel,), (key,), (body,) = messages
+    names, mix = _name(channel, key)
+    columns = _ONE.pack(0, wire_id, size, 0, len(body), crc32(body, _short(wire_id) ^ size ^ mix), 0)
+    return _directory(seq, seq, stored_at, 1, names, columns), bytes(body)
+
+
+def _short(wire_id: int) -> int:
+    """All of its bits in 32."""
+    return wire_id ^ wire_id >> 32
 
 
 class Directory:
@@ -138,13 +155,13 @@ class Directory:
 
     def __init__(self, data: bytes) -> None:
         """Raises ValueError where it says nothing that can be read."""
-        head = _whole_head(data, 0) or _whole_head(data, len(data) - _HEAD.size)
+        head = _whole_head(data, 0) or _whole_head(data, len(data) - _SHARED)
         if head is None:
             raise ValueError("the directory of a batch is damaged in both places")
-        (self.first_seq, self.last_seq, self.stored_at, self.count, _, check, _), texts = head
+        (self.first_seq, self.last_seq, self.stored_at, self.count, _, check), texts = head
         self.names = list(_names(texts))
-        start = _HEAD.size + len(texts)
-        columns = data[start : start + _WIDTH * self.count]
+        start = _SHARED + len(texts)
+        columns = data[start : start + _ONE.size * self.count]
         self.whole = crc32(columns) == check
         self.places, self.ids, self.sizes, self.offsets, self.lengths, self.crcs, self.numbers = _unpacked(columns)
 
@@ -163,7 +180,7 @@ class Directory:
         body = frames[self.offsets[at] : self.offsets[at] + self.lengths[at]]
         if self.numbers[at] < len(self.names):
             channel, key, mix = self.names[self.numbers[at]]
-            if crc32(body, wire_id ^ wire_id >> 32 ^ size ^ mix ^ place) == self.crcs[at]:
+            if crc32(body, _short(wire_id) ^ size ^ mix ^ place) == self.crcs[at]:
                 return StoredMessage(seq, wire_id, channel, key, body, size)
         return CorruptMessage(seq, wire_id, size)
 
@@ -174,7 +191,7 @@ class Directory:
         columns = [_packed("Q" if width == 8 else "I", [column[at] for at in indexes]) for width, column in parts]
         columns.append(_packed("I", [0, *accumulate(lengths)][:-1]))
         columns += [_packed("I", [column[at] for at in indexes]) for column in (self.lengths, self.crcs, self.numbers)]
-        names = [(channel.encode(), key.encode()) for channel, key, _ in self.names]
+        names = b"".join(_name(channel, key)[0] for channel, key, _ in self.names)
         directory = _directory(self.first_seq, self.last_seq, self.stored_at, len(indexes), names, b"".join(columns))
         starts = [self.offsets[at] for at in indexes]
         return directory, b"".join(frames[at : at + length] for at, length in zip(starts, lengths, strict=True))
@@ -182,28 +199,28 @@ class Directory:
 
 def _whole_head(data: bytes, at: int) -> tuple[tuple[int, ...], bytes] | None:
     """Head and names from the beginning, or from the end, where they are as they were written."""
-    if at < 0 or len(data) < _HEAD.size:
+    if at < 0 or len(data) < _SHARED:
         return None
     head = _HEAD.unpack_from(data, at)
-    start = _HEAD.size if at == 0 else at - head[4]
-    texts = data[max(start, 0) : start + head[4]]
-    if crc32(data[at : at + _HEAD.size - 4] + texts) != head[-1]:
-        return None
-    return head, texts
+    start = _SHARED if at == 0 else at - head[4]
+    names = data[max(start, 0) : start + head[4]]
+    (check,) = _CHECK.unpack_from(data, at + _HEAD.size)
+    return (head, names) if crc32(names, crc32(data[at : at + _HEAD.size])) == check else None
 
 
 def _names(texts: bytes) -> Iterator[tuple[str, str, int]]:
     at = 0
     while at < len(texts):
         channel_size, key_size = _NAME.unpack_from(texts, at)
-        at += _NAME.size
-        channel, key = texts[at : at + channel_size], texts[at + channel_size : at + channel_size + key_size]
-        at += channel_size + key_size
-        yield channel.decode(), key.decode(), _mix(channel, key)
+        middle = at + _NAME.size + channel_size
+        end = middle + key_size
+        channel, key = texts[at + _NAME.size : middle], texts[middle:end]
+        yield channel.decode(), key.decode(), crc32(texts[at:end])
+        at = end
 
 
 def _unpacked(columns: bytes) -> Iterator[array[int]]:
-    count, start = len(columns) // _WIDTH, 0
+    count, start = len(columns) // _ONE.size, 0
     for code in "IQIIIII":
         column = array(code)
         size = count * column.itemsize

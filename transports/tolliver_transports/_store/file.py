@@ -41,6 +41,7 @@ _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
     "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
     "PRAGMA cell_size_check = ON",  # V9: damage is noticed when its page is read
+    "PRAGMA wal_autocheckpoint = 4096",  # pages: a batch that is removed before that is never copied into the file
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
@@ -293,6 +294,8 @@ class DatabaseFile:
     @contextmanager
     def failing(self, doing: str, *malformed: type[Exception]) -> Iterator[None]:
         """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
+        if self._connection is None and doing != "open":
+            raise StoreError(f"the database {self.path} {self._ended}")
         try:
             yield
         except _FAILURES + malformed as error:

@@ -47,6 +47,8 @@ _BATCHES = f"""
 _OWNERS = """
     SELECT owed.owed FROM (SELECT 0 AS id UNION ALL SELECT id FROM peer) AS one CROSS JOIN owed
     ON owed.peer = one.id AND owed.first_seq = ?"""
+_REMOVE_SHARE = "DELETE FROM owed WHERE peer = ? AND first_seq = ? AND last_seq = ?"
+_REMOVE_BATCH = "DELETE FROM batch WHERE first_seq = ? AND last_seq = ? AND crc = ?"
 _ONES = re.compile("1+")
 
 
@@ -82,6 +84,15 @@ class Share(NamedTuple):
         """Less these bits; None where nothing is left."""
         left = self.bits & ~met
         return self.with_bits(left, self.parked_bits & left) if left else None
+
+
+class Part(NamedTuple):
+    """Messages of a batch that wait for a peer, or that are parked for it. `size` is in bytes of frames."""
+
+    first_seq: int
+    parked: bool
+    messages: int
+    size: int
 
 
 def _blob(bits: int) -> bytes:
@@ -165,8 +176,9 @@ class Deliveries:
         self._sparse: dict[int, None] = {}  # batches of which less than half may be owed
         self._read: tuple[int, Directory, bytes] | None = None  # the next piece is mostly of the same batch
 
-    def undone(self) -> None:
-        """The transaction was rolled back."""
+    def undone(self, newest: int) -> None:
+        """The transaction was rolled back: the newest seq is again what it was before."""
+        self.newest = newest
         self._read = None
         self._holes.clear()
         self._sparse.clear()
@@ -267,7 +279,9 @@ class Deliveries:
             else:
                 self._execute(f"{head} BETWEEN ? AND ?", (*fixed, firsts[0], firsts[-1]))
 
-    def remove(self, peer: int, spans: Iterable[Span]) -> None:
+    def remove(self, peer: int, spans: Sequence[Span]) -> None:
+        if len(spans) == 1 and self._execute(_REMOVE_SHARE, (peer, *spans[0])).rowcount:
+            return  # the usual case: all of one batch, and nothing else
         self._change(peer, spans, Share.without)
 
     def park(self, peer: int, spans: Iterable[Span]) -> None:
@@ -281,6 +295,11 @@ class Deliveries:
 
     def remove_messages(self, spans: Sequence[Span]) -> None:
         """Nobody is owed these any more."""
+        self._read = None
+        if len(spans) == 1 and self._execute(_REMOVE_BATCH, (*spans[0], batch_check(*spans[0]))).rowcount:
+            self._holes.pop(spans[0][0], None)
+            self._sparse.pop(spans[0][0], None)
+            return
         gone: list[tuple[Span, int]] = []
         for (first, last, _), met in self._batches(spans):
             around = _around(first, last, met)
@@ -290,7 +309,6 @@ class Deliveries:
         for _, first in gone:
             self._holes.pop(first, None)
             self._sparse.pop(first, None)
-        self._read = None
 
     def _thinned(self, first: int, last: int, met: Sequence[Span]) -> bool:
         """Some messages of a batch have gone. True if all have."""
@@ -326,6 +344,8 @@ class Deliveries:
 
     def tidy(self, closing: bool = False) -> None:
         """Write batches anew of which less than half is owed; the newest only when the store closes."""
+        if not self._sparse:
+            return
         newest = self._recent[0] if self._recent and not closing else _LAST_SEQ
         for first in [first for first in self._sparse if first < newest][:_ANEW]:
             del self._sparse[first]
@@ -431,6 +451,15 @@ class Deliveries:
                     else:
                         what, stored_at = (directory.ids[at], directory.sizes[at]), directory.stored_at
                     yield share.first_seq + place, peer, *what, bool(parked >> place & 1), stored_at
+
+    def parts(self, peer: int) -> Iterator[Part]:
+        """Of each of its batches what waits and what is parked, by seq, without a look at bodies."""
+        for share in map(_share, self._execute(_SHARES, (peer, 0, _LAST_SEQ))):
+            directory = None if share.owed is share.parked is None else self.directory(share.first_seq)
+            for parked, bits in ((False, share.bits & ~share.parked_bits), (True, share.parked_bits)):
+                if bits:
+                    size = share.size if bits == share.everything else _size_of(share, directory, bits)
+                    yield Part(share.first_seq, parked, bits.bit_count(), size)
 
     # Loading.
 

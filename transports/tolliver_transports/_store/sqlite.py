@@ -217,6 +217,7 @@ class SQLiteStore:
     def commit(self, operations: Sequence[Operation]) -> None:
         """As `Store.commit`: when it returns, all is on the disk (T-54)."""
         self._new_peers.clear()
+        newest = self._deliveries.newest
         known = dict(self._peers) if any(type(operation) is ForgetPeer for operation in operations) else None
         try:
             with self._file.failing("commit to"), self._file.transaction():
@@ -224,7 +225,7 @@ class SQLiteStore:
                     self._APPLY[kind](self, list(run))
                 self._deliveries.tidy()
         except BaseException:
-            self._deliveries.undone()
+            self._deliveries.undone(newest)
             for peer in self._new_peers:
                 self._peers.pop(peer, None)
             self._peers = self._peers if known is None else known
