@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 from tolliver_transports._store.batches import Directory, in_columns, pack
-from tolliver_transports._store.checks import batch_check, content_check, make_known
+from tolliver_transports._store.checks import batch_check, make_known
 
 from tolliver_proto import (
     AddDeadLetter,
@@ -29,7 +29,7 @@ from tolliver_proto import (
 )
 
 from .flips import Flips, ask
-from .given import OTHER, OURS, PEER, everything, message, open_store, storing
+from .given import OTHER, PEER, everything, message, open_store, storing
 
 FLIPS = 80
 COUNT = 400
@@ -318,60 +318,3 @@ def test_a_log_that_ends_too_early_is_told_of(scratch: Path, where: str, told: s
     assert (told in complaints[0]) if told else (complaints == [])
     with closing(open_store(image)) as store:
         assert store.check() == []
-
-
-# What an older version left.
-
-
-def test_a_database_of_the_first_layout_gets_its_checks(scratch: Path) -> None:
-    path = scratch / "node.db"
-    with closing(sqlite3.connect(path)) as old, old:
-        for statement in LAYOUT_1:
-            old.execute(statement)
-        old.execute("INSERT INTO instance VALUES (1, ?, 77, 1)", (OURS.bytes,))
-        old.execute("INSERT INTO peer VALUES (1, ?, ?)", (PEER.bytes, b"pin"))
-        rows = [message(1), message(2)]
-        crcs = [content_check(row.seq, row.wire_id, row.channel.encode(), row.key.encode(), row.body) for row in rows]
-        for row, crc in zip(rows, crcs, strict=True):
-            old.execute(
-                "INSERT INTO message VALUES (?, ?, ?, 1000, ?, ?, ?)",
-                (row.seq, row.wire_id, crc, row.channel, row.key, row.body),
-            )
-            old.execute("INSERT INTO delivery VALUES (1, ?, ?, ?, ?)", (row.seq, row.wire_id, row.size, row.seq == 2))
-        old.execute("INSERT INTO peer_subscription VALUES (1, 'c', 'k')")
-        old.execute("INSERT INTO own_subscription VALUES ('own', '')")
-        old.execute("INSERT INTO handled VALUES (3, 1, 5)")
-        letter = content_check(0, 9, b"c", b"k", b"body")
-        old.execute("INSERT INTO dead_letter VALUES (4, 1, 9, 20, 1000, ?, 'c', 'k', ?)", (letter, b"body"))
-        old.execute("INSERT INTO dead_letter VALUES (5, 1, 9, 20, 1000, ?, 'c', 'k', ?)", (letter + 1, b"body"))
-    for _ in range(2):
-        with closing(open_store(path)) as store:
-            loaded = store.load()
-            assert (store.instance_id, loaded.next_id) == (OURS, 77)
-            assert everything(store) == [message(1)]
-            assert [(one.seq, one.parked) for one in store.find(PEER, 0, 10, 1e6)] == [(1, False), (2, True)]
-            assert loaded.peers[PEER].spki_sha256 == b"pin"
-            assert loaded.peers[PEER].subscriptions == {Subscription("c", "k")}
-            assert loaded.own_subscriptions == {Subscription("own", "")}
-            assert loaded.handled == [(PEER, 5)]
-            assert [letter.number for letter in store.dead_letters(0, 10)] == [4]
-            assert store.check() == []
-
-
-LAYOUT_1 = (
-    "PRAGMA application_id = 1416588396",
-    "PRAGMA user_version = 1",
-    "CREATE TABLE instance(id INTEGER PRIMARY KEY, uuid BLOB, next_id INTEGER, clean INTEGER)",
-    "CREATE TABLE peer(id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, spki_sha256 BLOB)",
-    "CREATE TABLE message(seq INTEGER PRIMARY KEY, wire_id INTEGER, crc INTEGER, stored_at INTEGER, "
-    "channel TEXT, key TEXT, body BLOB)",
-    "CREATE TABLE delivery(peer INTEGER, seq INTEGER, wire_id INTEGER, size INTEGER, parked INTEGER DEFAULT 0, "
-    "PRIMARY KEY(peer, seq)) WITHOUT ROWID",
-    "CREATE TABLE held(seq INTEGER PRIMARY KEY)",
-    "CREATE TABLE peer_subscription(peer INTEGER, channel TEXT, key TEXT, PRIMARY KEY(peer, channel, key)) "
-    "WITHOUT ROWID",
-    "CREATE TABLE dead_letter(number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER, wire_id INTEGER, "
-    "attempts INTEGER, failed_at INTEGER, crc INTEGER, channel TEXT, key TEXT, body BLOB)",
-    "CREATE TABLE handled(number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER, wire_id INTEGER)",
-    "CREATE TABLE own_subscription(channel TEXT, key TEXT, PRIMARY KEY(channel, key)) WITHOUT ROWID",
-)

@@ -207,8 +207,8 @@ class _IntervalBlock:
     __slots__ = ("_firsts", "_lasts")
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._lasts: list[int] = []
+        self._firsts = array("Q")
+        self._lasts = array("Q")
 
     def __iter__(self) -> Iterator[Span]:
         return zip(self._firsts, self._lasts, strict=True)
@@ -229,8 +229,8 @@ class _IntervalBlock:
         stop = bisect_right(firsts, last + 1)
         if start < stop:
             first, last = min(first, firsts[start]), max(last, lasts[stop - 1])
-        firsts[start:stop] = [first]
-        lasts[start:stop] = [last]
+        firsts[start:stop] = array("Q", (first,))
+        lasts[start:stop] = array("Q", (last,))
 
     def discard(self, first: int, last: int) -> None:
         firsts, lasts = self._firsts, self._lasts
@@ -243,8 +243,8 @@ class _IntervalBlock:
             keep.append((firsts[start], first - 1))
         if lasts[stop - 1] > last:
             keep.append((last + 1, lasts[stop - 1]))
-        firsts[start:stop] = [one for one, _ in keep]
-        lasts[start:stop] = [one for _, one in keep]
+        firsts[start:stop] = array("Q", [one for one, _ in keep])
+        lasts[start:stop] = array("Q", [one for _, one in keep])
 
     def end_of(self, number: int) -> int:
         """The last number of the span that this one is in."""
@@ -261,9 +261,9 @@ class _CountBlock:
     __slots__ = ("_counts", "_firsts", "_lasts")
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._lasts: list[int] = []
-        self._counts: list[int] = []
+        self._firsts = array("Q")
+        self._lasts = array("Q")
+        self._counts = array("L")
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         return zip(self._firsts, self._lasts, self._counts, strict=True)
@@ -311,7 +311,7 @@ class _CountBlock:
             *zip(self._firsts[stop:high_at], self._lasts[stop:high_at], self._counts[stop:high_at], strict=True),
         ]
         merged = [*_merged(around)]
-        self._firsts[low_at:high_at] = [one for one, _, _ in merged]
-        self._lasts[low_at:high_at] = [one for _, one, _ in merged]
-        self._counts[low_at:high_at] = [count for _, _, count in merged]
+        self._firsts[low_at:high_at] = array("Q", [one for one, _, _ in merged])
+        self._lasts[low_at:high_at] = array("Q", [one for _, one, _ in merged])
+        self._counts[low_at:high_at] = array("L", [count for _, _, count in merged])
         return gone

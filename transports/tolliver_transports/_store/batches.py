@@ -2,7 +2,7 @@
 
 A row for each message costs the database more than the message. So the messages of a commit lie together, and the
 directory says where each begins. One flipped bit costs one message at most: every message has a check over all that
-the directory says of it and its body, and what they share, their number and their names, is there twice.
+the directory says of it and its body, and a bit of the directory is found by its check and put right.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 from operator import attrgetter, xor
 from struct import Struct
+from struct import error as struct_error
 from typing import NamedTuple
 from zlib import crc32
 
@@ -22,9 +23,8 @@ from tolliver_proto import CorruptMessage, StoredMessage
 PIECE = 2**18
 """Bytes of bodies in a batch, but for a larger message, which has one of its own."""
 
-_HEAD = Struct("<QQQIII")  # first and last seq, when it was stored, messages, bytes of names, check of the columns
-_CHECK = Struct("<I")  # of the head and the names
-_SHARED = _HEAD.size + _CHECK.size
+_CHECK = Struct("<I")  # of the rest of the directory
+_HEAD = Struct("<QQQII")  # first and last seq, when it was stored, messages, bytes of names
 _ONE = Struct("<IQIIIII")  # place, id, size, offset, length, check, number of the name
 _NAME = Struct("<II")  # bytes of channel and key
 _COLUMNS = attrgetter("wire_id", "size", "channel", "key", "body")
@@ -93,10 +93,8 @@ def _packed(code: str, values: Sequence[int]) -> bytes:
 
 
 def _directory(first: int, last: int, stored_at: int, count: int, names: bytes, columns: bytes) -> bytes:
-    """All that the messages share stands before the columns and once more behind them."""
-    head = _HEAD.pack(first, last, stored_at, count, len(names), crc32(columns))
-    check = _CHECK.pack(crc32(names, crc32(head)))
-    return b"".join((head, check, names, columns, names, head, check))
+    said = b"".join((_HEAD.pack(first, last, stored_at, count, len(names)), names, columns))
+    return _CHECK.pack(crc32(said)) + said
 
 
 def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
@@ -146,7 +144,7 @@ def _short(wire_id: int) -> int:
 
 
 class Directory:
-    """What a batch says of its messages. `whole` is false where a column is not as it was written."""
+    """What a batch says of its messages. `whole` is false where it is not as it was written."""
 
     __slots__ = (
         *("count", "first_seq", "last_seq", "names", "stored_at", "whole"),
@@ -154,15 +152,21 @@ class Directory:
     )
 
     def __init__(self, data: bytes) -> None:
-        """Raises ValueError where it says nothing that can be read."""
-        head = _whole_head(data, 0) or _whole_head(data, len(data) - _SHARED)
-        if head is None:
-            raise ValueError("the directory of a batch is damaged in both places")
-        (self.first_seq, self.last_seq, self.stored_at, self.count, _, check), texts = head
-        self.names = list(_names(texts))
-        start = _SHARED + len(texts)
-        columns = data[start : start + _ONE.size * self.count]
-        self.whole = crc32(columns) == check
+        """Raises ValueError where it cannot be read."""
+        check, said = int.from_bytes(data[:4], "little"), data[4:]
+        wrong = crc32(said) ^ check
+        if wrong:
+            said = with_bit_put_right(said, wrong) or said
+        self.whole = not wrong or crc32(said) == check or wrong.bit_count() == 1  # the check itself may have changed
+        try:
+            self.first_seq, self.last_seq, self.stored_at, self.count, size = _HEAD.unpack_from(said)
+            start = _HEAD.size + size
+            columns = said[start:]
+            if len(columns) != _ONE.size * self.count:
+                raise ValueError("columns of another length than the directory says")
+            self.names = list(_names(said[_HEAD.size : start]))
+        except struct_error as error:
+            raise ValueError(f"a directory that ends too soon: {error}") from error
         self.places, self.ids, self.sizes, self.offsets, self.lengths, self.crcs, self.numbers = _unpacked(columns)
 
     def at(self, place: int) -> int | None:
@@ -197,15 +201,27 @@ class Directory:
         return directory, b"".join(frames[at : at + length] for at, length in zip(starts, lengths, strict=True))
 
 
-def _whole_head(data: bytes, at: int) -> tuple[tuple[int, ...], bytes] | None:
-    """Head and names from the beginning, or from the end, where they are as they were written."""
-    if at < 0 or len(data) < _SHARED:
-        return None
-    head = _HEAD.unpack_from(data, at)
-    start = _SHARED if at == 0 else at - head[4]
-    names = data[max(start, 0) : start + head[4]]
-    (check,) = _CHECK.unpack_from(data, at + _HEAD.size)
-    return (head, names) if crc32(names, crc32(data[at : at + _HEAD.size])) == check else None
+def with_bit_put_right(data: bytes, wrong: int) -> bytes | None:
+    """The data with the one bit flipped that explains why its CRC-32 is off by `wrong`, or None.
+
+    The effect of a bit on the CRC is that of the bit alone, moved on by the bytes behind it.
+    """
+    effects = [_TABLE[1 << bit] for bit in range(8)]
+    for at in range(len(data) - 1, -1, -1):
+        if wrong in effects:
+            flipped = data[at] ^ 1 << effects.index(wrong)
+            return data[:at] + bytes((flipped,)) + data[at + 1 :]
+        effects = [_TABLE[effect & 0xFF] ^ effect >> 8 for effect in effects]
+    return None
+
+
+def _table(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0xEDB88320 if byte & 1 else 0)
+    return byte
+
+
+_TABLE = [_table(byte) for byte in range(256)]
 
 
 def _names(texts: bytes) -> Iterator[tuple[str, str, int]]:

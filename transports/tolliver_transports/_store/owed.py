@@ -378,12 +378,10 @@ class Deliveries:
         return self._read[1:]
 
     def directory(self, first: int) -> Directory | None:
-        """As `_batch`, without the bodies."""
-        if self._read is not None and self._read[0] == first:
-            return self._read[1]
+        """As `_batch`, without the bodies: so None, too, where it is not whole."""
         data, *_ = self._row(first, "directory") or self._strayed(first)
         directory = _directory(data)
-        return directory if directory is not None and directory.first_seq == first else None
+        return directory if directory is not None and directory.whole and directory.first_seq == first else None
 
     def _row(self, first: int, columns: str) -> tuple[bytes, ...] | None:
         try:
