@@ -71,7 +71,7 @@ def migrator(path: Path) -> None:
             self.set_trace_callback(count)
 
     connect = sqlite3.connect
-    sqlite3.connect = partial(connect, factory=Counted)
+    setattr(sqlite3, "connect", partial(connect, factory=Counted))  # noqa: B010
     open_store(path).close()
 
 

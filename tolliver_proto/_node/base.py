@@ -100,7 +100,7 @@ class NodeState(ConnectionTable[Link, Action]):
         # The outbox.
         self._next_seq = loaded.next_seq
         self._ids = IdAllocator(loaded.next_id, loaded.live_ids)
-        self._refcounts = RefCounts(loaded.owed)
+        self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
         self._watched: dict[int, Receipt] = {}
         self._keeping: dict[Link, BufferedForConnect] = {}
         self._blocked: deque[tuple[list[Item], Receipt]] = deque()

@@ -29,7 +29,7 @@ class IdAllocator:
         self._next = next_id if FIRST_ID <= next_id <= LAST_ID else FIRST_ID
         self._clear_until = self._next  # ids below are free without a look at `live`
         self._used = RESERVE  # nothing is reserved yet
-        self.live = IntervalSet(live)
+        self.live = live if isinstance(live, IntervalSet) else IntervalSet(live)
 
     def take(self) -> int:
         """The next free id. Raises OutboxFull if all are outstanding (T-41)."""

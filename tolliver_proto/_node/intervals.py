@@ -10,23 +10,22 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import TypeVar, cast, overload
 
 from .store import Span
-
-_Row = TypeVar("_Row", bound=tuple[int, ...])
 
 BLOCK = 2**14  # numbers: at most half as many runs to move
 
 
-def _pieces(first: int, last: int) -> Sequence[Span]:
-    """The parts of a span that lie in one block each."""
+def _pieces(first: int, last: int) -> Sequence[tuple[int, int, int]]:
+    """The parts of a span that lie in one block each: (block, first, last), counted from the block's beginning."""
     low, high = first // BLOCK, last // BLOCK
     if low == high:  # the usual case
-        return ((first, last),)
-    starts = [first, *range((low + 1) * BLOCK, last + 1, BLOCK)]
-    return [*zip(starts, [start - 1 for start in starts[1:]] + [last], strict=True)]
+        return ((low, first % BLOCK, last % BLOCK),)
+    return (
+        (low, first % BLOCK, BLOCK - 1),
+        *((block, 0, BLOCK - 1) for block in range(low + 1, high)),
+        (high, 0, last % BLOCK),
+    )
 
 
 def _merged(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -59,47 +58,6 @@ def spans_of(numbers: Iterable[int]) -> list[Span]:
     return spans
 
 
-class Runs(Sequence[_Row]):
-    """Packed rows of `width` whole numbers: first, last, and what else is the same for all between."""
-
-    __slots__ = ("_numbers", "_width")
-
-    def __init__(self, width: int, rows: Iterable[_Row] = ()) -> None:
-        self._width = width
-        self._numbers = array("Q", chain.from_iterable(rows))
-
-    def append(self, first: int, last: int, *same: int) -> None:
-        """A row behind all others. One that goes on where the last one ended becomes a part of it."""
-        numbers, width = self._numbers, self._width
-        if numbers and numbers[1 - width] + 1 == first and tuple(numbers[len(numbers) + 2 - width :]) == same:
-            numbers[1 - width] = last
-        else:
-            numbers.extend((first, last, *same))
-
-    def __len__(self) -> int:
-        return len(self._numbers) // self._width
-
-    @overload
-    def __getitem__(self, at: int) -> _Row: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[_Row]: ...
-    def __getitem__(self, at: int | slice) -> _Row | list[_Row]:
-        if isinstance(at, slice):
-            return [self[one] for one in range(*at.indices(len(self)))]
-        start = range(len(self))[at] * self._width
-        return cast(_Row, tuple(self._numbers[start : start + self._width]))
-
-    def __iter__(self) -> Iterator[_Row]:
-        numbers = iter(self._numbers)
-        return cast(Iterator[_Row], zip(*[numbers] * self._width, strict=True))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and [*self] == [*other]
-
-    def __repr__(self) -> str:
-        return repr([*self])
-
-
 class IntervalSet:
     """A set of whole numbers."""
 
@@ -112,43 +70,50 @@ class IntervalSet:
 
     def __iter__(self) -> Iterator[Span]:
         blocks = self._blocks
-        runs = ((first, last, 1) for at in sorted(blocks) for first, last in blocks[at])
+        runs = ((at * BLOCK + first, at * BLOCK + last, 1) for at in sorted(blocks) for first, last in blocks[at])
         return ((first, last) for first, last, _ in _merged(runs))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Iterable) and [*self] == [*other]
+
+    def __repr__(self) -> str:
+        return f"IntervalSet({[*self]})"
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
     def __contains__(self, number: int) -> bool:
         block = self._blocks.get(number // BLOCK)
-        return block is not None and number in block
+        return block is not None and number % BLOCK in block
 
     def add(self, first: int, last: int) -> None:
-        for low, high in _pieces(first, last):
-            block = self._blocks.get(low // BLOCK)
+        for at, low, high in _pieces(first, last):
+            block = self._blocks.get(at)
             if block is None:
-                block = self._blocks[low // BLOCK] = _IntervalBlock()
+                block = self._blocks[at] = _IntervalBlock()
             block.add(low, high)
 
     def discard(self, first: int, last: int) -> None:
-        for low, high in _pieces(first, last):
-            block = self._blocks.get(low // BLOCK)
+        for at, low, high in _pieces(first, last):
+            block = self._blocks.get(at)
             if block is not None:
                 block.discard(low, high)
                 if not block:
-                    del self._blocks[low // BLOCK]
+                    del self._blocks[at]
 
     def next_free(self, number: int) -> int:
         """The first number from there on that is not in the set."""
         while number in self:
-            number = self._blocks[number // BLOCK].end_of(number) + 1
+            at, place = divmod(number, BLOCK)
+            number = at * BLOCK + self._blocks[at].end_of(place) + 1
         return number
 
     def next_taken(self, number: int) -> int | None:
         """The first number from there on that is in the set."""
         for at in sorted(at for at in self._blocks if at >= number // BLOCK):
-            taken = self._blocks[at].next_taken(number)
+            taken = self._blocks[at].next_taken(max(0, number - at * BLOCK))
             if taken is not None:
-                return taken
+                return at * BLOCK + taken
         return None
 
 
@@ -163,36 +128,46 @@ class RefCounts:
             self.add(first, count, last + 1 - first)
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        return _merged(run for at in sorted(self._blocks) for run in self._blocks[at])
+        blocks = self._blocks
+        return _merged(
+            (at * BLOCK + first, at * BLOCK + last, count) for at in sorted(blocks) for first, last, count in blocks[at]
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Iterable) and [*self] == [*other]
+
+    def __repr__(self) -> str:
+        return f"RefCounts({[*self]})"
 
     def __contains__(self, seq: int) -> bool:
         block = self._blocks.get(seq // BLOCK)
-        return block is not None and seq in block
+        return block is not None and seq % BLOCK in block
 
     def within(self, first: int, last: int) -> Iterator[Span]:
         """The spans of those in this range that somebody is owed."""
-        for low, high in _pieces(first, last):
-            block = self._blocks.get(low // BLOCK)
+        for at, low, high in _pieces(first, last):
+            block = self._blocks.get(at)
             if block is not None:
-                yield from block.within(low, high)
+                for one, other in block.within(low, high):
+                    yield at * BLOCK + one, at * BLOCK + other
 
     def add(self, seq: int, count: int, messages: int = 1) -> None:
         """New messages from that seq on, higher than all before."""
-        for first, last in _pieces(seq, seq + messages - 1):
-            block = self._blocks.get(first // BLOCK)
+        for at, first, last in _pieces(seq, seq + messages - 1):
+            block = self._blocks.get(at)
             if block is None:
-                block = self._blocks[first // BLOCK] = _CountBlock()
+                block = self._blocks[at] = _CountBlock()
             block.append(first, last, count)
 
     def take(self, first: int, last: int) -> list[Span]:
         """One peer less for each of these; returns those that nobody is owed any more."""
         gone: list[Span] = []
-        for low, high in _pieces(first, last):
-            block = self._blocks.get(low // BLOCK)
+        for at, low, high in _pieces(first, last):
+            block = self._blocks.get(at)
             if block is not None:
-                gone += block.take(low, high)
+                gone += [(at * BLOCK + one, at * BLOCK + other) for one, other in block.take(low, high)]
                 if not block:
-                    del self._blocks[low // BLOCK]
+                    del self._blocks[at]
         return gone
 
     def drop(self, first: int, last: int) -> None:
@@ -202,13 +177,13 @@ class RefCounts:
 
 
 class _IntervalBlock:
-    """The spans of one block."""
+    """The spans of one block, counted from its beginning: two bytes a number."""
 
     __slots__ = ("_firsts", "_lasts")
 
     def __init__(self) -> None:
-        self._firsts = array("Q")
-        self._lasts = array("Q")
+        self._firsts = array("H")
+        self._lasts = array("H")
 
     def __iter__(self) -> Iterator[Span]:
         return zip(self._firsts, self._lasts, strict=True)
@@ -229,8 +204,8 @@ class _IntervalBlock:
         stop = bisect_right(firsts, last + 1)
         if start < stop:
             first, last = min(first, firsts[start]), max(last, lasts[stop - 1])
-        firsts[start:stop] = array("Q", (first,))
-        lasts[start:stop] = array("Q", (last,))
+        firsts[start:stop] = array("H", (first,))
+        lasts[start:stop] = array("H", (last,))
 
     def discard(self, first: int, last: int) -> None:
         firsts, lasts = self._firsts, self._lasts
@@ -243,8 +218,8 @@ class _IntervalBlock:
             keep.append((firsts[start], first - 1))
         if lasts[stop - 1] > last:
             keep.append((last + 1, lasts[stop - 1]))
-        firsts[start:stop] = array("Q", [one for one, _ in keep])
-        lasts[start:stop] = array("Q", [one for _, one in keep])
+        firsts[start:stop] = array("H", [one for one, _ in keep])
+        lasts[start:stop] = array("H", [one for _, one in keep])
 
     def end_of(self, number: int) -> int:
         """The last number of the span that this one is in."""
@@ -256,14 +231,14 @@ class _IntervalBlock:
 
 
 class _CountBlock:
-    """The runs of one block."""
+    """The runs of one block, counted from its beginning."""
 
     __slots__ = ("_counts", "_firsts", "_lasts")
 
     def __init__(self) -> None:
-        self._firsts = array("Q")
-        self._lasts = array("Q")
-        self._counts = array("L")
+        self._firsts = array("H")
+        self._lasts = array("H")
+        self._counts = array("I")
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         return zip(self._firsts, self._lasts, self._counts, strict=True)
@@ -311,7 +286,7 @@ class _CountBlock:
             *zip(self._firsts[stop:high_at], self._lasts[stop:high_at], self._counts[stop:high_at], strict=True),
         ]
         merged = [*_merged(around)]
-        self._firsts[low_at:high_at] = array("Q", [one for one, _, _ in merged])
-        self._lasts[low_at:high_at] = array("Q", [one for _, one, _ in merged])
-        self._counts[low_at:high_at] = array("L", [count for _, _, count in merged])
+        self._firsts[low_at:high_at] = array("H", [one for one, _, _ in merged])
+        self._lasts[low_at:high_at] = array("H", [one for _, one, _ in merged])
+        self._counts[low_at:high_at] = array("I", [count for _, _, count in merged])
         return gone

@@ -10,7 +10,7 @@ wire (T-41). A span is (first, last), both included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -247,7 +247,8 @@ class Loaded:
     """State of a node at start, from indexes alone.
 
     `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
-    for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
+    for runs of messages owed to equally many peers. Both ascend and never overlap. A store may give an `IntervalSet`
+    and `RefCounts`, which the node that is made of it then has for its own. `handled` are those that
     RememberHandled named, oldest first.
     """
 
@@ -255,8 +256,8 @@ class Loaded:
     peers: Mapping[UUID, LoadedPeer] = field(default_factory=dict)
     next_seq: int = 1
     next_id: int = 1
-    live_ids: Sequence[Span] = ()
-    owed: Sequence[tuple[int, int, int]] = ()
+    live_ids: Iterable[Span] = ()
+    owed: Iterable[tuple[int, int, int]] = ()
     handled: Sequence[tuple[UUID, int]] = ()
 
 

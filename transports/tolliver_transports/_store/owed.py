@@ -13,13 +13,13 @@ import sqlite3
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from itertools import compress, groupby, pairwise
+from itertools import compress, groupby
 from operator import itemgetter
 from struct import error as struct_error
 from typing import NamedTuple
 
 from tolliver_proto import CorruptMessage, StoredMessage
-from tolliver_proto.layouts import Runs
+from tolliver_proto.layouts import IntervalSet, RefCounts
 
 from .batches import Directory, Messages, in_columns, pack
 from .checks import GOOD, batch_check, owed_check
@@ -488,12 +488,12 @@ class Deliveries:
                 self._sparse[first] = None
         for low, high in runs_of(union):
             if share.first_id is not None:
-                totals.live(share.first_id + low, share.first_id + high)
+                totals.ids.add(share.first_id + low, share.first_id + high)
             elif directory is not None:
                 for place in range(low, high + 1):
                     at = directory.at(place)
                     if at is not None:
-                        totals.live(directory.ids[at], directory.ids[at])
+                        totals.ids.add(directory.ids[at], directory.ids[at])
         if len({one.bits for one in shares}) == 1:
             for low, high in runs_of(union):
                 totals.owe(first + low, first + high, len(shares))
@@ -513,14 +513,9 @@ class Totals:
     def __init__(self) -> None:
         self.peers: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         """By number: messages that are pending, their bytes, the last seq, parked messages."""
-        self.live_ids = Runs[Span](2)
-        self.owed = Runs[tuple[int, int, int]](3)
-
-    @property
-    def ids(self) -> Sequence[Span]:
-        """Ascending. They mostly are: they begin anew where they wrap, and at each opening."""
-        ascending = all(one[1] < other[0] for one, other in pairwise(self.live_ids))
-        return self.live_ids if ascending else joined(self.live_ids)
+        self.ids = IntervalSet()
+        self.owed = RefCounts()
+        self.last_seq = 0
 
     def count(self, peer: int, pending: int, size: int, last_seq: int, parked: int) -> None:
         known = self.peers[peer]
@@ -530,11 +525,9 @@ class Totals:
             known[2] = last_seq
         known[3] += parked
 
-    def live(self, first: int, last: int) -> None:
-        self.live_ids.append(first, last)
-
     def owe(self, first: int, last: int, peers: int) -> None:
-        self.owed.append(first, last, peers)
+        self.owed.add(first, peers, last + 1 - first)
+        self.last_seq = last
 
 
 def runs_of(bits: int) -> Iterator[Span]:

@@ -164,7 +164,7 @@ class SQLiteStore:
             own = connection.execute("SELECT channel, key FROM own_subscription")
             own_subscriptions = frozenset(Subscription(channel.decode(), key.decode()) for channel, key in own)
             [(next_id,)] = connection.execute("SELECT next_id FROM instance").fetchall()
-            next_seq = max(self._deliveries.newest, totals.owed[-1][1] if totals.owed else 0) + 1
+            next_seq = max(self._deliveries.newest, totals.last_seq) + 1
             by_number = {number: uuid for uuid, number in self._peers.items()}
             handled = [
                 (by_number[peer], int(wire_id))
