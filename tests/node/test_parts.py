@@ -74,6 +74,29 @@ def test_owed_counts_down(start: int, counts: list[int], steps: list[tuple[bool,
         assert all(one[1] < other[0] for one, other in pairwise(owed))
 
 
+spans_in_bulk = st.lists(st.tuples(st.integers(1, 3 * BLOCK // 2), st.integers(1, BLOCK)), min_size=1, max_size=12)
+
+
+@given(spans_in_bulk, st.lists(st.tuples(st.integers(0, 9 * BLOCK), st.integers(0, BLOCK)), max_size=4))
+def test_spans_in_bulk_are_the_same_as_one_by_one(gaps: list[tuple[int, int]], before: list[tuple[int, int]]) -> None:
+    firsts, lasts, end = [], [], 0
+    for gap, length in gaps:
+        firsts.append(end + gap + 1)
+        lasts.append(firsts[-1] + length - 1)
+        end = lasts[-1]
+    spans = list(zip(firsts, lasts, strict=True))
+    held, other = (IntervalSet((first, first + more) for first, more in before) for _ in range(2))
+    held.extend(firsts, lasts)
+    for span in spans:
+        other.add(*span)
+    assert held == other
+    owed = RefCounts([(0, 1, 1)])
+    owed.extend(firsts, lasts, 2)
+    assert owed == [(0, 1, 1), *((first, last, 2) for first, last in spans)]
+    assert repr(owed) == f"RefCounts({[*owed]})"
+    assert repr(held) == f"IntervalSet({[*held]})"
+
+
 @given(st.sets(st.integers(0, 40)))
 def test_long_runs_are_one_run_in_any_number_of_blocks(holes: set[int]) -> None:
     """A backlog from before the first block to behind the third, with holes at its start and its end."""

@@ -58,6 +58,20 @@ def spans_of(numbers: Iterable[int]) -> list[Span]:
     return spans
 
 
+def _in_bulk(firsts: Sequence[int], lasts: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+    """Spans that ascend, in groups that lie in one block each: (block, its first number, from where, to where).
+
+    The first span of a group is left to the caller, as it may go on where another ended, and so is one that reaches
+    into the next block.
+    """
+    start = 0
+    while start < len(firsts):
+        at = firsts[start] // BLOCK
+        stop = bisect_left(firsts, (at + 1) * BLOCK, start)
+        yield at, at * BLOCK, start, stop
+        start = stop
+
+
 class IntervalSet:
     """A set of whole numbers."""
 
@@ -92,6 +106,16 @@ class IntervalSet:
             if block is None:
                 block = self._blocks[at] = _IntervalBlock()
             block.add(low, high)
+
+    def extend(self, firsts: Sequence[int], lasts: Sequence[int]) -> None:
+        """As `add` for spans that ascend and do not touch one another. Fast where they are behind all others."""
+        for at, base, start, stop in _in_bulk(firsts, lasts):
+            self.add(firsts[start], lasts[start])
+            inside = stop - (lasts[stop - 1] >= base + BLOCK)
+            if inside > start + 1:
+                self._blocks[at].extend(base, firsts[start + 1 : inside], lasts[start + 1 : inside])
+            if start < inside < stop:
+                self.add(firsts[inside], lasts[inside])
 
     def discard(self, first: int, last: int) -> None:
         for at, low, high in _pieces(first, last):
@@ -159,6 +183,16 @@ class RefCounts:
                 block = self._blocks[at] = _CountBlock()
             block.append(first, last, count)
 
+    def extend(self, firsts: Sequence[int], lasts: Sequence[int], count: int) -> None:
+        """As `add` for spans that ascend and do not touch one another."""
+        for at, base, start, stop in _in_bulk(firsts, lasts):
+            self.add(firsts[start], count, lasts[start] + 1 - firsts[start])
+            inside = stop - (lasts[stop - 1] >= base + BLOCK)
+            if inside > start + 1:
+                self._blocks[at].extend(base, firsts[start + 1 : inside], lasts[start + 1 : inside], count)
+            if start < inside < stop:
+                self.add(firsts[inside], count, lasts[inside] + 1 - firsts[inside])
+
     def take(self, first: int, last: int) -> list[Span]:
         """One peer less for each of these; returns those that nobody is owed any more."""
         gone: list[Span] = []
@@ -206,6 +240,14 @@ class _IntervalBlock:
             first, last = min(first, firsts[start]), max(last, lasts[stop - 1])
         firsts[start:stop] = array("H", (first,))
         lasts[start:stop] = array("H", (last,))
+
+    def extend(self, base: int, firsts: Sequence[int], lasts: Sequence[int]) -> None:
+        if firsts[0] - base > self._lasts[-1] + 1:
+            self._firsts.extend([first - base for first in firsts])
+            self._lasts.extend([last - base for last in lasts])
+            return
+        for first, last in zip(firsts, lasts, strict=True):
+            self.add(first - base, last - base)
 
     def discard(self, first: int, last: int) -> None:
         firsts, lasts = self._firsts, self._lasts
@@ -261,6 +303,11 @@ class _CountBlock:
         self._firsts.append(first)
         self._lasts.append(last)
         self._counts.append(count)
+
+    def extend(self, base: int, firsts: Sequence[int], lasts: Sequence[int], count: int) -> None:
+        self._firsts.extend([first - base for first in firsts])
+        self._lasts.extend([last - base for last in lasts])
+        self._counts.extend([count] * len(firsts))
 
     def take(self, first: int, last: int) -> list[Span]:
         start = bisect_left(self._lasts, first)

@@ -8,7 +8,6 @@ than half of it is owed.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -49,7 +48,7 @@ _OWNERS = """
     ON owed.peer = one.id AND owed.first_seq = ?"""
 _REMOVE_SHARE = "DELETE FROM owed WHERE peer = ? AND first_seq = ? AND last_seq = ?"
 _REMOVE_BATCH = "DELETE FROM batch WHERE first_seq = ? AND last_seq = ? AND crc = ?"
-_ONES = re.compile("1+")
+_ZERO_OR_ONE = bytes(byte & 1 for byte in range(256))  # as digits and as numbers
 
 
 class Share(NamedTuple):
@@ -104,9 +103,9 @@ def _share(row: Sequence[int | bytes | None]) -> Share:
     return Share(peer, first, last, first_id if first_id is None else first_id % 2**64, size, owed, parked)  # type: ignore[arg-type]
 
 
-def places_of(bits: int) -> Iterator[int]:
+def places_of(bits: int) -> Iterable[int]:
     """Which bits are set, ascending."""
-    return (place for place, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
+    return compress(range(bits.bit_length()), _flags(bits))
 
 
 def mask(first: int, last: int, spans: Iterable[Span]) -> int:
@@ -486,24 +485,24 @@ class Deliveries:
             self._holes[first] = [directory.count if directory else 0, union.bit_count()]
             if self._holes[first][1] * 2 < self._holes[first][0]:
                 self._sparse[first] = None
-        for low, high in runs_of(union):
-            if share.first_id is not None:
-                totals.ids.add(share.first_id + low, share.first_id + high)
-            elif directory is not None:
-                for place in range(low, high + 1):
-                    at = directory.at(place)
-                    if at is not None:
-                        totals.ids.add(directory.ids[at], directory.ids[at])
+        firsts, lasts = runs_of(union, first)
+        if share.first_id is not None:
+            move = share.first_id - first
+            totals.ids.extend([one + move for one in firsts], [one + move for one in lasts])
+        elif directory is not None:
+            for place, wire_id in zip(directory.places, directory.ids, strict=True):
+                if union >> place & 1:
+                    totals.ids.add(wire_id, wire_id)
+        totals.last_seq = lasts[-1]
         if len({one.bits for one in shares}) == 1:
-            for low, high in runs_of(union):
-                totals.owe(first + low, first + high, len(shares))
+            totals.owed.extend(firsts, lasts, len(shares))
             return
         owners = [sum(one.bits >> place & 1 for one in shares) for place in range(union.bit_length())]
         place = 0
         for count, same in groupby(owners):
             end = place + len(list(same))
             if count:
-                totals.owe(first + place, first + end - 1, count)
+                totals.owed.add(first + place, count, end - place)
             place = end
 
 
@@ -525,26 +524,26 @@ class Totals:
             known[2] = last_seq
         known[3] += parked
 
-    def owe(self, first: int, last: int, peers: int) -> None:
-        self.owed.add(first, peers, last + 1 - first)
-        self.last_seq = last
+
+def runs_of(bits: int, first: int) -> tuple[list[int], list[int]]:
+    """Firsts and lasts of the runs of set bits, whose lowest is `first`."""
+    if bits & (bits + 1) == 0:  # the usual case: all of them
+        return [first], [first + bits.bit_length() - 1]
+    numbers = range(first, first + bits.bit_length())
+    starts, ends = bits & ~(bits << 1), bits & ~(bits >> 1)
+    return [*compress(numbers, _flags(starts))], [*compress(numbers, _flags(ends))]
 
 
-def runs_of(bits: int) -> Iterator[Span]:
-    """Runs of set bits, ascending."""
-    if bits & (bits + 1) == 0:  # the usual case: all from the first on
-        if bits:
-            yield 0, bits.bit_length() - 1
-        return
-    for run in _ONES.finditer(f"{bits:b}"[::-1]):
-        yield run.start(), run.end() - 1
+def _flags(bits: int) -> bytes:
+    """A byte for each bit, the lowest first."""
+    return f"{bits:b}"[::-1].encode().translate(_ZERO_OR_ONE)
 
 
 def _size_of(share: Share, directory: Directory | None, bits: int) -> int:
     if directory is None:
         return bits.bit_count() * _mean(share)
     if directory.count == share.last_seq + 1 - share.first_seq:
-        return sum(compress(directory.sizes, map(int, f"{bits:b}"[::-1])))
+        return sum(compress(directory.sizes, _flags(bits)))
     there = [size for place, size in zip(directory.places, directory.sizes, strict=True) if bits >> place & 1]
     return sum(there) + (bits.bit_count() - len(there)) * _mean(share)
 
