@@ -12,10 +12,9 @@ import sqlite3
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from itertools import compress, groupby
-from operator import itemgetter
+from itertools import chain, compress, groupby
 from struct import error as struct_error
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tolliver_proto import CorruptMessage, StoredMessage
 from tolliver_proto.layouts import IntervalSet, RefCounts
@@ -48,6 +47,7 @@ _OWNERS = """
     ON owed.peer = one.id AND owed.first_seq = ?"""
 _REMOVE_SHARE = "DELETE FROM owed WHERE peer = ? AND first_seq = ? AND last_seq = ?"
 _REMOVE_BATCH = "DELETE FROM batch WHERE first_seq = ? AND last_seq = ? AND crc = ?"
+_END = (0, -1)  # a row that is no batch's
 _ZERO_OR_ONE = bytes(byte & 1 for byte in range(256))  # as digits and as numbers
 
 
@@ -463,10 +463,19 @@ class Deliveries:
     def load(self) -> Totals:
         """State of the outbox, from shares alone; of those with holes, from their directories too."""
         totals = Totals()
+        shares: list[Sequence[Any]] = []  # of one batch
         with closing(self._execute(f"SELECT {_COLUMNS} FROM owed WHERE peer > 0 ORDER BY first_seq", ())) as rows:
-            for first, group in groupby(rows, itemgetter(1)):
-                shares = [_share(row) for row in group]
-                self._load_batch(totals, first, shares)
+            for row in chain(rows, [_END]):
+                if shares and shares[0][1] != row[1]:
+                    peer, first, last, first_id, size, owed, parked = shares[0]
+                    if len(shares) == 1 and owed is parked is None and first_id is not None:
+                        totals.whole(peer, first, last, first_id % 2**64, size)
+                    else:
+                        totals.end_run()
+                        self._load_batch(totals, first, [_share(one) for one in shares])
+                    shares.clear()
+                shares.append(row)
+        totals.end_run()
         return totals
 
     def _load_batch(self, totals: Totals, first: int, shares: list[Share]) -> None:
@@ -486,6 +495,7 @@ class Deliveries:
             if self._holes[first][1] * 2 < self._holes[first][0]:
                 self._sparse[first] = None
         firsts, lasts = runs_of(union, first)
+        totals.last_seq = lasts[-1]
         if share.first_id is not None:
             move = share.first_id - first
             totals.ids.extend([one + move for one in firsts], [one + move for one in lasts])
@@ -493,7 +503,6 @@ class Deliveries:
             for place, wire_id in zip(directory.places, directory.ids, strict=True):
                 if union >> place & 1:
                     totals.ids.add(wire_id, wire_id)
-        totals.last_seq = lasts[-1]
         if len({one.bits for one in shares}) == 1:
             totals.owed.extend(firsts, lasts, len(shares))
             return
@@ -515,6 +524,27 @@ class Totals:
         self.ids = IntervalSet()
         self.owed = RefCounts()
         self.last_seq = 0
+        self._run = (0, 0, 0, 0)  # whole batches of one peer, one behind the other: seqs and ids, first and next
+
+    def whole(self, peer: int, first: int, last: int, first_id: int, size: int) -> None:
+        """A batch that one peer is owed, and all of it: the usual case, and a backlog has many."""
+        known = self.peers[peer]
+        known[0] += last + 1 - first
+        known[1] += size
+        known[2] = last
+        run_first, run_next, run_id, run_next_id = self._run
+        if first != run_next or first_id != run_next_id:
+            self.end_run()
+            run_first, run_id = first, first_id
+        self._run = (run_first, last + 1, run_id, first_id + last + 1 - first)
+
+    def end_run(self) -> None:
+        first, end, first_id, end_id = self._run
+        self._run = (0, 0, 0, 0)
+        if end:
+            self.owed.add(first, 1, end - first)
+            self.ids.add(first_id, end_id - 1)
+            self.last_seq = end - 1
 
     def count(self, peer: int, pending: int, size: int, last_seq: int, parked: int) -> None:
         known = self.peers[peer]
@@ -526,7 +556,7 @@ class Totals:
 
 
 def runs_of(bits: int, first: int) -> tuple[list[int], list[int]]:
-    """Firsts and lasts of the runs of set bits, whose lowest is `first`."""
+    """Firsts and lasts of the runs of set bits, the lowest of which stands for `first`."""
     if bits & (bits + 1) == 0:  # the usual case: all of them
         return [first], [first + bits.bit_length() - 1]
     numbers = range(first, first + bits.bit_length())
