@@ -9,10 +9,11 @@ than half of it is owed.
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from itertools import chain, compress, groupby
+from itertools import accumulate, chain, compress, groupby, islice
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
@@ -417,22 +418,31 @@ class Deliveries:
                 bits = share.bits & ~share.parked_bits
                 bits &= -1 << max(0, after_seq + 1 - share.first_seq)
                 if rows and share.first_seq == share.last_seq and share.size > left:
-                    return rows  # its body is not even read: it may be a large one
-                for row in self._messages(share, bits) if bits else ():
-                    left -= row.size
-                    if rows and (left < 0 or len(rows) == max_count):
-                        return rows
-                    rows.append(row)
+                    break  # its body is not even read: it may be a large one
+                places = [*islice(places_of(bits), max_count - len(rows))]
+                found = self._messages(share, places, left, not rows) if places else []
+                rows += found
+                left -= sum(row.size for row in found)
+                if len(found) < len(places) or len(rows) == max_count:
+                    break
         return rows
 
-    def _messages(self, share: Share, bits: int) -> Iterator[Row]:
+    def _messages(self, share: Share, places: list[int], most: int, one_at_least: bool) -> list[Row]:
+        """Messages at these places of a batch, as far as all of them together are no larger than that."""
         directory, bodies = self._batch(share.first_seq)
-        for place in places_of(bits):
+        if directory is not None and directory.count == share.last_seq + 1 - share.first_seq and directory.whole:
+            totals = accumulate(map(directory.sizes.__getitem__, places))
+            fit = bisect_right([*totals], most)
+            return directory.messages(places[: max(fit, one_at_least)], bodies)
+        rows: list[Row] = []
+        for place in places:
             at = directory.at(place) if directory is not None else None
-            if directory is None or at is None:
-                yield _lost(share, place)
-            else:
-                yield directory.message(at, bodies)
+            row = _lost(share, place) if directory is None or at is None else directory.message(at, bodies)
+            most -= row.size
+            if most < 0 and (rows or not one_at_least):
+                break
+            rows.append(row)
+        return rows
 
     def listed(self, peer: int, after_seq: int, now: int) -> Generator[tuple[int, int, int, int, bool, int]]:
         """(seq, peer, wire id, size, parked, stored at), by seq. What is lost is not old: it may not expire (V9)."""
