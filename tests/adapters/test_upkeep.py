@@ -105,7 +105,7 @@ def test_a_full_outbox_is_refused_until_it_is_forgotten(nodes: Nodes) -> None:
         assert left.stats()["pending"] == 2
         left.forget_peer(gone)
         assert left.send("news", "", b"3").recipients == 0
-    assert nodes.rows("left", "message") == 0
+    assert nodes.rows("left", "batch") == 0
 
 
 @ONE_KIND
@@ -122,7 +122,7 @@ def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
         assert left.stats()["expired_messages"] == 2
         assert sum(int(text.split()[0]) for text in noticed(left, NoticeKind.EXPIRED)) == 2
         assert [peer.uuid for peer in left.peers()] == [gone]  # it stays known
-    assert nodes.rows("left", "message") == nodes.rows("left", "delivery") == 0
+    assert nodes.rows("left", "batch") == nodes.rows("left", "owed") == 0
 
 
 # A message that the peer cannot take (T-09).
@@ -151,7 +151,7 @@ def test_a_message_over_the_peers_limit_is_set_aside_and_the_next_one_goes(nodes
             inbox.holds(2)
             assert inbox.bodies[1:] == [bytes(1000)]
             until(lambda: not left.stats()["pending"] + left.stats()["parked"])
-    assert nodes.rows("left", "message") == 0
+    assert nodes.rows("left", "batch") == 0
 
 
 @ONE_KIND
@@ -169,7 +169,7 @@ def test_what_was_set_aside_stays_so_until_it_is_dropped(nodes: Nodes) -> None:
             assert left.drop_parked(right.instance_id) == 0
             assert left.drop_parked(SOMEBODY) == left.retry(SOMEBODY) == 0
             assert left.stats()["parked"] == 0
-    assert nodes.rows("left", "message") == 0
+    assert nodes.rows("left", "batch") == 0
 
 
 # Keys in place of UUIDs in certificates (D-3).
@@ -256,11 +256,11 @@ def test_what_cannot_be_read_is_told_and_goes_out_later(nodes: Nodes) -> None:
             subscribed(left)
         until(lambda: not connected(left))
         left.send("news", "", b"x")
-        _rename(left, "message", "away")
+        _rename(left, "batch", "away")
         with nodes.open("right", remotes=[address(left)]):
             until(lambda: noticed(left, NoticeKind.STORE_ERROR))
             assert "reading the outbox failed" in noticed(left, NoticeKind.STORE_ERROR)[0]
-        _rename(left, "away", "message")
+        _rename(left, "away", "batch")
         with nodes.open("right") as right:
             right.register_callback("news", "", inbox)
             right.new_connection(address(left))
