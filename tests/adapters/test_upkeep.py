@@ -75,7 +75,7 @@ def test_a_peer_is_forgotten_with_all_that_waits_for_it(nodes: Nodes) -> None:
         left.wait_acked(receipt)  # nobody is owed any of it
         assert left.send("news", "", b"x").recipients == 0
         left.forget_peer(gone)
-    tables = ("message", "delivery", "peer", "peer_subscription")
+    tables = ("batch", "owed", "peer", "peer_subscription")
     assert {table: nodes.rows("left", table) for table in tables} == dict.fromkeys(tables, 0)
 
 
