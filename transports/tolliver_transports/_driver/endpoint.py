@@ -11,7 +11,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from time import monotonic
 from typing import Any, NoReturn, Protocol
 
@@ -70,6 +70,7 @@ class BaseEndpoint(ABC):
         self.wires: dict[int, Any] = {}  # a Transport of the adapter
         self.turn_follows = False  # what is asked for now is seen by a turn that comes without waiting
         self._abandoned: deque[Closable] = deque()
+        self._opened = ExitStack()  # what is to be closed at the end, and where opening fails on the way
         self._open = False
         self._process = 0
         self._thread = 0
@@ -90,11 +91,10 @@ class BaseEndpoint(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Reads files and makes the machine and its driver: off the loop. Raises CertificateError and others."""
+        """Reads files and makes the machine and its driver: off the loop. Raises CertificateError and others.
 
-    @abstractmethod
-    def _finish(self) -> None:
-        """The last step, off the loop."""
+        Each thing that it opens goes into `_opened` at once.
+        """
 
     @abstractmethod
     def _start_work(self) -> None:
@@ -130,6 +130,11 @@ class BaseEndpoint(ABC):
         self._machine.close(monotonic())
         self._end_work()
         self.turn()
+
+    def _finish(self) -> None:
+        """The last step, off the loop, however far the opening came. The second time does nothing."""
+        self._open = False
+        self._opened.close()
 
     def check_open(self) -> None:
         """Raises ConnectionClosing before it is open, once it is being closed, and in a forked child."""

@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 from uuid import UUID
 
-from tolliver_proto import Revision, StoreError
+from tolliver_proto import OutOfThreads, Revision, StoreError
 from tolliver_proto.recording import (
     INDEX_SUFFIX,
     SUFFIX,
@@ -29,6 +29,8 @@ from tolliver_proto.recording import (
     encode_block,
     whole_frames,
 )
+
+from .._driver.threads import start
 
 _MIB = 2**20
 _BYTES_A_WRITE = _MIB  # bytes that are written in one go where so many wait
@@ -67,7 +69,7 @@ class Recorder:
         """Makes the directory (mode 0700) and the first file (0600): call it off the loop.
 
         `file_bytes`: a file that would become larger ends, and another begins. `queue_bytes`: what may wait to be
-        written, beginnings of frames included. Raises StoreError where nothing can be written there.
+        written, beginnings of frames included. Raises StoreError where nothing can be written there, and OutOfThreads.
         """
         self._on_problem = on_problem
         self._queue_bytes = queue_bytes
@@ -83,7 +85,11 @@ class Recorder:
                 f"{directory} takes no recordings: {error.strerror}. Give a directory that we may write to"
             ) from error
         self._writer = _Writer(self._queue, files, local, revision)
-        self._writer.start()
+        try:
+            start(self._writer)
+        except OutOfThreads:
+            files.abandon()
+            raise
 
     @property
     def waiting(self) -> int:

@@ -13,7 +13,6 @@ from typing import Self, TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
 
 import anyio
-import anyio.to_thread
 
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
@@ -24,6 +23,7 @@ from .._messages.instance import BaseInstanceCore, Item
 from .._messages.iterators import Messages, Registration, Runs
 from .._options.instance import InstanceOptions, Remote
 from .endpoint import Endpoint
+from .threads import off_loop
 from .wire import Bell
 
 T = TypeVar("T")
@@ -52,14 +52,17 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             job, done = self._jobs.popleft()
             result, error = None, None
             try:
-                result = await anyio.to_thread.run_sync(job, limiter=self._limiter)
+                result = await off_loop(job, self._limiter)
             except TolliverError as failure:
                 error = failure
             done(result, error)
             self.turn()
 
     async def _look_for_damage(self) -> None:
-        self._on_damage(await anyio.to_thread.run_sync(self._check_store))
+        try:
+            self._on_checked(await off_loop(self._store.check))
+        except TolliverError as failure:
+            self._on_checked(None, failure)
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.append((job, done))

@@ -19,6 +19,7 @@ from tolliver_proto import ConnectionClosing, Role, TolliverError
 from .._driver.endpoint import BaseEndpoint, Closable, EndpointOptions
 from .._driver.pending import PendingCall
 from .._driver.sockets import host_of
+from .._driver.threads import start
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .loop import Listeners, Loop
@@ -64,22 +65,24 @@ class Endpoint(BaseEndpoint):
         return self._lock
 
     def open(self) -> None:
-        self._prepare()
         try:
+            self._prepare()
             self._listeners = Listeners(self.options.listen)
+            self._opened.callback(self._listeners.close)
+            self.addresses = self._listeners.addresses
+            self._loop = Loop(self._tick)
+            self._opened.callback(self._loop.close)
+            self._idle = threading.Event()
+            self._workers: dict[str, Worker] = {"sockets": self._loop, **self._more_workers()}
+            self._threads = [thread_of(name, worker.run, self._fail) for name, worker in self._workers.items()]
         except BaseException:
             self._finish()
             raise
-        self.addresses = self._listeners.addresses
-        self._loop = Loop(self._tick)
-        self._idle = threading.Event()
-        self._workers: dict[str, Worker] = {"sockets": self._loop, **self._more_workers()}
-        self._threads = [thread_of(name, worker.run, self._fail) for name, worker in self._workers.items()]
-        running.add(self)
         try:
+            running.add(self)
             self._start()
         except BaseException:  # no threads left, or Ctrl-C
-            self.close()
+            self._stop()
             raise
 
     def _start(self) -> None:
@@ -87,7 +90,7 @@ class Endpoint(BaseEndpoint):
         with self._lock:
             self._begin()
         for thread in self._threads:
-            thread.start()
+            start(thread)
 
     def close(self) -> None:
         """End every connection in order, and then everything else: what leaving the `with` block does.
@@ -104,23 +107,22 @@ class Endpoint(BaseEndpoint):
                 with self._lock:
                     if self._open:
                         self._begin_close()
-                self._loop.soon(lambda: self._listeners.close(self._loop))
+                self._loop.soon(lambda: self._listeners.close(self._loop.close_socket))
                 self._idle.wait(self.options.limits.close_timeout + 1)
             finally:
                 self._stop()
 
     def _stop(self) -> None:
         with self._lock:
+            self._open = False
             self._driver.calls.give_up()
         for worker in self._workers.values():
             worker.stop()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
-        self._listeners.close(self._loop)
         for wire in list(self.wires.values()):
             wire.end(ConnectionClosing("the instance was closed"))
-        self._loop.close()
         self._finish()
         running.discard(self)
 

@@ -160,10 +160,10 @@ class Listeners:
 
         wait()
 
-    def close(self, loop: Loop) -> None:
-        """The second time does nothing."""
+    def close(self, close_socket: Callable[[socket.socket], None] = socket.socket.close) -> None:
+        """Those that a loop watches are closed by that. The second time does nothing."""
         while self._sockets:
-            loop.close_socket(self._sockets.pop())
+            close_socket(self._sockets.pop())
 
 
 def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> None:

@@ -35,8 +35,12 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def _start_work(self) -> None:
         if self._store.unclean:
-            self._checking = self._off_loop(self._check_store).addCallback(self._on_damage)
+            self._checking = self._off_loop(self._store.check).addCallbacks(self._on_checked, self._not_checked)
         super()._start_work()
+
+    def _not_checked(self, failure: Any) -> None:
+        failure.trap(TolliverError)
+        self._on_checked(None, failure.value)
 
     async def _finish_off_loop(self) -> None:
         await self._checking
