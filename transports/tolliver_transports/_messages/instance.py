@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Iterable
+from contextlib import closing
 from time import monotonic
 from uuid import UUID
 
@@ -186,9 +187,9 @@ class BaseInstanceCore(BaseEndpoint):
         directory = self.options.record
         if directory is None:
             return None
-        recorder = Recorder(directory, self.node.instance_id, self.options.revision, self._on_unrecorded)
-        self._opened.callback(recorder.close)
-        return recorder
+        return self._opened.enter_context(
+            closing(Recorder(directory, self.node.instance_id, self.options.revision, self._on_unrecorded))
+        )
 
     def _on_unrecorded(self, text: str) -> None:
         self._driver.on_notice(Notice(NoticeKind.NOT_RECORDED, None, text))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 from tolliver_proto import IdentityConflict, Node, is_derived
 
@@ -43,8 +43,9 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
     if wanted is None and len(mine.uuids) == 1:
         (wanted,) = mine.uuids
     first_id = 1 if wanted is not None and is_derived(wanted) else 1 + secrets.randbelow(LAST_ID)
-    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=first_id)
-    opened.callback(store.close)
+    store = opened.enter_context(
+        closing(SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=first_id))
+    )
     known = store.instance_id
     if (wanted is not None and known != wanted) or not mine.may_be(known):
         raise IdentityConflict(

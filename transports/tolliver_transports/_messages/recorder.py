@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 from uuid import UUID
 
-from tolliver_proto import OutOfThreads, Revision, StoreError
+from tolliver_proto import Revision, StoreError
 from tolliver_proto.recording import (
     INDEX_SUFFIX,
     SUFFIX,
@@ -87,7 +87,8 @@ class Recorder:
         self._writer = _Writer(self._queue, files, local, revision)
         try:
             start(self._writer)
-        except OutOfThreads:
+        except BaseException:  # no thread left, or Ctrl-C
+            self._queue.put(None)
             files.abandon()
             raise
 

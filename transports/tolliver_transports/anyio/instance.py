@@ -42,27 +42,23 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def _start_work(self) -> None:
         self._tasks.start_soon(self._keep_store)
         if self._store.unclean:
-            self._tasks.start_soon(self._look_for_damage)
+            self._tasks.start_soon(self._run, self._store.check, self._on_checked)
         super()._start_work()
 
     async def _keep_store(self) -> None:
         while True:
             while not self._jobs:
                 await self._jobs_bell.heard()
-            job, done = self._jobs.popleft()
-            result, error = None, None
-            try:
-                result = await off_loop(job, self._limiter)
-            except TolliverError as failure:
-                error = failure
-            done(result, error)
-            self.turn()
+            await self._run(*self._jobs.popleft(), self._limiter)
 
-    async def _look_for_damage(self) -> None:
+    async def _run(self, job: Job, done: Done, limiter: anyio.CapacityLimiter | None = None) -> None:
+        result, error = None, None
         try:
-            self._on_checked(await off_loop(self._store.check))
+            result = await off_loop(job, limiter)
         except TolliverError as failure:
-            self._on_checked(None, failure)
+            error = failure
+        done(result, error)
+        self.turn()
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.append((job, done))

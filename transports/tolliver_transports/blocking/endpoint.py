@@ -12,6 +12,7 @@ import socket
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import closing
 from typing import Protocol, TypeVar
 
 from tolliver_proto import ConnectionClosing, Role, TolliverError
@@ -48,6 +49,8 @@ class Endpoint(BaseEndpoint):
         super().__init__(options)
         self._lock = threading.RLock()
         self._closing = threading.Lock()
+        self._workers: dict[str, Worker] = {}
+        self._threads: list[threading.Thread] = []
 
     # Provided by the protocol, beside a BaseEndpoint's.
 
@@ -67,21 +70,15 @@ class Endpoint(BaseEndpoint):
     def open(self) -> None:
         try:
             self._prepare()
-            self._listeners = Listeners(self.options.listen)
-            self._opened.callback(self._listeners.close)
+            self._listeners = self._opened.enter_context(closing(Listeners(self.options.listen)))
             self.addresses = self._listeners.addresses
-            self._loop = Loop(self._tick)
-            self._opened.callback(self._loop.close)
+            self._loop = self._opened.enter_context(closing(Loop(self._tick)))
             self._idle = threading.Event()
-            self._workers: dict[str, Worker] = {"sockets": self._loop, **self._more_workers()}
+            self._workers = {"sockets": self._loop, **self._more_workers()}
             self._threads = [thread_of(name, worker.run, self._fail) for name, worker in self._workers.items()]
-        except BaseException:
-            self._finish()
-            raise
-        try:
             running.add(self)
             self._start()
-        except BaseException:  # no threads left, or Ctrl-C
+        except BaseException:  # Ctrl-C, too
             self._stop()
             raise
 
@@ -110,12 +107,14 @@ class Endpoint(BaseEndpoint):
                 self._loop.soon(lambda: self._listeners.close(self._loop.close_socket))
                 self._idle.wait(self.options.limits.close_timeout + 1)
             finally:
+                with self._lock:
+                    self._driver.calls.give_up()
                 self._stop()
 
     def _stop(self) -> None:
+        """However far the opening came."""
         with self._lock:
             self._open = False
-            self._driver.calls.give_up()
         for worker in self._workers.values():
             worker.stop()
         for thread in self._threads:

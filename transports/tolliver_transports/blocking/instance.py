@@ -24,7 +24,7 @@ from .._options.instance import InstanceOptions, Remote
 from .endpoint import Endpoint, Worker
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
-from .wire import Jobs
+from .wire import Jobs, perform
 
 GOES_ON = "it is not withdrawn, and may still be stored"
 
@@ -72,11 +72,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             self.turn()
 
     def _look_for_damage(self) -> None:
-        lines, error = None, None
-        try:
-            lines = self._store.check()
-        except TolliverError as failure:
-            error = failure
+        lines, error = perform(self._store.check)
         with self._lock:
             if self._open:  # nobody waits for it: a large database takes its time
                 self._on_checked(lines, error)

@@ -40,10 +40,10 @@ class Loop:
     def __init__(self, tick: Callable[[], float | None]) -> None:
         self._tick = tick
         self._selector = selectors.DefaultSelector()
-        self._near, self._far = socket.socketpair()
-        for end in (self._near, self._far):
+        near, self._far = socket.socketpair()
+        for end in (near, self._far):
             end.setblocking(False)
-        self._selector.register(self._near, READ, lambda _events: self._near.recv(4096))
+        self._selector.register(near, READ, lambda _events: near.recv(4096))
         self._calls: deque[Callable[[], object]] = deque()
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()

@@ -35,18 +35,18 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def _start_work(self) -> None:
         if self._store.unclean:
-            self._checking = self._off_loop(self._store.check).addCallbacks(self._on_checked, self._not_checked)
+            self._checking = self._tell(self._off_loop(self._store.check), self._on_checked)
         super()._start_work()
-
-    def _not_checked(self, failure: Any) -> None:
-        failure.trap(TolliverError)
-        self._on_checked(None, failure.value)
 
     async def _finish_off_loop(self) -> None:
         await self._checking
         await self._storing.run(super()._finish_off_loop)
 
     def store(self, job: Job, done: Done) -> None:
+        if not self._released:
+            self._tell(self._storing.run(self._off_loop, job), done)
+
+    def _tell(self, running: Deferred[Any], done: Done) -> Deferred[None]:
         def stored(result: Any, error: Any = None) -> None:
             done(result, error)
             self.turn()
@@ -55,8 +55,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             failure.trap(TolliverError)
             stored(None, failure.value)
 
-        if not self._released:
-            self._storing.run(self._off_loop, job).addCallbacks(stored, failed)
+        return running.addCallbacks(stored, failed)
 
 
 class Instance(BaseInstance[InstanceCore]):
