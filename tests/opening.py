@@ -1,4 +1,4 @@
-"""Openings that are held up in their midst, by a real lock."""
+"""Openings that are held up in their midst, by a real lock, and systems without threads."""
 
 from __future__ import annotations
 
@@ -9,28 +9,33 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 
-class HeldUp:
-    """A database that another program writes into: who opens it waits for that, for a second at most."""
+class Writer:
+    """Another program that writes into a database: who wants to do so, too, waits for it, for a second at most."""
 
-    def __init__(self, database: Path, other: sqlite3.Connection) -> None:
-        self._lock_file = database.with_name(f"{database.name}.lock")
-        self._lock_file.unlink()
-        self._other = other
-        other.execute("BEGIN IMMEDIATE")
-
-    def is_being_opened(self) -> bool:
-        """From here on it has our lock (T-79), or will have it whatever happens to who asked for that."""
-        return self._lock_file.exists()
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        connection.execute("BEGIN IMMEDIATE")
 
     def let_go(self) -> None:
-        self._other.rollback()
+        self._connection.rollback()
 
 
 @contextmanager
-def held_up(database: Path) -> Iterator[HeldUp]:
-    """`database` is there, and nobody has it open."""
-    with closing(sqlite3.connect(database, isolation_level=None, check_same_thread=False)) as other:
-        yield HeldUp(database, other)
+def written_into(database: Path) -> Iterator[Writer]:
+    with closing(sqlite3.connect(database, isolation_level=None, check_same_thread=False)) as connection:
+        yield Writer(connection)
+
+
+class Opening:
+    """The next opening of a database that is closed. Whoever has made the file beside it has our lock (T-79), or will
+    have it whatever becomes of who asked for that."""
+
+    def __init__(self, database: Path) -> None:
+        self._lock_file = database.with_name(f"{database.name}.lock")
+        self._lock_file.unlink()
+
+    def begun(self) -> bool:
+        return self._lock_file.exists()
 
 
 @contextmanager

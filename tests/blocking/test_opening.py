@@ -16,6 +16,9 @@ import tolliver_transports
 from tolliver_transports.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
 from tolliver_transports.blocking.process import running
 
+from tests.blocking.nodes import PATIENCE, Nodes
+from tolliver_proto import LocalProtocolError
+
 ROOMS = tuple(
     str(Path(tolliver_transports.__path__[0]) / name)
     for name in ("_messages/instance.py", "_driver/endpoint.py", "blocking/endpoint.py", "blocking/instance.py")
@@ -64,6 +67,18 @@ def left_open(database: Path) -> dict[str, object]:
         "ports": [one.laddr for one in psutil.Process().net_connections() if one.status == psutil.CONN_LISTEN],
         "files": [one.path for one in psutil.Process().open_files() if one.path.startswith(str(database))],
     }
+
+
+def test_what_is_open_is_not_opened_again_and_goes_on(nodes: Nodes) -> None:
+    options = StreamsOptions(listen="127.0.0.1:0", plaintext=True)
+    with nodes.open("left") as left, create_streams(options) as streams:
+        for one in (left, streams):
+            with pytest.raises(LocalProtocolError, match="is open already: make another one"), one:
+                pytest.fail("two in one")
+        left.subscribe("news", timeout=PATIENCE)
+        streams.publish("news", [b"x"])
+    with left, streams:  # but one after the other
+        left.subscribe("news", timeout=PATIENCE)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files and ports are counted as POSIX does")

@@ -37,8 +37,11 @@ class Endpoint(BaseEndpoint):
         self._time_bell, self._idle_bell = Bell(), Bell()
         self._listening = anyio.CancelScope()
         self._listeners: list[socket.socket] = []
+        self._halted = False
 
     async def open(self) -> None:
+        self._claim()
+        self._halted = False
         try:
             await off_loop(self._prepare)
             if self.options.listen is not None:
@@ -60,7 +63,7 @@ class Endpoint(BaseEndpoint):
         try:
             self._begin_close()
             with anyio.move_on_after(self.options.limits.close_timeout + 1, shield=True):
-                while not self._machine.idle:
+                while not (self._machine.idle or self._halted):
                     await self._idle_bell.heard()
         finally:
             self._driver.calls.give_up()
@@ -82,10 +85,14 @@ class Endpoint(BaseEndpoint):
                 self._finish()  # by now it is, but where no thread was to be had or no time for one to begin
 
     async def _keep_timer(self) -> None:
-        while True:
-            with anyio.move_on_after(self._driver.arm()):
-                await self._time_bell.heard()
-            self.keep_time()
+        try:
+            while True:
+                with anyio.move_on_after(self._driver.arm()):
+                    await self._time_bell.heard()
+                self.keep_time()
+        finally:  # its tasks are at their end, at that of the loop perhaps: nothing goes on
+            self._halted = True
+            self._idle_bell.ring()
 
     async def wait(self, call: PendingCall[T], timeout: float | None = None) -> T:
         """The answer to a call. Raises TimeoutError after `timeout` seconds; what was asked for goes on."""

@@ -68,6 +68,8 @@ class Endpoint(BaseEndpoint):
         return self._lock
 
     def open(self) -> None:
+        with self._lock:
+            self._claim()
         try:
             self._prepare()
             self._listeners = self._opened.enter_context(closing(Listeners(self.options.listen)))
