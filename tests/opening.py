@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -36,6 +37,16 @@ class Opening:
 
     def begun(self) -> bool:
         return self._lock_file.exists()
+
+
+def is_free(database: Path) -> bool:
+    """Nobody has it open."""
+    with database.with_name(f"{database.name}.lock").open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 @contextmanager

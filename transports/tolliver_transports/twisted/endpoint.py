@@ -46,14 +46,18 @@ class Endpoint(BaseEndpoint):
     # Its life.
 
     def open(self) -> Deferred[None]:
-        """Fires when it is open. If it is cancelled, or the reactor stopped, what was opened is closed again."""
+        """Fires when it is open.
+
+        If it is cancelled, what was opened is closed again, and then it fires; likewise if the reactor is stopped.
+        """
         self._trigger = self._reactor.addSystemEventTrigger("before", "shutdown", self._on_shutdown)
         self._opening = follow(PendingCall(), Deferred.fromCoroutine(self._set_up()))
 
-        def unwanted(failure: Failure) -> Failure:
-            if failure.check(CancelledError):
-                self._close_when_open()
-            return failure
+        def unwanted(failure: Failure) -> Any:
+            if not failure.check(CancelledError):
+                return failure
+            closed = follow(PendingCall(), self._close_when_open())
+            return self.wait(closed).addBoth(lambda _: failure)
 
         return self.wait(self._opening).addErrback(unwanted)
 
