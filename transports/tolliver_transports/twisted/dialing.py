@@ -25,10 +25,12 @@ BACKLOG = 1024  # connections that wait in the kernel: all peers of a restarted 
 
 def in_pool(reactor: Any, job: Callable[[], Any]) -> Deferred[Any]:
     """Fails with OutOfThreads, too."""
+    pool = reactor.getThreadPool()
     try:
         with starting_thread():
-            return deferToThreadPool(reactor, reactor.getThreadPool(), job)
+            return deferToThreadPool(reactor, pool, job)
     except OutOfThreads:
+        pool.threads[:] = (one for one in pool.threads if one.ident is not None)  # else it waits for it as it stops
         return fail()
 
 
