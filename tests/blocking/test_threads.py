@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -340,6 +341,16 @@ def test_without_a_thread_an_instance_is_not_opened_and_leaves_nothing(nodes: No
         pytest.fail("an instance without threads")
     with nodes.open("left") as left:
         assert not left._core._store.unclean
+
+
+def test_without_a_thread_nothing_is_recorded_and_nothing_opened(nodes: Nodes, tmp_path: Path) -> None:
+    recordings = tmp_path / "recordings"
+    with no_more_threads(), pytest.raises(OutOfThreads), nodes.open("left", record=recordings):
+        pytest.fail("an instance without threads")
+    assert list(recordings.iterdir()) == []
+    with nodes.open("left", record=recordings) as left:
+        assert not left._core._store.unclean
+    assert list(recordings.iterdir()) == []  # nobody was connected
 
 
 # What cannot be.

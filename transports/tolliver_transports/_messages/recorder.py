@@ -262,8 +262,11 @@ class _Files:
         self._append(fitting)
 
     def close(self) -> None:
-        """End the file that is open. Its index says that it was."""
+        """End the file that is open. Its index says that it was. One that holds nothing is removed."""
         self._file.close()
+        if not self._indexer.length:
+            self._path.unlink()
+            return
         with _create(self._path.with_name(self._path.name + INDEX_SUFFIX)) as sidecar:
             sidecar.write(self._indexer.index().encode())
 
