@@ -268,8 +268,8 @@ def test_a_log_that_ends_too_early_is_told_of(scratch: Path, where: str, told: s
 # What an older version left.
 
 
-def test_a_database_of_the_first_layout_gets_its_checks(scratch: Path) -> None:
-    path = scratch / "node.db"
+def of_first_layout(path: Path) -> None:
+    """Messages 1 and 2, the second set aside, and dead letters 4 and 5, of which the second is damaged."""
     with closing(sqlite3.connect(path)) as old, old:
         for statement in LAYOUT_1:
             old.execute(statement)
@@ -289,6 +289,11 @@ def test_a_database_of_the_first_layout_gets_its_checks(scratch: Path) -> None:
         letter = _checksum(0, 9, b"c", b"k", b"body")
         old.execute("INSERT INTO dead_letter VALUES (4, 1, 9, 20, 1000, ?, 'c', 'k', ?)", (letter, b"body"))
         old.execute("INSERT INTO dead_letter VALUES (5, 1, 9, 20, 1000, ?, 'c', 'k', ?)", (letter + 1, b"body"))
+
+
+def test_a_database_of_the_first_layout_gets_its_checks(scratch: Path) -> None:
+    path = scratch / "node.db"
+    of_first_layout(path)
     for _ in range(2):
         with closing(open_store(path)) as store:
             loaded = store.load()
