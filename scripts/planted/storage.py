@@ -68,7 +68,7 @@ BUGS = (
     Bug(
         "two instances on one database",
         SQLITE_FILE,
-        "DatabaseFile._take_lock",
+        "take_lock",
         "fcntl.LOCK_EX",
         "fcntl.LOCK_SH",
         ("tests/store/test_opening.py::test_a_second_opening_is_refused_and_the_first_goes_on",),

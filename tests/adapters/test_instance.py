@@ -230,6 +230,23 @@ def test_nothing_is_left_open(nodes: Nodes) -> None:
     until(lambda: _left_open()[2] <= threads + 2, f"{threads} threads as before, now {_left_open()}")
 
 
+# Processes that get no more threads.
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio", "twisted"])  # on threads, see tests/blocking
+@pytest.mark.skipif(sys.platform == "win32", reason="there a thread may have a stack of any size")
+def test_without_threads_it_says_so_and_leaves_nothing(nodes: Nodes, kind: str) -> None:
+    command = [sys.executable, "-m", "tests.adapters.threadless", kind, str(nodes.directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    opening, streams, call, connected, *rest = done.stdout.splitlines()
+    for line in (opening, streams, call):
+        assert "no further thread" in line
+        assert "ulimit -u" in line
+    assert (connected, rest) == ("0", ["all goes on", "True"])
+
+
 # Forks (T-79).
 
 

@@ -243,8 +243,9 @@ def test_a_database_that_cannot_be_looked_at_is_told(nodes: Nodes) -> None:
         connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, next_id, NULL)")
     with nodes.open("left") as left:
         left.database.unlink()
-        left._look(lambda instance: instance._on_damage(instance._check_store()))
-        assert "cannot check" in noticed(left, NoticeKind.STORE_ERROR)[-1]
+        left._look(lambda instance: instance.store(instance._store.check, instance._on_checked))
+        until(lambda: noticed(left, NoticeKind.STORE_ERROR))
+        assert "was not looked through for damage: cannot check" in noticed(left, NoticeKind.STORE_ERROR)[-1]
 
 
 def test_what_cannot_be_read_is_told_and_goes_out_later(nodes: Nodes) -> None:

@@ -438,6 +438,17 @@ def peers(database: DatabaseFile, json: Json = False) -> None:
         print_peers(database, json)
 
 
+@app.command()
+def check(database: DatabaseFile, json: Json = False) -> None:
+    """Look for damage in a database, and read every message of it. Changes nothing, and works on a copy among the
+    temporary files. The instance must not be running. Exit status 1 if anything is wrong."""
+    from .check import print_check
+
+    with words.clear_errors():
+        if not print_check(database, json):
+            raise typer.Exit(1)
+
+
 outbox = typer.Typer(help="What waits in a database's outbox.", no_args_is_help=True)
 app.add_typer(outbox, name="outbox")
 

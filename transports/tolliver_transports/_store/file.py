@@ -34,9 +34,9 @@ try:
 except ImportError:  # not POSIX: SQLite's own exclusive mode stands in
     _FLOCK = False
 
-_MAGIC = b"SQLite format 3\0"
-_HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
-_APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
+MAGIC = b"SQLite format 3\0"
+HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
+APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
     "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
@@ -102,6 +102,27 @@ def set_instance(connection: sqlite3.Connection, column: str, value: object) -> 
     connection.execute("UPDATE instance SET crc = row_check(uuid, next_id, seal)")
 
 
+def take_lock(database: str) -> FileIO | None:
+    """Ours until it is closed. On a file of its own: closing a descriptor of the database would drop SQLite's locks.
+
+    Raises StoreError where an instance has the database open, and OSError.
+    """
+    if not _FLOCK:
+        return None
+    lock = FileIO(f"{database}.lock", "a", opener=lambda path, flags: os.open(path, flags, 0o600))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise StoreError(
+            f"the database {database} is in use by another instance: "
+            "stop that one, or give each instance a database of its own (T-79)"
+        ) from error
+    return lock
+
+
 class DatabaseFile:
     """The database `path`, locked for this process until `close` or its end.
 
@@ -113,30 +134,13 @@ class DatabaseFile:
         self._connection: sqlite3.Connection | None = None
         self._ended = "is closed: open it again"
         with self.failing("open", *MALFORMED):
-            self._lock = self._take_lock()
+            self._lock = take_lock(self.path)
             try:
                 self._open(instance_id, first_id)
             except BaseException:
                 self._release()
                 raise
         _open_files.add(self)
-
-    def _take_lock(self) -> FileIO | None:
-        """On a file of its own: closing a descriptor of the database would drop SQLite's locks on it."""
-        if not _FLOCK:
-            return None
-        lock = FileIO(f"{self.path}.lock", "a", opener=lambda path, flags: os.open(path, flags, 0o600))
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.close()
-            if not isinstance(error, BlockingIOError):
-                raise
-            raise StoreError(
-                f"the database {self.path} is in use by another instance: "
-                "stop that one, or give each instance a database of its own (T-79)"
-            ) from error
-        return lock
 
     def _open(self, instance_id: UUID | None, first_id: int) -> None:
         if sqlite3.sqlite_version_info < _OLDEST:
@@ -187,7 +191,7 @@ class DatabaseFile:
                 connection.execute(statement)
             row = (instance_id.bytes, first_id, seal(connection))
             connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, ?)", (*row, row_check(*row)))
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
         os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
@@ -198,13 +202,13 @@ class DatabaseFile:
         If power failed while the log was copied into the file, the file alone need not be a whole database.
         """
         with open(self.path, "rb") as file:
-            header = file.read(_HEADER.size)
-        if not header.startswith(_MAGIC):
-            header = log.page_one()[: _HEADER.size]
-        if not header.startswith(_MAGIC):
+            header = file.read(HEADER.size)
+        if not header.startswith(MAGIC):
+            header = log.page_one()[: HEADER.size]
+        if not header.startswith(MAGIC):
             raise StoreError(f"cannot open the database {self.path}: {'; '.join(_CAUSES[sqlite3.SQLITE_NOTADB])}")
-        layout, application = _HEADER.unpack(header)
-        if application != _APPLICATION_ID:
+        layout, application = HEADER.unpack(header)
+        if application != APPLICATION_ID:
             raise StoreError(f"{self.path} is the database of another application: choose another path")
         if not 1 <= layout <= LAYOUT:
             raise StoreError(

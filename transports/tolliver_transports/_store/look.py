@@ -98,8 +98,8 @@ def look(database: Path) -> Iterator[Look]:
             [(layout,)] = connection.execute("PRAGMA user_version").fetchall()
             if 0 < layout < LAYOUT:
                 raise StoreError(
-                    f"{database} has layout {layout}, of an older version: open it once with this one "
-                    f"(`tolliver check {database}` does), which brings it to layout {LAYOUT}"
+                    f"{database} has layout {layout}, of an older version, and the next opening brings it to layout "
+                    f"{LAYOUT}: start its instance first"
                 )
             connection.execute("BEGIN")  # all that is asked is of one moment
             yield Look(connection)

@@ -13,7 +13,6 @@ from typing import Self, TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
 
 import anyio
-import anyio.to_thread
 
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
@@ -24,6 +23,7 @@ from .._messages.instance import BaseInstanceCore, Item
 from .._messages.iterators import Messages, Registration, Runs
 from .._options.instance import InstanceOptions, Remote
 from .endpoint import Endpoint
+from .threads import off_loop
 from .wire import Bell
 
 T = TypeVar("T")
@@ -42,24 +42,23 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def _start_work(self) -> None:
         self._tasks.start_soon(self._keep_store)
         if self._store.unclean:
-            self._tasks.start_soon(self._look_for_damage)
+            self._tasks.start_soon(self._run, self._store.check, self._on_checked)
         super()._start_work()
 
     async def _keep_store(self) -> None:
         while True:
             while not self._jobs:
                 await self._jobs_bell.heard()
-            job, done = self._jobs.popleft()
-            result, error = None, None
-            try:
-                result = await anyio.to_thread.run_sync(job, limiter=self._limiter)
-            except TolliverError as failure:
-                error = failure
-            done(result, error)
-            self.turn()
+            await self._run(*self._jobs.popleft(), self._limiter)
 
-    async def _look_for_damage(self) -> None:
-        self._on_damage(await anyio.to_thread.run_sync(self._check_store))
+    async def _run(self, job: Job, done: Done, limiter: anyio.CapacityLimiter | None = None) -> None:
+        result, error = None, None
+        try:
+            result = await off_loop(job, limiter)
+        except TolliverError as failure:
+            error = failure
+        done(result, error)
+        self.turn()
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.append((job, done))

@@ -16,6 +16,7 @@ from uuid import UUID
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
+from .._driver.threads import start
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item
@@ -23,7 +24,7 @@ from .._options.instance import InstanceOptions, Remote
 from .endpoint import Endpoint, Worker
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
-from .wire import Jobs
+from .wire import Jobs, perform
 
 GOES_ON = "it is not withdrawn, and may still be stored"
 
@@ -63,7 +64,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def _start(self) -> None:
         super()._start()
         if self._store.unclean:
-            thread_of("check", self._look_for_damage, self._fail).start()
+            start(thread_of("check", self._look_for_damage, self._fail))
 
     def _stored(self, result: Any, error: TolliverError | None, done: Done) -> None:
         with self._lock:
@@ -71,10 +72,10 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             self.turn()
 
     def _look_for_damage(self) -> None:
-        lines = self._check_store()
+        lines, error = perform(self._store.check)
         with self._lock:
             if self._open:  # nobody waits for it: a large database takes its time
-                self._on_damage(lines)
+                self._on_checked(lines, error)
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)

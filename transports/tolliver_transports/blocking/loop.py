@@ -40,10 +40,10 @@ class Loop:
     def __init__(self, tick: Callable[[], float | None]) -> None:
         self._tick = tick
         self._selector = selectors.DefaultSelector()
-        self._near, self._far = socket.socketpair()
-        for end in (self._near, self._far):
+        near, self._far = socket.socketpair()
+        for end in (near, self._far):
             end.setblocking(False)
-        self._selector.register(self._near, READ, lambda _events: self._near.recv(4096))
+        self._selector.register(near, READ, lambda _events: near.recv(4096))
         self._calls: deque[Callable[[], object]] = deque()
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
@@ -160,10 +160,10 @@ class Listeners:
 
         wait()
 
-    def close(self, loop: Loop) -> None:
-        """The second time does nothing."""
+    def close(self, close_socket: Callable[[socket.socket], None] = socket.socket.close) -> None:
+        """Those that a loop watches are closed by that. The second time does nothing."""
         while self._sockets:
-            loop.close_socket(self._sockets.pop())
+            close_socket(self._sockets.pop())
 
 
 def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> None:

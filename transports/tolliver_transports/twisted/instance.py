@@ -35,7 +35,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def _start_work(self) -> None:
         if self._store.unclean:
-            self._checking = self._off_loop(self._check_store).addCallback(self._on_damage)
+            self._checking = self._tell(self._off_loop(self._store.check), self._on_checked)
         super()._start_work()
 
     async def _finish_off_loop(self) -> None:
@@ -43,6 +43,10 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         await self._storing.run(super()._finish_off_loop)
 
     def store(self, job: Job, done: Done) -> None:
+        if not self._released:
+            self._tell(self._storing.run(self._off_loop, job), done)
+
+    def _tell(self, running: Deferred[Any], done: Done) -> Deferred[None]:
         def stored(result: Any, error: Any = None) -> None:
             done(result, error)
             self.turn()
@@ -51,8 +55,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             failure.trap(TolliverError)
             stored(None, failure.value)
 
-        if not self._released:
-            self._storing.run(self._off_loop, job).addCallbacks(stored, failed)
+        return running.addCallbacks(stored, failed)
 
 
 class Instance(BaseInstance[InstanceCore]):
