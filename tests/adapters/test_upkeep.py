@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -123,6 +124,25 @@ def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
         assert sum(int(text.split()[0]) for text in noticed(left, NoticeKind.EXPIRED)) == 2
         assert [peer.uuid for peer in left.peers()] == [gone]  # it stays known
     assert nodes.rows("left", "message") == nodes.rows("left", "delivery") == 0
+
+
+@ONE_KIND
+def test_a_wall_clock_that_is_set_makes_no_message_older(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-10. The system's function is another one here, as nobody may set the clock of a machine that runs tests."""
+    real, ahead = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + ahead[0])
+    with nodes.open("left", expire_after=2.0) as left:
+        with nodes.open("right") as right:
+            right.subscribe("news")
+            right.new_connection(address(left))
+            subscribed(left)
+        until(lambda: not connected(left))
+        left.send("news", "", b"new")
+        sent_at = time.monotonic()
+        ahead[0] = 2 * 86400.0
+        until(lambda: not left.stats()["pending"])
+        assert time.monotonic() - sent_at > 1.0  # ages are in whole seconds
+        assert left.stats()["expired_messages"] == 1
 
 
 # A message that the peer cannot take (T-09).

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import lru_cache
@@ -52,6 +51,7 @@ from tolliver_proto import (
 )
 
 from .checks import GOOD, PARK, STAMP, UNPARK, check_of, letter_check
+from .clock import StoreClock
 from .file import MALFORMED, DatabaseFile, primary_code, set_instance
 
 Row = StoredMessage | CorruptMessage
@@ -73,6 +73,7 @@ _DELIVERIES = f"""
 _OLD = """
     SELECT seq, ?1 AS peer, delivery.wire_id, size, parked, stamp FROM delivery LEFT JOIN message USING (seq)
     WHERE peer = ?1 AND seq > ?2 ORDER BY seq"""
+_NEWEST_STAMP = "SELECT stamp FROM message ORDER BY seq DESC LIMIT 1"
 _LETTERS = """
     SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, crc FROM dead_letter
     WHERE number > ? ORDER BY number LIMIT ?"""
@@ -182,8 +183,16 @@ class SQLiteStore:
     and the next call works if the cause is gone.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, instance_id: UUID | None, first_id: int) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        instance_id: UUID | None,
+        first_id: int,
+        clock: StoreClock | None = None,
+    ) -> None:
         self._file = DatabaseFile(path, instance_id, first_id)
+        self._clock = clock or StoreClock()
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
         """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
@@ -193,6 +202,9 @@ class SQLiteStore:
         # Nobody connecting, nothing held, nothing lost its recipients: then nothing is to be removed from `held`.
         self._may_hold = bool(self._file.damage)
         self._peers: dict[UUID, int] = self._file.peers
+        with suppress(sqlite3.DatabaseError, *MALFORMED):  # damage is told where its row is asked for
+            for (stamp,) in self._file.connection.execute(_NEWEST_STAMP).fetchall():
+                self._clock.not_before(_stored_at(stamp, 0))
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
@@ -260,7 +272,7 @@ class SQLiteStore:
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
         """As `Store.find`. With several peers owed one message, a piece may end between them only at `max_count`."""
-        now = int(time.time())
+        now = int(self._clock.now())
         uuids = {number: uuid for uuid, number in self._peers.items() if peer in (None, uuid)}
         with self._file.failing("search", *MALFORMED), ExitStack() as cursors:
             # Each peer's deliveries lie in the order of seq: what is not asked for is not read.
@@ -344,7 +356,7 @@ class SQLiteStore:
         return number
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
-        stamp = int(time.time()) * STAMP
+        stamp = int(self._clock.now()) * STAMP
         messages, deliveries = [], []
         held = {seq for op in run for seq in op.held}
         recipients, numbers = None, list[int]()
@@ -439,7 +451,7 @@ class SQLiteStore:
                 self._peers[peer] = number
 
     def _add_dead_letters(self, run: list[AddDeadLetter]) -> None:
-        now = int(time.time())
+        now = int(self._clock.now())
         rows = []
         [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
         for number, letter in enumerate((op.letter for op in run), last + 1):
