@@ -121,6 +121,7 @@ class NoticeKind(StrEnum):
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
     HANDLER_FAILED = "handler_failed"  # T-45: it is sent again
     DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
+    LETTERS_DROPPED = "letters_dropped"  # T-47: there are too many dead letters, the oldest went
     PARKED = "parked"  # T-09: set aside, as the peer closes whenever it gets it
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes

@@ -32,10 +32,12 @@ from .gate import HandshakeGate
 from .ids import IdAllocator
 from .intervals import RefCounts
 from .keepalive import KeepAlive
+from .letters import DeadLetters
 from .link import BufferedForConnect, Link, Peer, Recipients
 from .policy import Policy
 from .store import Loaded
 from .subscriptions import Routes
+from .tally import NoticeTally
 
 Item = tuple[str, str, bytes]
 """(channel, key, body)"""
@@ -115,7 +117,9 @@ class NodeState(ConnectionTable[Link, Action]):
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None
         self._dedupe = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._letters = DeadLetters(loaded.dead_letters, loaded.next_letter)
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
+        self._tally = NoticeTally(self._timers, self._notice)
         self._peers: dict[UUID, Peer] = {}
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)

@@ -54,6 +54,7 @@ from .maintenance import Maintenance
 from .policy import Policy
 from .stats import NodeStats
 from .store import Loaded
+from .tally import Subject
 
 _EVENTS_A_TURN = 256  # events of one connection before the next one has its turn
 
@@ -122,6 +123,7 @@ class Node(Maintenance):
             "expire": self._on_expire_timeout,
             "redial": self._dialer.retry,
             "removals": self._on_removals_timeout,
+            "tally": self._on_tally_timeout,
             "handled": self._on_handled_timeout,
         }
         self._schedule_expiry()
@@ -387,6 +389,9 @@ class Node(Maintenance):
             self._counts["aged_out"] += 1
             self._end(link)
 
+    def _on_tally_timeout(self, subject: Subject) -> None:
+        self._tally.fall_due(subject, self._now)
+
     def _on_removals_timeout(self, _subject: None) -> None:
         self._removals_due = True
 
@@ -401,6 +406,7 @@ class Node(Maintenance):
             peers_up=len({link.peer for link in self._up.values()}),
             pending=sum(peer.outbox.pending for peer in self._peers.values()),
             parked=sum(peer.outbox.parked for peer in self._peers.values()),
+            dead_letters=len(self._letters),
             own_subscriptions=len(self._own),
             peer_subscriptions=len(self._routes),
         )

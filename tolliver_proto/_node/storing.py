@@ -83,6 +83,7 @@ class Storing(Handshakes):
             else:
                 self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
         self._take_back(batch)
+        self._letters.take_back(batch.letters_added, batch.letters_gone)
         self._batch.follow(batch)
         if self._batch.putting_away:
             self._timers.set("removals", self._now + _STORE_RETRY)

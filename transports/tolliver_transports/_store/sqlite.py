@@ -77,6 +77,9 @@ _NEWEST_STAMP = "SELECT stamp FROM message ORDER BY seq DESC LIMIT 1"
 _LETTERS = """
     SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, crc FROM dead_letter
     WHERE number > ? ORDER BY number LIMIT ?"""
+_LETTER_SIZES = """
+    SELECT number, IFNULL(LENGTH(CAST(channel AS BLOB)) + LENGTH(CAST(key AS BLOB)) + LENGTH(body), 0)
+    FROM dead_letter ORDER BY number"""
 _LAST_LETTER = """
     SELECT MAX(IFNULL((SELECT MAX(number) FROM dead_letter), 0),
                IFNULL((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letter'), 0))"""
@@ -245,7 +248,8 @@ class SQLiteStore:
                 for peer, wire_id in connection.execute("SELECT peer, wire_id FROM handled ORDER BY number")
                 if peer in by_number
             ]
-        return Loaded(own_subscriptions, peers, next_seq, int(next_id), live_ids, owed, handled)
+            letters, next_letter = self._letters()
+        return Loaded(own_subscriptions, peers, next_seq, int(next_id), live_ids, owed, handled, letters, next_letter)
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
         """As `Store.fetch`: all rows together stay within `max_bytes`, or there is only one."""
@@ -304,6 +308,15 @@ class SQLiteStore:
                 else:
                     self._news.append(f"dead letter {number} has a wrong checksum and is left out: its text is lost")
         return letters
+
+    def _letters(self) -> tuple[list[tuple[int, int]], int]:
+        """Number and size of each dead letter, and the next number. Opening has told where the table cannot be read."""
+        sizes: list[tuple[int, int]] = []
+        last = 0
+        with suppress(sqlite3.DatabaseError, *MALFORMED):
+            [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
+            sizes += ((int(number), int(size)) for number, size in self._file.connection.execute(_LETTER_SIZES))
+        return sizes, int(last) + 1
 
     def _salvaged(self, seqs: Iterable[int]) -> Iterator[tuple[int, _Values]]:
         """One by one, the message rows that can be read: one damaged page must not hold up a peer (V9)."""
@@ -454,7 +467,8 @@ class SQLiteStore:
         now = int(self._clock.now())
         rows = []
         [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
-        for number, letter in enumerate((op.letter for op in run), last + 1):
+        for letter in (op.letter for op in run):
+            number = last = max(letter.number, last + 1)
             peer, names = self._number(letter.peer), (letter.channel, letter.key, letter.body)
             content = _checksum(0, letter.message_id, letter.channel.encode(), letter.key.encode(), letter.body)
             crc = letter_check(content, number, peer, letter.attempts, now)
