@@ -274,7 +274,7 @@ class Node(Maintenance):
     @property
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
-        busy = self._links or self._running or self._actions or self._blocked or self._searches.busy
+        busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
         return not busy and self._batch.empty
 
     # The next thing to do.

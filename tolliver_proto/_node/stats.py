@@ -29,6 +29,8 @@ class NodeStats(Snapshot):
     aged_out: int = counter()
     expired_messages: int = counter()
     dropped_letters: int = counter()
+    dropped_oldest: int = counter()
+    skipped: int = counter()
     unreliable_sent: int = counter()
     unreliable_dropped: int = counter()
     refused_subscriptions: int = counter()

@@ -64,6 +64,7 @@ class Storing(Handshakes):
     def _read_again(self, peer: Peer, first: int, last: int) -> None:
         """Deliveries were added below what a live window may have read already."""
         peer.outbox.last_seq = max(peer.outbox.last_seq, last)
+        peer.outbox.oldest.forget()
         if peer.link is not None and peer.link.window is not None:
             peer.link.window.go_back(first - 1)
             self._sendable[peer.link] = None
