@@ -78,8 +78,9 @@ class OutboxSearch:
             self._ask(Find(self._last_id, search.peer, search.after_seq, search.piece, search.min_age))
             return
         self._searches.popleft()
+        others_wait = bool(self._searches)  # one that `done` begins where none does is begun there
         search.done(error)
-        if self._searches:
+        if others_wait:
             self._when_stored(self._go_on)
 
     def found(self, search_id: int, rows: Sequence[Found], error: TolliverError | None) -> None:
