@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from tolliver_transports._store.checks import make_known
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import Ack, Limits, Message, NoticeKind, OutboxFull, Subscribe
+from tolliver_proto import Ack, Limits, Message, NoticeKind, OutboxFull, QuotaPolicy, Subscribe
 
 from .facade import Facade, until
 from .kinds import ONE_KIND
@@ -107,6 +107,36 @@ def test_a_full_outbox_is_refused_until_it_is_forgotten(nodes: Nodes) -> None:
         left.forget_peer(gone)
         assert left.send("news", "", b"3").recipients == 0
     assert nodes.rows("left", "message") == 0
+
+
+@ONE_KIND
+def test_at_its_quota_one_peer_loses_its_oldest_and_another_is_skipped(nodes: Nodes) -> None:
+    """D-10: and the one that is there gets everything."""
+    with ExitStack() as stack:
+        gone = []
+        for name in ("mallory", "right"):
+            with nodes.open("left") as left, nodes.open(name) as away:
+                away.subscribe("news")
+                away.new_connection(address(left))
+                subscribed(left)
+                until(lambda: all(peer.subscriptions for peer in left.peers()))
+                gone.append(away.instance_id)
+        policies = {gone[0]: QuotaPolicy.DROP_OLDEST, gone[1]: QuotaPolicy.SKIP}
+        left = stack.enter_context(nodes.open("left", limits=Limits(outbox_messages=3), quota_policies=policies))
+        receipts = [left.send("news", "", b"%d" % number) for number in range(1, 6)]
+        assert [receipt.recipients for receipt in receipts] == [2, 2, 2, 1, 1]
+        assert {peer.uuid: peer.pending for peer in left.peers()} == dict.fromkeys(gone, 3)
+        assert left.stats().dropped_oldest == left.stats().skipped == 2
+        assert len(noticed(left, NoticeKind.OUTBOX_FILLING)) == 2
+        for kind in (NoticeKind.DROPPED_OLDEST, NoticeKind.SKIPPED):
+            assert noticed(left, kind)[0].startswith("1 messages")
+        for name, bodies in (("mallory", [b"3", b"4", b"5"]), ("right", [b"1", b"2", b"3"])):
+            inbox = Inbox()
+            with nodes.open(name) as back:
+                back.register_callback("news", "", inbox)
+                back.new_connection(address(left))
+                until(lambda inbox=inbox: len(inbox.bodies) == 3)  # type: ignore[misc]
+                assert inbox.bodies == bodies
 
 
 @ONE_KIND

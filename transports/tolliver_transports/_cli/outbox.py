@@ -10,7 +10,7 @@ import json
 import random
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,9 @@ _PEERS = """
     SELECT uuid, spki_sha256, (SELECT COUNT(*) FROM delivery WHERE peer = id),
         (SELECT json_group_array(json_array(channel, key)) FROM peer_subscription WHERE peer = id)
     FROM peer ORDER BY id"""
+_LETTERS = """
+    SELECT number, uuid, channel, key, LENGTH(body), attempts, failed_at
+    FROM dead_letter JOIN peer ON peer.id = dead_letter.peer ORDER BY number"""
 _WHY = {
     0: "the peer is away, or has not acknowledged it yet",
     1: "set aside: the peer closes whenever it gets it, or the row is damaged (retry, drop)",
@@ -87,9 +90,42 @@ def drop_parked(database: Path, peer: UUID) -> int:
     return _change(database, peer, lambda node: node.drop_parked(peer))
 
 
+def print_letters(database: Path, as_json: bool) -> None:
+    """One row for each dead letter, without its body: number, peer, channel, key, bytes, attempts, time."""
+    rows = [
+        {
+            "number": number,
+            "peer": str(UUID(bytes=uuid)),
+            "channel": channel if as_json else words.name(channel),
+            "key": key if as_json else words.name(key),
+            "bytes": size,
+            "attempts": attempts,
+            "failed": _when(failed_at),
+        }
+        for number, uuid, channel, key, size, attempts, failed_at in _read(database, _LETTERS)
+    ]
+    _print(rows, as_json, "there are no dead letters")
+
+
+def drop_letters(database: Path, numbers: Collection[int] | None, peer: UUID | None) -> int:
+    """Removes the dead letters of these numbers, or all, of that peer, or of any; returns how many. Raises
+    StoreError."""
+    found = _read(database, "SELECT number, uuid FROM dead_letter JOIN peer ON peer.id = dead_letter.peer")
+    wanted = [
+        number
+        for number, uuid in found
+        if (numbers is None or number in numbers) and (peer is None or uuid == peer.bytes)
+    ]
+    return _ask(database, lambda node: node.drop_dead_letters(wanted))
+
+
 def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
     if (peer.bytes,) not in _read(database, "SELECT uuid FROM peer"):  # before the lock is taken on what is not ours
         raise StoreError(f"{database} knows no peer {peer}: `tolliver peers {database}` lists those that it knows")
+    return _ask(database, ask)
+
+
+def _ask(database: Path, ask: Callable[[Node], Receipt]) -> int:
     store = SQLiteStore(database, instance_id=None, first_id=1)
     with closing(store):
         node = Node(instance_id=store.instance_id, rng=random.SystemRandom(), loaded=store.load())
