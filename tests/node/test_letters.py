@@ -108,6 +108,19 @@ def test_a_commit_that_fails_drops_nothing() -> None:
     assert (counted(play), ids(play)) == (2, [7, 8])
 
 
+def test_a_letter_that_never_was_is_not_taken_back() -> None:
+    """The commit that was to store it fails, and so does the next, which was to remove it."""
+    play = receiver()
+    wire = play.peer()
+    play.hold_commits = True
+    fail(play, wire, 1)
+    play.node.drop_dead_letters([1], now=play.now)
+    play.run()
+    play.fail()
+    play.fail()
+    assert (counted(play), ids(play)) == (0, [])
+
+
 @given(st.data())
 def test_numbers_and_sizes_stay_those_of_the_store(data: st.DataObject) -> None:
     play = receiver(max_dead_letters=3, max_dead_letter_bytes=6 * SIZE)
