@@ -1,4 +1,4 @@
-"""Bugs in what has a bound: quotas, dead letters, ages.
+"""Bugs at bounds: quotas, dead letters, ages.
 
 The idea: at a bound the wrong thing goes, too much, too little, or at another time than what displaces it comes.
 """

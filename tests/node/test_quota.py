@@ -196,7 +196,7 @@ def test_a_later_send_waits_its_turn() -> None:
 
 
 def test_more_than_is_stored_so_far() -> None:
-    """What is not stored yet cannot be found: it is, once it is stored."""
+    """A search finds them once they are stored."""
     play = stage(DROP, messages=3)
     play.hold_commits = True
     for bodies in (numbered(1, 3), [b"4"], [b"5"]):

@@ -1,4 +1,4 @@
-"""Oldest deliveries of a peer, which go first where room is made (D-10).
+"""Oldest deliveries of a peer, the first to make room (D-10).
 
 The node counts its deliveries and does not know them one by one. A search of the store finds some of the oldest ahead
 of need; they are known here until they go, in this way or another.
@@ -72,7 +72,7 @@ class Oldest:
 
 
 class Gathered:
-    """What a search for the oldest finds: enough that is not in flight, or all that there is."""
+    """Deliveries that a search for the oldest finds: enough that is not in flight, or all that there is."""
 
     __slots__ = ("_excess", "_flying", "_idle", "_is_in_flight", "complete")
 

@@ -1,4 +1,4 @@
-"""Quota of each peer: room in its outbox, and ways to make some (D-10).
+"""Quota of each peer: the room in its outbox (D-10).
 
 An outbox that is nearly full is looked at closely, all others pass with two comparisons. Room is made by leaving a peer
 out of the recipients, or by giving up its oldest deliveries (`oldest`).

@@ -1,7 +1,7 @@
 """Removal of deliveries: acknowledged, given up, or set aside.
 
 A delivery goes with the next commit, and with its last delivery the message. Nothing of this is taken back where the
-commit fails: the removal waits for the next one. Who must know deliveries one by one searches the store for them.
+commit fails: the removal waits for the next one. Searches find deliveries one by one, in the store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Room at a peer's quota, made as its policy says, and told (D-10).
+"""Room at a peer's quota, made as its policy says (D-10).
 
 A peer that is skipped is no recipient. One whose oldest go is searched for them, unless some are known: the send waits
 meanwhile, and what goes leaves in the commit that stores what comes. As with an acknowledgement nothing is taken back

@@ -1,4 +1,4 @@
-"""Notices of what happens often: the first at once, then a sum each minute."""
+"""Notices of frequent events: the first, then a sum each minute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Subject = tuple[NoticeKind, UUID | None]
 
 
 class NoticeTally:
-    """What was counted of each kind and peer since it was told last. `tell` gives a notice to the application."""
+    """Counts of each kind and peer since the last notice. `tell` gives a notice to the application."""
 
     def __init__(self, timers: Timers, tell: Callable[[NoticeKind, UUID | None, str], None]) -> None:
         self._timers = timers
