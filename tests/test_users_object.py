@@ -19,6 +19,7 @@ ADAPTERS = {"anyio": anyio, "blocking": blocking, "twisted": twisted}
 INSTANCE = {
     "addresses",
     "dead_letters",
+    "drop_dead_letters",
     "drop_parked",
     "forget_peer",
     "instance_id",

@@ -49,7 +49,7 @@ from ._node.actions import (
     Stored,
 )
 from ._node.node import Node, PeerInfo
-from ._node.policy import Policy, Probe
+from ._node.policy import Policy, Probe, QuotaPolicy
 from ._node.stats import NodeStats
 from ._node.store import (
     AddDeadLetter,
@@ -175,6 +175,7 @@ __all__ = [
     "Policy",
     "Probe",
     "ProtocolError",
+    "QuotaPolicy",
     "Receipt",
     "RememberHandled",
     "RemoteProtocolError",

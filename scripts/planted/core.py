@@ -19,6 +19,8 @@ OUTBOX = "tolliver_proto/_node/outbox.py"
 LAYOUTS = "tolliver_proto/_wire/layouts.py"
 STATE = "tolliver_proto/_wire/state.py"
 MAINTENANCE = "tolliver_proto/_node/maintenance.py"
+REMOVING = "tolliver_proto/_node/removing.py"
+QUOTA = "tolliver_proto/_node/quota.py"
 BASE = "tolliver_proto/_node/base.py"
 NODE = "tolliver_proto/_node/node.py"
 ACCESS = "tolliver_proto/_node/access.py"
@@ -321,9 +323,9 @@ BUGS = (
         "a dead letter acknowledged before it is stored",
         RECEIVING,
         "Receiving._give_up",
-        "self._batch.operations.append(AddDeadLetter(letter))",
+        "self._keep_letter(letter)",
         """
-        self._batch.operations.append(AddDeadLetter(letter))
+        self._keep_letter(letter)
         self._ack(link, [message_id])
         """,
         ("tests/node/test_duplicates.py::test_twenty_failures_make_a_dead_letter",),
@@ -338,8 +340,8 @@ BUGS = (
     ),
     Bug(
         "searched for before all is stored",
-        MAINTENANCE,
-        "Maintenance._when_stored",
+        REMOVING,
+        "Removing._when_stored",
         "self._running is None and self._batch.empty",
         "True",
         ("tests/node/test_upkeep.py::test_what_is_being_stored_for_it_is_purged_too",),
@@ -691,10 +693,10 @@ BUGS = (
     ),
     Bug(
         "the quota of a peer is not looked at",
-        SENDING,
-        "Sending._shares",
-        "not peer.outbox.has_room(count, total, self.limits)",
-        "False",
+        QUOTA,
+        "Quota.full",
+        "max(self.excess(peer.outbox, share)) <= 0",
+        "True",
         ("tests/node/test_sending.py::test_a_full_outbox_refuses_before_anything_changes",),
     ),
     Bug(
@@ -810,8 +812,8 @@ BUGS = (
     ),
     Bug(
         "what expires was acknowledged already",
-        MAINTENANCE,
-        "Maintenance._remove",
+        REMOVING,
+        "Removing._remove",
         """
         if one.seq in outbox.leaving and one.seq not in being_parked:
             continue

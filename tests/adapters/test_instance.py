@@ -150,6 +150,7 @@ def test_after_its_end_every_call_says_so(nodes: Nodes) -> None:
         lambda: left.retry(SOMEBODY),
         lambda: left.drop_parked(SOMEBODY),
         lambda: left.dead_letters(),
+        lambda: left.drop_dead_letters([1]),
         lambda: left.replay([]),
         lambda: left.set_acl(Acl()),
         lambda: left.reload_tls(),

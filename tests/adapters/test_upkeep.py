@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tolliver_transports._store.checks import make_known
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import Ack, Limits, Message, NoticeKind, OutboxFull, Subscribe
+from tolliver_proto import Ack, Limits, Message, NoticeKind, OutboxFull, QuotaPolicy, Subscribe
 
 from .facade import Facade, until
 from .kinds import ONE_KIND
@@ -109,6 +110,36 @@ def test_a_full_outbox_is_refused_until_it_is_forgotten(nodes: Nodes) -> None:
 
 
 @ONE_KIND
+def test_at_its_quota_one_peer_loses_its_oldest_and_another_is_skipped(nodes: Nodes) -> None:
+    """D-10: and the one that is there gets everything."""
+    with ExitStack() as stack:
+        gone = []
+        for name in ("mallory", "right"):
+            with nodes.open("left") as left, nodes.open(name) as away:
+                away.subscribe("news")
+                away.new_connection(address(left))
+                subscribed(left)
+                until(lambda: all(peer.subscriptions for peer in left.peers()))
+                gone.append(away.instance_id)
+        policies = {gone[0]: QuotaPolicy.DROP_OLDEST, gone[1]: QuotaPolicy.SKIP}
+        left = stack.enter_context(nodes.open("left", limits=Limits(outbox_messages=3), quota_policies=policies))
+        receipts = [left.send("news", "", b"%d" % number) for number in range(1, 6)]
+        assert [receipt.recipients for receipt in receipts] == [2, 2, 2, 1, 1]
+        assert {peer.uuid: peer.pending for peer in left.peers()} == dict.fromkeys(gone, 3)
+        assert left.stats().dropped_oldest == left.stats().skipped == 2
+        assert len(noticed(left, NoticeKind.OUTBOX_FILLING)) == 2
+        for kind in (NoticeKind.DROPPED_OLDEST, NoticeKind.SKIPPED):
+            assert noticed(left, kind)[0].startswith("1 messages")
+        for name, bodies in (("mallory", [b"3", b"4", b"5"]), ("right", [b"1", b"2", b"3"])):
+            inbox = Inbox()
+            with nodes.open(name) as back:
+                back.register_callback("news", "", inbox)
+                back.new_connection(address(left))
+                until(lambda inbox=inbox: len(inbox.bodies) == 3)  # type: ignore[misc]
+                assert inbox.bodies == bodies
+
+
+@ONE_KIND
 def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
     with nodes.open("left", expire_after=0.1) as left:
         with nodes.open("right") as right:
@@ -123,6 +154,25 @@ def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
         assert sum(int(text.split()[0]) for text in noticed(left, NoticeKind.EXPIRED)) == 2
         assert [peer.uuid for peer in left.peers()] == [gone]  # it stays known
     assert nodes.rows("left", "batch") == nodes.rows("left", "owed") == 0
+
+
+@ONE_KIND
+def test_a_wall_clock_that_is_set_makes_no_message_older(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-10. The system's function is another one here, as nobody may set the clock of a machine that runs tests."""
+    real, ahead = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + ahead[0])
+    with nodes.open("left", expire_after=2.0) as left:
+        with nodes.open("right") as right:
+            right.subscribe("news")
+            right.new_connection(address(left))
+            subscribed(left)
+        until(lambda: not connected(left))
+        left.send("news", "", b"new")
+        sent_at = time.monotonic()
+        ahead[0] = 2 * 86400.0
+        until(lambda: not left.stats()["pending"])
+        assert time.monotonic() - sent_at > 1.0  # ages are in whole seconds
+        assert left.stats()["expired_messages"] == 1
 
 
 # A message that the peer cannot take (T-09).

@@ -128,8 +128,9 @@ class Model:
             case UnpinPeer(peer):
                 self.pins.pop(peer, None)
             case AddDeadLetter(letter):
-                self.last_letter += 1
-                self.letters[self.last_letter] = replace(letter, number=self.last_letter)
+                number = letter.number or self.last_letter + 1
+                self.last_letter = max(self.last_letter, number)
+                self.letters[number] = replace(letter, number=number)
             case RemoveDeadLetters(numbers):
                 for number in numbers:
                     self.letters.pop(number, None)
@@ -299,9 +300,19 @@ class StoreContract(RuleBasedStateMachine):
         if orphans:
             self.do(RemoveMessages(spans_of(orphans)))
 
-    @rule(peer=peers, channel=names, key=names, body=st.binary(max_size=40), wire_id=st.integers(1, LAST_ID))
-    def add_dead_letter(self, peer: UUID, channel: str, key: str, body: bytes, wire_id: int) -> None:
-        self.do(AddDeadLetter(DeadLetter(peer, channel, key, body, wire_id, 20)))
+    @rule(
+        data=st.data(),
+        peer=peers,
+        channel=names,
+        key=names,
+        body=st.binary(max_size=40),
+        wire_id=st.integers(1, LAST_ID),
+    )
+    def add_dead_letter(
+        self, data: st.DataObject, peer: UUID, channel: str, key: str, body: bytes, wire_id: int
+    ) -> None:
+        number = data.draw(st.sampled_from((0, self.model.last_letter + 1, self.model.last_letter + 3)))
+        self.do(AddDeadLetter(DeadLetter(peer, channel, key, body, wire_id, 20, number)))
 
     @rule(numbers=st.lists(st.integers(1, 12), min_size=1, max_size=4))
     def remove_dead_letters(self, numbers: list[int]) -> None:
@@ -368,6 +379,8 @@ class StoreContract(RuleBasedStateMachine):
         assert loaded.next_seq > max([*model.messages, *model.owed_to()], default=0)
         assert list(loaded.live_ids) == model.live_ids()
         assert list(loaded.owed) == model.owed()
+        assert list(loaded.dead_letters) == [(number, letter.size) for number, letter in model.letters.items()]
+        assert loaded.next_letter == model.last_letter + 1
         assert list(loaded.handled) == [(peer, wire_id) for _, peer, wire_id in model.handled]
 
     @rule(peer=peers, after_seq=st.integers(0, 100), max_count=st.integers(1, 50), max_bytes=st.integers(1, 2000))

@@ -1,10 +1,10 @@
 """State of a node, shared by all its parts.
 
-A node is one class, cut by topic into modules of which each calls only those before it: this state, `sending`,
-`receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs and picks the
-next action. They share this state because a commit, a handshake and an acknowledgement each touch most of it. Parts
-that can be told apart are objects that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial
-when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and
+A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`, `room`,
+`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs
+and picks the next action. They share this state because a commit, a handshake and an acknowledgement each touch most of
+it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to
+dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and
 `Batch` are data with their own rules; the table of connections is the base of all.
 """
 
@@ -32,10 +32,12 @@ from .gate import HandshakeGate
 from .ids import IdAllocator
 from .intervals import RefCounts
 from .keepalive import KeepAlive
+from .letters import DeadLetters
 from .link import BufferedForConnect, Link, Peer, Recipients
 from .policy import Policy
 from .store import Loaded
 from .subscriptions import Routes
+from .tally import NoticeTally
 
 Item = tuple[str, str, bytes]
 """(channel, key, body)"""
@@ -115,7 +117,9 @@ class NodeState(ConnectionTable[Link, Action]):
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None
         self._dedupe = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._letters = DeadLetters(loaded.dead_letters, loaded.next_letter)
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
+        self._tally = NoticeTally(self._timers, self._notice)
         self._peers: dict[UUID, Peer] = {}
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)

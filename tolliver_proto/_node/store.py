@@ -156,8 +156,9 @@ class ForgetPeer:
 
 @record
 class DeadLetter:
-    """A message that was given up after so many failed deliveries (T-47). `number` is 0 until it is stored.
+    """A message that was given up after so many failed deliveries (T-47).
 
+    `number` is the node's; 0 leaves it to the store, which takes the one after the highest that it ever had.
     `failed_at` is wall-clock seconds, set by the store.
     """
 
@@ -169,6 +170,11 @@ class DeadLetter:
     attempts: int
     number: int = 0
     failed_at: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes of channel, key and body, as `Limits.max_dead_letter_bytes` counts them."""
+        return len(self.channel.encode()) + len(self.key.encode()) + len(self.body)
 
 
 @record
@@ -248,8 +254,9 @@ class Loaded:
 
     `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
     for runs of messages owed to equally many peers. Both ascend and never overlap. A store may give an `IntervalSet`
-    and `RefCounts`, which the node that is made of it then has for its own. `handled` are those that
-    RememberHandled named, oldest first.
+    and `RefCounts`, which the node that is made of it then has for its own. `handled` are those that RememberHandled
+    named, oldest first. `dead_letters` has (number, size) of each, ascending, `next_letter` the number of the next one:
+    above all that were ever given.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -259,6 +266,8 @@ class Loaded:
     live_ids: Iterable[Span] = ()
     owed: Iterable[tuple[int, int, int]] = ()
     handled: Sequence[tuple[UUID, int]] = ()
+    dead_letters: Sequence[tuple[int, int]] = ()
+    next_letter: int = 1
 
 
 class Store(Protocol):

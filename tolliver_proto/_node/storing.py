@@ -64,6 +64,7 @@ class Storing(Handshakes):
     def _read_again(self, peer: Peer, first: int, last: int) -> None:
         """Deliveries were added below what a live window may have read already."""
         peer.outbox.last_seq = max(peer.outbox.last_seq, last)
+        peer.outbox.oldest.forget()
         if peer.link is not None and peer.link.window is not None:
             peer.link.window.go_back(first - 1)
             self._sendable[peer.link] = None
@@ -83,6 +84,7 @@ class Storing(Handshakes):
             else:
                 self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
         self._take_back(batch)
+        self._letters.take_back(batch.letters_added, batch.letters_gone)
         self._batch.follow(batch)
         if self._batch.putting_away:
             self._timers.set("removals", self._now + _STORE_RETRY)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -134,6 +135,8 @@ class MemoryStore:
             spans_of(self._messages[seq].wire_id for seq in owed),
             runs,
             list(self._handled.values()),
+            [(number, letter.size) for number, letter in self._letters.items()],
+            self._last_letter + 1,
         )
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -298,17 +301,9 @@ class MemoryStore:
         self._handled = {number: one for number, one in self._handled.items() if one[0] != operation.peer}
 
     def _add_letter(self, operation: AddDeadLetter) -> None:
-        self._last_letter += 1
-        letter = operation.letter
-        self._letters[self._last_letter] = DeadLetter(
-            letter.peer,
-            letter.channel,
-            letter.key,
-            letter.body,
-            letter.message_id,
-            letter.attempts,
-            self._last_letter,
-        )
+        number = operation.letter.number or self._last_letter + 1
+        self._last_letter = max(self._last_letter, number)
+        self._letters[number] = replace(operation.letter, number=number)
 
     def _remove_letters(self, operation: RemoveDeadLetters) -> None:
         for number in operation.numbers:

@@ -481,6 +481,38 @@ def drop(database: DatabaseFile, peer: PeerId) -> None:
         words.say(f"{words.count(drop_parked(database, peer), 'message')} set aside for that peer: dropped")
 
 
+letters = typer.Typer(
+    help="Dead letters of a database: messages that its handlers failed too often.", no_args_is_help=True
+)
+app.add_typer(letters, name="letters")
+
+
+@letters.command("show")
+def show_letters(database: DatabaseFile, json: Json = False) -> None:
+    """List the dead letters, without their bodies. The instance may be running."""
+    from .outbox import print_letters
+
+    with words.clear_errors():
+        print_letters(database, json)
+
+
+@letters.command("drop")
+def drop_letters(
+    database: DatabaseFile,
+    numbers: Annotated[list[int] | None, typer.Argument(help="Those of these numbers.", show_default=False)] = None,
+    peer: Annotated[UUID | None, typer.Option("--peer", help="Only those that came from this peer.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+) -> None:
+    """Give up dead letters. The instance must not be running."""
+    from .outbox import drop_letters
+
+    with words.clear_errors():
+        if everything if numbers else not (everything or peer):
+            raise ValueError("which ones? Give their numbers, or --peer PEER, or --all")
+        count = drop_letters(database, numbers or None, peer)
+        words.say(f"{words.count(count, 'dead letter')} dropped")
+
+
 @app.command()
 def audit(
     directories: Annotated[

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,45 @@ def drop_parked(database: Path, peer: UUID) -> int:
     return _change(database, peer, lambda node: node.drop_parked(peer))
 
 
+def print_letters(database: Path, as_json: bool) -> None:
+    """One row for each dead letter, without its body: number, peer, channel, key, bytes, attempts, time."""
+    with look(database) as inside:
+        rows = [
+            {
+                "number": one.number,
+                "peer": str(one.peer),
+                "channel": one.channel if as_json else words.name(one.channel),
+                "key": one.key if as_json else words.name(one.key),
+                "bytes": one.bytes,
+                "attempts": one.attempts,
+                "failed": _when(one.failed_at),
+            }
+            for one in inside.letters()
+        ]
+    _print(rows, as_json, "there are no dead letters")
+
+
+def drop_letters(database: Path, numbers: Collection[int] | None, peer: UUID | None) -> int:
+    """Removes the dead letters of these numbers, or all, of that peer, or of any; returns how many. Raises
+    StoreError."""
+    with look(database) as inside:
+        wanted = [
+            one.number
+            for one in inside.letters()
+            if (numbers is None or one.number in numbers) and peer in (None, one.peer)
+        ]
+    return _ask(database, lambda node: node.drop_dead_letters(wanted))
+
+
 def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
     with look(database) as outbox:  # before the lock is taken on what is not ours
         known = peer in outbox.peers().values()
     if not known:
         raise StoreError(f"{database} knows no peer {peer}: `tolliver peers {database}` lists those that it knows")
+    return _ask(database, ask)
+
+
+def _ask(database: Path, ask: Callable[[Node], Receipt]) -> int:
     store = SQLiteStore(database, instance_id=None, first_id=1)
     with closing(store):
         node = Node(instance_id=store.instance_id, rng=random.SystemRandom(), loaded=store.load())

@@ -128,6 +128,10 @@ class BaseInstanceCore(BaseEndpoint):
         self.check_open()
         return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._whole_letters)
 
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> PendingCall[int]:
+        self.check_open()
+        return self._driver.when_stored(self.node.drop_dead_letters(letters, monotonic()), _total)
+
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         self.check_open()
         count = self.node.replay(letters)

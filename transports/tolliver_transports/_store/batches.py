@@ -146,6 +146,11 @@ def _short(wire_id: int) -> int:
 class Directory:
     """What a batch says of its messages. `whole` is false where it is not as it was written."""
 
+    first_seq: int
+    last_seq: int
+    stored_at: int  # seconds of the wall clock
+    count: int
+
     __slots__ = (
         *("count", "first_seq", "last_seq", "names", "stored_at", "whole"),
         *("crcs", "ids", "lengths", "numbers", "offsets", "places", "sizes"),

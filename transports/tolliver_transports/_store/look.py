@@ -15,6 +15,10 @@ from tolliver_proto import StoreError, Subscription
 from .layout import LAYOUT
 from .owed import Deliveries
 
+_LETTERS = """
+    SELECT number, uuid, channel, key, LENGTH(body), attempts, failed_at
+    FROM dead_letter JOIN peer ON peer.id = dead_letter.peer ORDER BY number"""
+
 
 @dataclass(slots=True)
 class Waiting:
@@ -36,6 +40,19 @@ class Known:
     pin: bytes | None
     subscriptions: tuple[Subscription, ...]
     waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter without its body. `failed_at` is in seconds of the wall clock."""
+
+    number: int
+    peer: UUID
+    channel: str
+    key: str
+    bytes: int
+    attempts: int
+    failed_at: int
 
 
 class Look:
@@ -60,6 +77,13 @@ class Look:
         return [
             Known(uuid, pins[number], tuple(lists[number]), sum(one.messages for one in self._waiting(number, uuid)))
             for number, uuid in self.peers().items()
+        ]
+
+    def letters(self) -> list[Letter]:
+        """All dead letters, oldest first."""
+        return [
+            Letter(number, UUID(bytes=uuid), channel.decode(), key.decode(), size, attempts, failed_at)
+            for number, uuid, channel, key, size, attempts, failed_at in self._connection.execute(_LETTERS)
         ]
 
     def waiting(self) -> list[Waiting]:

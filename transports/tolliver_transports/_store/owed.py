@@ -176,6 +176,14 @@ class Deliveries:
         self._sparse: dict[int, None] = {}  # batches of which less than half may be owed
         self._read: tuple[int, Directory, bytes] | None = None  # the next piece is mostly of the same batch
 
+    def newest_stored_at(self) -> int:
+        """When the newest batch was stored, in seconds; 0 where there is none, or where it is damaged."""
+        for (first,) in self._execute("SELECT MAX(first_seq) FROM batch", ()).fetchall():
+            directory = None if first is None else self.directory(first)
+            if directory is not None:
+                return directory.stored_at
+        return 0
+
     def undone(self, newest: int) -> None:
         """The transaction was rolled back: the newest seq is again what it was before."""
         self.newest = newest

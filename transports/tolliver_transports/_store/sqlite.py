@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import lru_cache
@@ -48,6 +47,7 @@ from tolliver_proto import (
 )
 
 from .checks import check_of, content_check, letter_check
+from .clock import StoreClock
 from .file import MALFORMED, DatabaseFile, set_instance
 from .owed import NOBODY, Deliveries, Row, Span, joined
 
@@ -61,6 +61,9 @@ _SHORT_SPAN = 8  # rows: shorter spans are removed row by row, many to a stateme
 _LETTERS = """
     SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, crc FROM dead_letter
     WHERE number > ? ORDER BY number LIMIT ?"""
+_LETTER_SIZES = """
+    SELECT number, IFNULL(LENGTH(CAST(channel AS BLOB)) + LENGTH(CAST(key AS BLOB)) + LENGTH(body), 0)
+    FROM dead_letter ORDER BY number"""
 _LAST_LETTER = """
     SELECT MAX(IFNULL((SELECT MAX(number) FROM dead_letter), 0),
                IFNULL((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letter'), 0))"""
@@ -120,17 +123,26 @@ class SQLiteStore:
     and the next call works if the cause is gone.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, instance_id: UUID | None, first_id: int) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        instance_id: UUID | None,
+        first_id: int,
+        clock: StoreClock | None = None,
+    ) -> None:
         self._file = DatabaseFile(path, instance_id, first_id)
+        self._clock = clock or StoreClock()
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
         """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
         self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
         self._news: list[str] = []
-        self._deliveries = Deliveries(self._file.connection, lambda: int(time.time()))
+        self._deliveries = Deliveries(self._file.connection, lambda: int(self._clock.now()))
         self._may_hold = False  # nobody has connected yet
         self._peers: dict[UUID, int] = self._file.peers
+        self._clock.not_before(self._deliveries.newest_stored_at())
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
@@ -171,7 +183,18 @@ class SQLiteStore:
                 for peer, wire_id in connection.execute("SELECT peer, wire_id FROM handled ORDER BY number")
                 if peer in by_number
             ]
-        return Loaded(own_subscriptions, peers, next_seq, int(next_id), totals.ids, totals.owed, handled)
+            letters, next_letter = self._letters()
+        return Loaded(
+            own_subscriptions,
+            peers,
+            next_seq,
+            int(next_id),
+            totals.ids,
+            totals.owed,
+            handled,
+            letters,
+            next_letter,
+        )
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
         """As `Store.fetch`: all rows together stay within `max_bytes`, or there is only one."""
@@ -180,7 +203,7 @@ class SQLiteStore:
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
         """As `Store.find`. With several peers owed one message, a piece may end between them only at `max_count`."""
-        now = int(time.time())
+        now = int(self._clock.now())
         uuids = {number: uuid for uuid, number in self._peers.items() if peer in (None, uuid)}
         with self._file.failing("search", *MALFORMED), ExitStack() as stack:
             # Each peer's deliveries lie in the order of seq: what is not asked for is not read.
@@ -211,6 +234,15 @@ class SQLiteStore:
                 else:
                     self._news.append(f"dead letter {number} has a wrong checksum and is left out: its text is lost")
         return letters
+
+    def _letters(self) -> tuple[list[tuple[int, int]], int]:
+        """Number and size of each dead letter, and the next number. Opening has told where the table cannot be read."""
+        sizes: list[tuple[int, int]] = []
+        last = 0
+        with suppress(sqlite3.DatabaseError, *MALFORMED):
+            [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
+            sizes += ((int(number), int(size)) for number, size in self._file.connection.execute(_LETTER_SIZES))
+        return sizes, int(last) + 1
 
     # Writing.
 
@@ -337,10 +369,11 @@ class SQLiteStore:
                 self._peers[peer] = number
 
     def _add_dead_letters(self, run: list[AddDeadLetter]) -> None:
-        now = int(time.time())
+        now = int(self._clock.now())
         rows = []
         [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
-        for number, letter in enumerate((op.letter for op in run), last + 1):
+        for letter in (op.letter for op in run):
+            number = last = max(letter.number, last + 1)
             peer, names = self._number(letter.peer), (letter.channel, letter.key, letter.body)
             content = content_check(0, letter.message_id, letter.channel.encode(), letter.key.encode(), letter.body)
             crc = letter_check(content, number, peer, letter.attempts, now)

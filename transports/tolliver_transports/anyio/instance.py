@@ -180,6 +180,10 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return await self._core.wait(self._core.dead_letters(after, count))
 
+    async def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> int:
+        """Give up these dead letters, or those of these numbers; returns how many were there. Raises StoreError."""
+        return await self._core.wait(self._core.drop_dead_letters(letters))
+
     async def reload_tls(self) -> None:
         """Read the certificate files again, for connections that are made from now on; those that live stay.
 

@@ -223,6 +223,12 @@ class Instance(BaseInstance[InstanceCore]):
         late = "the database has not answered: ask again"
         return self._core.ask(lambda: self._core.dead_letters(after, count), timeout, late)
 
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int], *, timeout: float | None = None) -> int:
+        """Give up these dead letters, or those of these numbers; returns how many were there. Raises StoreError."""
+        letters = tuple(letters)  # a generator may take its time
+        late = f"these dead letters are not dropped on disk yet: {GOES_ON}"
+        return self._core.ask(lambda: self._core.drop_dead_letters(letters), timeout, late)
+
     def reload_tls(self, *, timeout: float | None = None) -> None:
         """Read the certificate files again, for connections that are made from now on; those that live stay.
 

@@ -188,6 +188,13 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return self._core.answer(lambda: self._core.dead_letters(after, count))
 
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> Deferred[int]:
+        """Give up these dead letters, or those of these numbers; fires with how many were there.
+
+        Fails with StoreError.
+        """
+        return self._core.answer(lambda: self._core.drop_dead_letters(letters))
+
     def reload_tls(self) -> Deferred[None]:
         """Read the certificate files again, for connections that are made from now on; those that live stay.
 
