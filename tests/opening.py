@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import resource
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 
@@ -57,3 +59,18 @@ def no_more_threads() -> Iterator[None]:
         yield
     finally:
         threading.stack_size(size)
+
+
+@contextmanager
+def few_descriptors(free: int) -> Iterator[None]:
+    """Meanwhile this process may have so many more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/dev/fd"))) + 1
+    with ExitStack() as ending:
+        ending.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest, limits[1]))
+        with suppress(OSError):
+            while True:
+                ending.enter_context(open(os.devnull))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + free, limits[1]))
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tolliver_transports.sqlite import SQLiteStore
 
 from tests.anyio.nodes import Nodes, until
 from tests.opening import Opening, written_into
-from tolliver_proto import LocalProtocolError, Subscription
+from tolliver_proto import AddOwnSubscription, LocalProtocolError, Subscription
 
 by_its_own_cancel = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 """Of a task, as `asyncio.timeout` and Ctrl-C do: anyio's scopes do not know of it."""
@@ -75,20 +76,24 @@ async def test_a_task_that_is_cancelled_before_the_opening_leaves_nothing_locked
 def test_the_end_of_a_loop_closes_the_database_after_its_last_job(nodes: Nodes) -> None:
     """It cancels every task at once, each by its own `cancel`."""
     complaints: list[object] = []
+    begun = threading.Event()
+
+    async def live() -> None:
+        async with nodes.open("left") as left:
+            store, writer = left._core._store, writers.enter_context(written_into(nodes.database("left")))
+
+            def work() -> None:
+                begun.set()
+                store.commit([AddOwnSubscription(Subscription("news", ""))])
+
+            left._core.store(work, lambda _result, _error: None)
+            asyncio.get_running_loop().call_later(0.05, writer.let_go)
+            await anyio.sleep_forever()
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(context))
-        instance = nodes.open("left")
-
-        async def live() -> None:
-            async with instance:
-                writer = writers.enter_context(written_into(nodes.database("left")))
-                loop.call_later(0.05, writer.let_go)
-                await instance.subscribe("news")
-
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
         tasks.append(asyncio.ensure_future(live()))
-        await until(lambda: instance._core._limiter.borrowed_tokens)
+        await until(begun.is_set)
 
     tasks: list[asyncio.Task[None]] = []
     with ExitStack() as writers:

@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,7 +18,8 @@ from tolliver_transports.blocking import InstanceOptions, StreamsOptions, create
 from tolliver_transports.blocking.process import running
 
 from tests.blocking.nodes import PATIENCE, Nodes
-from tolliver_proto import LocalProtocolError
+from tests.opening import few_descriptors
+from tolliver_proto import LocalProtocolError, TolliverError
 
 ROOMS = tuple(
     str(Path(tolliver_transports.__path__[0]) / name)
@@ -59,6 +61,12 @@ class Interruption:
         return self._trace
 
 
+def made(what: str, database: Path) -> Any:
+    if what == "streams":
+        return create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True))
+    return create_instance(InstanceOptions(database=database, listen="127.0.0.1:0", plaintext=True))
+
+
 def left_open(database: Path) -> dict[str, object]:
     gc.collect()
     return {
@@ -86,15 +94,32 @@ def test_what_is_open_is_not_opened_again_and_goes_on(nodes: Nodes) -> None:
 def test_an_exception_on_any_line_leaves_nothing_open(tmp_path: Path, what: str) -> None:
     database = tmp_path / "node.db"
 
-    def make() -> Any:
-        if what == "streams":
-            return create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True))
-        return create_instance(InstanceOptions(database=database, listen="127.0.0.1:0", plaintext=True))
-
     nothing = left_open(database)
-    number, opening = 1, make()
+    number, opening = 1, made(what, database)
     while Interruption(number).of(opening.__enter__):
         assert left_open(database) == nothing, f"at line {number} of them"
-        number, opening = number + 1, make()
+        number, opening = number + 1, made(what, database)
     opening.close()
     assert number > 20  # lines that were tried
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="descriptors are limited as POSIX does")
+@pytest.mark.parametrize("what", ["an instance", "streams"])
+def test_without_descriptors_it_says_so_and_leaves_nothing_open(tmp_path: Path, what: str) -> None:
+    """With one more each time, until there are enough."""
+    database = tmp_path / "node.db"
+    nothing, errors = left_open(database), list[str]()
+    for free in count():
+        opening = made(what, database)
+        try:
+            with few_descriptors(free):
+                opening.__enter__()
+        except TolliverError as error:
+            errors.append(str(error))
+        else:
+            break
+        assert left_open(database) == nothing
+    opening.close()
+    assert len(errors) > 2
+    assert all("Too many open files" in error or "SQLITE_CANTOPEN" in error for error in errors)
+    assert "`ulimit -n`" in errors[-1]

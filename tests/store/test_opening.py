@@ -18,6 +18,7 @@ from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages
 
+from .children import small_files
 from .given import FIRST_ID, OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and fork are POSIX")
@@ -64,6 +65,14 @@ def test_every_file_is_its_owners_alone(path: Path) -> None:
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == dict.fromkeys(("node.db", "node.db-wal", "node.db-shm", "node.db.lock"), 0o600)
     store.close()
+
+
+@posix
+def test_a_creation_that_fails_leaves_no_file(path: Path) -> None:
+    with small_files(10_000), pytest.raises(StoreError, match="cannot open"):
+        open_store(path)
+    assert [file.name for file in path.parent.iterdir()] == ["node.db.lock"]
+    open_store(path).close()
 
 
 def test_a_library_that_is_too_old_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,10 @@ class DatabaseFile:
         if os.path.isdir(self.path):
             raise StoreError(f"{self.path} is a directory: give the path of a file in it")
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
-            self._create(instance_id, first_id)
+            try:
+                self._create(instance_id, first_id)
+            finally:
+                self._remove_draft()
         log = Log(Path(f"{self.path}-wal"))
         self._probe(log)
         connection = self._connection = _connect(self.path)
@@ -181,9 +184,7 @@ class DatabaseFile:
         if instance_id is None:
             raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
         draft = f"{self.path}.new"
-        for leftover in (draft, f"{draft}-journal"):
-            with suppress(FileNotFoundError):
-                os.remove(leftover)
+        self._remove_draft()
         os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # SQLite's other files get its mode (D-13)
         with closing(_connect(draft)) as connection:
             connection.execute("BEGIN")
@@ -195,6 +196,12 @@ class DatabaseFile:
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
         os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
+
+    def _remove_draft(self) -> None:
+        """Whatever a creation has left that did not come to its end."""
+        for leftover in (f"{self.path}.new", f"{self.path}.new-journal"):
+            with suppress(FileNotFoundError):
+                os.remove(leftover)
 
     def _probe(self, log: Log) -> None:
         """Look at the header before SQLite may change anything, and without it: it would not look into the log.

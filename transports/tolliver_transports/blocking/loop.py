@@ -19,8 +19,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+from tolliver_proto import ConnectionLost
+
 from .._driver.sockets import (
     ACCEPT_PAUSE,
+    MORE_FILES,
     NEXT_ADDRESS,
     NOT_YET,
     Address,
@@ -35,12 +38,18 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Loop:
-    """`tick` is called in each round; it returns the seconds until it wants to be called again, or None."""
+    """`tick` is called in each round; it returns the seconds until it wants to be called again, or None.
+
+    Raises ConnectionLost where the system has no room for what it needs.
+    """
 
     def __init__(self, tick: Callable[[], float | None]) -> None:
         self._tick = tick
-        self._selector = selectors.DefaultSelector()
-        near, self._far = socket.socketpair()
+        try:
+            self._selector = selectors.DefaultSelector()
+            near, self._far = socket.socketpair()
+        except OSError as error:
+            raise ConnectionLost(f"the thread of the sockets cannot begin: {error}. {MORE_FILES}") from error
         for end in (near, self._far):
             end.setblocking(False)
         self._selector.register(near, READ, lambda _events: near.recv(4096))
