@@ -63,14 +63,14 @@ def bare(directory: Path) -> Iterator[Prepare]:
 
 @contextmanager
 def stored(directory: Path) -> Iterator[Prepare]:
-    with closing(SQLiteStore(directory / "store.db", instance_id=OURS, first_id=1)) as store:
+    with closing(SQLiteStore(directory / "store.db", instance_id=OURS)) as store:
         yield lambda first, count: partial(store.commit, [run_of(first, count)])
 
 
 @contextmanager
 def stored_and_removed(directory: Path) -> Iterator[Prepare]:
     """As it goes on for ever: each commit also removes what the one before it stored."""
-    with closing(SQLiteStore(directory / "store.db", instance_id=OURS, first_id=1)) as store:
+    with closing(SQLiteStore(directory / "store.db", instance_id=OURS)) as store:
 
         def prepare(first: int, count: int) -> Commit:
             gone = [(max(1, first - count), first - 1)]
@@ -140,7 +140,7 @@ def commits(directory: Path, seconds: float) -> None:
 
 
 def fill(path: Path, backlog: int) -> None:
-    with closing(SQLiteStore(path, instance_id=OURS, first_id=1)) as store:
+    with closing(SQLiteStore(path, instance_id=OURS)) as store:
         for first in range(1, backlog + 1, 50_000):
             store.commit([run_of(first, min(50_000, backlog + 1 - first))])
 
@@ -153,7 +153,7 @@ def resident() -> float:
 
 def open_backlog(path: Path) -> None:
     before, start = resident(), time.perf_counter()
-    with closing(SQLiteStore(path, instance_id=None, first_id=1)) as store:
+    with closing(SQLiteStore(path, instance_id=None)) as store:
         loaded = store.load()
         spent = time.perf_counter() - start
         grown = resident() - before

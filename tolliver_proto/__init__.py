@@ -47,6 +47,7 @@ from ._node.actions import (
     Receipt,
     Stored,
 )
+from ._node.ids import begin_elsewhere
 from ._node.node import Node, PeerInfo
 from ._node.policy import Policy, Probe
 from ._node.stats import NodeStats
@@ -208,6 +209,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "begin_elsewhere",
     "counter",
     "decode",
     "encode",

@@ -215,7 +215,7 @@ def _damage(database: Path) -> None:
     """As after a crash of the machine: not closed in order, and a page of zeroes that opening does not read."""
     with closing(sqlite3.connect(database)) as connection, connection:
         make_known(connection)
-        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, next_id, NULL)")
+        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, NULL)")
         [(page,)] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'dead_letter'").fetchall()
         [(size,)] = connection.execute("PRAGMA page_size").fetchall()
     with database.open("r+b") as file:
@@ -240,7 +240,7 @@ def test_a_database_that_cannot_be_looked_at_is_told(nodes: Nodes) -> None:
         pass
     with closing(sqlite3.connect(left.database)) as connection, connection:
         make_known(connection)
-        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, next_id, NULL)")
+        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, NULL)")
     with nodes.open("left") as left:
         left.database.unlink()
         left._look(lambda instance: instance._on_damage(instance._check_store()))

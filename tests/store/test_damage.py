@@ -190,7 +190,7 @@ def test_opening_tells_of_rows_that_changed_or_vanished_and_goes_on(path: Path, 
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ("UPDATE instance SET next_id = next_id + 1", "the row with the instance's UUID has a wrong checksum"),
+        ("UPDATE instance SET uuid = zeroblob(16)", "the row with the instance's UUID has a wrong checksum"),
         ("UPDATE peer SET spki_sha256 = x'00' WHERE id = 1", "the row of peer 1, its UUID and its pin, has a wrong"),
     ],
 )
@@ -292,7 +292,7 @@ def test_a_database_of_the_first_layout_gets_its_checks(scratch: Path) -> None:
     for _ in range(2):
         with closing(open_store(path)) as store:
             loaded = store.load()
-            assert (store.instance_id, loaded.next_id) == (OURS, 77)
+            assert (store.instance_id, loaded.id_spans) == (OURS, [(2**31 - 2 - 2**24 + 77, 2**24)])
             assert everything(store) == [message(1)]
             assert [(one.seq, one.parked) for one in store.find(PEER, 0, 10, 1e6)] == [(1, False), (2, True)]
             assert loaded.peers[PEER].spki_sha256 == b"pin"

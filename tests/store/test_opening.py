@@ -18,7 +18,7 @@ from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages
 
-from .given import FIRST_ID, OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing
+from .given import OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and fork are POSIX")
 
@@ -28,11 +28,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "node.db"
 
 
-def test_a_new_database_has_the_identity_and_the_first_id_that_were_given(path: Path) -> None:
+def test_a_new_database_has_the_identity_that_was_given(path: Path) -> None:
     store = open_store(path)
     assert store.instance_id == OURS
     assert not store.unclean
-    assert store.load().next_id == FIRST_ID
+    assert store.load().id_spans == []
     assert store.load().peers == {}
     assert store.check() == []
     store.close()
@@ -41,9 +41,8 @@ def test_a_new_database_has_the_identity_and_the_first_id_that_were_given(path: 
 def test_an_old_database_keeps_its_own(path: Path) -> None:
     open_store(path).close()
     for given in (None, OTHER):
-        store = SQLiteStore(path, instance_id=given, first_id=7)
+        store = SQLiteStore(path, instance_id=given)
         assert store.instance_id == OURS
-        assert store.load().next_id == FIRST_ID
         store.close()
 
 
@@ -248,10 +247,10 @@ def test_a_database_of_another_application_is_left_alone(path: Path, tmp_path: P
 def test_a_newer_layout_is_left_to_the_version_that_wrote_it(path: Path) -> None:
     open_store(path).close()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
     os.remove(f"{path}.lock")
-    refused(path, "has layout 3, and this version of tolliver knows 1 to 2: use the version that wrote it")
+    refused(path, "has layout 4, and this version of tolliver knows 1 to 3: use the version that wrote it")
 
 
 def test_a_creation_that_was_cut_off_is_done_again(path: Path) -> None:

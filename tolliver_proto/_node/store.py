@@ -19,6 +19,8 @@ from .._common.transport import record
 from .._wire.events import Subscription
 
 Span = tuple[int, int]
+IdSpan = tuple[int, int]
+"""(first id, how many), round the circle of ids (T-40)."""
 
 
 @record
@@ -203,9 +205,15 @@ class Found:
 
 @record
 class ReserveIds:
-    """After a restart, ids begin here: none below was left unused for another purpose (T-40)."""
+    """This opening may hand out `count` ids from `first` on, round the circle (T-40).
 
-    next_id: int
+    One that has the `first` of the newest span is that span, and takes its place; another is a new one. Of all the
+    newest `keep` are kept.
+    """
+
+    first: int
+    count: int
+    keep: int
 
 
 Operation = (
@@ -248,16 +256,16 @@ class Loaded:
 
     `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
     for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
-    RememberHandled named, oldest first.
+    RememberHandled named, `id_spans` those that ReserveIds named, oldest first.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
     peers: Mapping[UUID, LoadedPeer] = field(default_factory=dict)
     next_seq: int = 1
-    next_id: int = 1
     live_ids: Sequence[Span] = ()
     owed: Sequence[tuple[int, int, int]] = ()
     handled: Sequence[tuple[UUID, int]] = ()
+    id_spans: Sequence[IdSpan] = ()
 
 
 class Store(Protocol):

@@ -90,7 +90,7 @@ def drop_parked(database: Path, peer: UUID) -> int:
 def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
     if (peer.bytes,) not in _read(database, "SELECT uuid FROM peer"):  # before the lock is taken on what is not ours
         raise StoreError(f"{database} knows no peer {peer}: `tolliver peers {database}` lists those that it knows")
-    store = SQLiteStore(database, instance_id=None, first_id=1)
+    store = SQLiteStore(database, instance_id=None)
     with closing(store):
         node = Node(instance_id=store.instance_id, rng=random.SystemRandom(), loaded=store.load())
         receipt = ask(node)

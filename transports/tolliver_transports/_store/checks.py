@@ -46,6 +46,7 @@ def make_known(connection: sqlite3.Connection) -> None:
 _COLUMNS = {
     "delivery": ("peer", "seq", "wire_id", "size", "parked"),
     "handled": ("peer", "wire_id"),
+    "id_span": ("number", "first", "count"),
     "own_subscription": ("channel", "key"),
     "peer_subscription": ("peer", "channel", "key"),
 }
@@ -54,6 +55,7 @@ _FORMULAS = {
         f"({{}} * 40503001 + {{}} * 1000003 + {{}} * 69061 + {{}} * 65537 + {{}} * {_PARKED} + 104729) % {_PRIME}"
     ),
     "handled": f"({{}} * 40503001 + {{}} * 69061 + 104729) % {_PRIME}",
+    "id_span": "row_check({}, {}, {})",
     "own_subscription": "row_check(CAST({} AS BLOB), CAST({} AS BLOB))",
     "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",
 }
@@ -70,7 +72,7 @@ GOOD = {table: f"IFNULL(crc = {check_of(table)} {_ALSO.get(table, '')}, 0)" for 
 
 # The seal.
 
-SEALED = ("peer", "delivery", "handled", "own_subscription", "peer_subscription", "dead_letter")
+SEALED = ("peer", "delivery", "handled", "id_span", "own_subscription", "peer_subscription", "dead_letter")
 
 
 def seal(connection: sqlite3.Connection) -> bytes:
@@ -87,6 +89,7 @@ def _sums(connection: sqlite3.Connection, table: str) -> list[int]:
 _THEN = {
     "delivery": "these messages are not sent to that peer: send them again if they matter",
     "handled": "what they name may be handled once more if it comes again (T-48)",
+    "id_span": "ids that were given then may come again, as after a copy was put back (T-40)",
     "own_subscription": "subscribe to it again if it is wanted",
     "peer_subscription": "messages for it are not kept for that peer until it connects and says its list again (T-30)",
 }

@@ -98,7 +98,7 @@ def _plain(sql: bytes | str) -> tuple[str, ...]:
 def set_instance(connection: sqlite3.Connection, column: str, value: object) -> None:
     """Within a transaction."""
     connection.execute(f"UPDATE instance SET {column} = ?", (value,))
-    connection.execute("UPDATE instance SET crc = row_check(uuid, next_id, seal)")
+    connection.execute("UPDATE instance SET crc = row_check(uuid, seal)")
 
 
 class DatabaseFile:
@@ -107,14 +107,14 @@ class DatabaseFile:
     A file that is missing or empty is made, mode 0600, for `instance_id`. Raises StoreError.
     """
 
-    def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None, first_id: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None) -> None:
         self.path = os.path.realpath(path)  # two names of one file are one lock
         self._connection: sqlite3.Connection | None = None
         self._ended = "is closed: open it again"
         with self.failing("open", *MALFORMED):
             self._lock = self._take_lock()
             try:
-                self._open(instance_id, first_id)
+                self._open(instance_id)
             except BaseException:
                 self._release()
                 raise
@@ -137,13 +137,13 @@ class DatabaseFile:
             ) from error
         return lock
 
-    def _open(self, instance_id: UUID | None, first_id: int) -> None:
+    def _open(self, instance_id: UUID | None) -> None:
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreError(f"Python's sqlite3 has SQLite {sqlite3.sqlite_version}: use a build with 3.32 or later")
         if os.path.isdir(self.path):
             raise StoreError(f"{self.path} is a directory: give the path of a file in it")
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
-            self._create(instance_id, first_id)
+            self._create(instance_id)
         log = Log(Path(f"{self.path}-wal"))
         self._probe(log)
         connection = self._connection = _connect(self.path)
@@ -164,12 +164,12 @@ class DatabaseFile:
             connection.execute(_DROP_HELD)
             connection.execute("DELETE FROM held")
             instance = self._instance_row(connection)
-            self.damage += self._look_at_rows(connection, instance[2])
+            self.damage += self._look_at_rows(connection, instance[1])
             set_instance(connection, "seal", None)
         self.instance_id = UUID(bytes=instance[0])
-        self.unclean = instance[2] is None or bool(self.damage)
+        self.unclean = instance[1] is None or bool(self.damage)
 
-    def _create(self, instance_id: UUID | None, first_id: int) -> None:
+    def _create(self, instance_id: UUID | None) -> None:
         """Under another name, and without WAL, so that the file itself is whole and names the application at once."""
         if instance_id is None:
             raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
@@ -182,8 +182,8 @@ class DatabaseFile:
             connection.execute("BEGIN")
             for statement in TABLES.values():
                 connection.execute(statement)
-            row = (instance_id.bytes, first_id, seal(connection))
-            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, ?)", (*row, row_check(*row)))
+            row = (instance_id.bytes, seal(connection))
+            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?)", (*row, row_check(*row)))
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
@@ -229,12 +229,12 @@ class DatabaseFile:
         if found != expected:
             raise StoreError(self._damaged("the description of its tables is not the one it was made with"))
 
-    def _instance_row(self, connection: sqlite3.Connection) -> tuple[bytes, int, bytes | None]:
-        [(*row, crc)] = connection.execute("SELECT uuid, next_id, seal, crc FROM instance").fetchall()
+    def _instance_row(self, connection: sqlite3.Connection) -> tuple[bytes, bytes | None]:
+        [(*row, crc)] = connection.execute("SELECT uuid, seal, crc FROM instance").fetchall()
         if crc != row_check(*row):
             raise StoreError(self._damaged("the row with the instance's UUID has a wrong checksum"))
-        uuid, next_id, sealed = row
-        return uuid, next_id, sealed
+        uuid, sealed = row
+        return uuid, sealed
 
     def _look_at_rows(self, connection: sqlite3.Connection, sealed: bytes | None) -> list[str]:
         """Faults of the rows. Damaged ones are taken out, if the others can do without."""

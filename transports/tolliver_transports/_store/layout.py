@@ -10,15 +10,14 @@ import sqlite3
 
 from .checks import STAMP, check_of
 
-LAYOUT = 2
+LAYOUT = 3
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
 # `crc` is a check of all other columns, except in `message`: see checks.py. A stamp there is its own.
 TABLES = {
     "instance": f"""CREATE TABLE instance(
-        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, seal BLOB,
-        crc INTEGER NOT NULL
+        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, seal BLOB, crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
     "peer": f"""CREATE TABLE peer(
         id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL
@@ -45,13 +44,17 @@ TABLES = {
         number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
         crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
+    "id_span": f"""CREATE TABLE id_span(
+        number INTEGER PRIMARY KEY, first INTEGER NOT NULL, count INTEGER NOT NULL, crc INTEGER NOT NULL
+    ) {_BY_ROWID}""",
     "own_subscription": f"""CREATE TABLE own_subscription(
         channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)
     ) {_BY_KEY}""",
 }
+_INSTANCE = "id, uuid, NULL, row_check(uuid, NULL)"  # a seal is of the rows of its layout
 _FROM = {
     1: {
-        "instance": "id, uuid, next_id, NULL, row_check(uuid, next_id, NULL)",
+        "instance": _INSTANCE,
         "peer": "id, uuid, spki_sha256, row_check(id, uuid, spki_sha256)",
         "message": f"seq, wire_id, crc, stored_at * {STAMP}, channel, key, body",
         "delivery": f"peer, seq, wire_id, size, parked, {check_of('delivery')}",
@@ -61,8 +64,20 @@ _FROM = {
         "dead_letter": """number, peer, wire_id, attempts, failed_at,
             letter_check(crc, number, peer, attempts, failed_at), channel, key, body""",
     },
+    2: {"instance": _INSTANCE},
 }
 """By the layout of the file and the new table: what its old rows give. A table that is not named stays as it is."""
+
+_HANDED_OUT = 2**24  # before the place where ids were to go on: more is not known of an older layout (T-40)
+_LAST_ID = 2**31 - 2
+_ADDED = {
+    3: {
+        "id_span": f"""
+            SELECT 1, first, {_HANDED_OUT}, {check_of("id_span", "1", "first", str(_HANDED_OUT))}
+            FROM (SELECT (next_id - 1 + {_LAST_ID - _HANDED_OUT}) % {_LAST_ID} + 1 AS first FROM instance)""",
+    },
+}
+"""By layout and the table that it brought: the rows that the tables of the layouts before it give."""
 
 
 def bring_up(connection: sqlite3.Connection) -> None:
@@ -70,6 +85,10 @@ def bring_up(connection: sqlite3.Connection) -> None:
     [(old,)] = connection.execute("PRAGMA user_version").fetchall()
     if old == LAYOUT:
         return
+    for layout in range(old + 1, LAYOUT + 1):
+        for table, rows in _ADDED.get(layout, {}).items():
+            connection.execute(TABLES[table])
+            connection.execute(f"INSERT INTO {table} {rows}")
     for table, rows in _FROM[old].items():
         connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
         connection.execute(TABLES[table])

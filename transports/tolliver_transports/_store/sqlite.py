@@ -52,7 +52,7 @@ from tolliver_proto import (
 )
 
 from .checks import GOOD, PARK, STAMP, UNPARK, check_of, letter_check
-from .file import MALFORMED, DatabaseFile, primary_code, set_instance
+from .file import MALFORMED, DatabaseFile, primary_code
 
 Row = StoredMessage | CorruptMessage
 Span = tuple[int, int]
@@ -79,6 +79,14 @@ _LETTERS = """
 _LAST_LETTER = """
     SELECT MAX(IFNULL((SELECT MAX(number) FROM dead_letter), 0),
                IFNULL((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letter'), 0))"""
+_ID_SPANS = "SELECT first, count FROM id_span ORDER BY number"
+_NEWEST_SPAN = "number = (SELECT MAX(number) FROM id_span) AND first = ?1"
+_EXTEND_SPAN = f"""
+    UPDATE id_span SET count = ?2, crc = {check_of("id_span", "number", "first", "?2")} WHERE {_NEWEST_SPAN}"""
+_NEW_SPAN = f"""
+    INSERT INTO id_span SELECT new, ?1, ?2, {check_of("id_span", "new", "?1", "?2")}
+    FROM (SELECT IFNULL(MAX(number), 0) + 1 AS new FROM id_span)
+    WHERE NOT EXISTS (SELECT 1 FROM id_span WHERE {_NEWEST_SPAN})"""
 _PIN = "UPDATE peer SET spki_sha256 = ?1, crc = row_check(id, uuid, ?1) WHERE id = ?2"
 _MESSAGE = "SELECT message.seq, message.wire_id, message.crc, channel, key, body FROM"
 _MESSAGES = f"""
@@ -171,9 +179,8 @@ def _runs(rows: Iterable[tuple[int, int, int]]) -> tuple[list[Span], list[tuple[
 class SQLiteStore:
     """A node's durable storage in the SQLite file `path`: the contract is `tolliver_proto.Store`.
 
-    A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID and `first_id`
-    as the wire id at which messages begin: choose it at random (T-40). A file that is there keeps both; `instance_id`
-    may then be None, and it is for the caller to compare.
+    A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID. A file that is
+    there keeps its own; `instance_id` may then be None, and it is for the caller to compare.
 
     One instance at a time uses a database; the lock on `<path>.lock` ends with the process (T-79). Use the store from
     one thread at a time, whichever; `check` from any other meanwhile; not at all in a forked child.
@@ -182,8 +189,8 @@ class SQLiteStore:
     and the next call works if the cause is gone.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, instance_id: UUID | None, first_id: int) -> None:
-        self._file = DatabaseFile(path, instance_id, first_id)
+    def __init__(self, path: str | os.PathLike[str], *, instance_id: UUID | None) -> None:
+        self._file = DatabaseFile(path, instance_id)
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
         """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
@@ -223,7 +230,6 @@ class SQLiteStore:
             }
             own = connection.execute("SELECT channel, key FROM own_subscription")
             own_subscriptions = frozenset(Subscription(channel.decode(), key.decode()) for channel, key in own)
-            [(next_id,)] = connection.execute("SELECT next_id FROM instance").fetchall()
             [(newest,)] = connection.execute("SELECT IFNULL(MAX(seq), 0) FROM message").fetchall()
             live_ids, owed = _runs(connection.execute(_OWED))
             next_seq = max(newest, owed[-1][1] if owed else 0) + 1
@@ -233,7 +239,8 @@ class SQLiteStore:
                 for peer, wire_id in connection.execute("SELECT peer, wire_id FROM handled ORDER BY number")
                 if peer in by_number
             ]
-        return Loaded(own_subscriptions, peers, next_seq, int(next_id), live_ids, owed, handled)
+            id_spans = [(first % 2**64, int(count)) for first, count in connection.execute(_ID_SPANS)]
+        return Loaded(own_subscriptions, peers, next_seq, live_ids, owed, handled, id_spans)
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
         """As `Store.fetch`: all rows together stay within `max_bytes`, or there is only one."""
@@ -464,7 +471,11 @@ class SQLiteStore:
         self._execute("DELETE FROM handled WHERE number <= (SELECT MAX(number) FROM handled) - ?", (kept,))
 
     def _reserve_ids(self, run: list[ReserveIds]) -> None:
-        set_instance(self._file.connection, "next_id", run[-1].next_id)
+        for op in run:
+            first = op.first - (op.first >> 63 << 64)  # a column has a sign
+            self._execute(_EXTEND_SPAN, (first, op.count))
+            self._execute(_NEW_SPAN, (first, op.count))
+            self._execute("DELETE FROM id_span WHERE number <= (SELECT MAX(number) FROM id_span) - ?", (op.keep,))
 
     _APPLY: ClassVar[dict[type[Operation], Callable[[Any, list[Any]], None]]] = {
         StoreMessages: _store_messages,
