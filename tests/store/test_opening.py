@@ -17,8 +17,11 @@ from tolliver_transports._store import file as store_file
 from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages
+from tolliver_proto._node.ids import IdAllocator
 
+from .contract import LAST_ID
 from .given import OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing
+from .old_layouts import make_layout_2
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and fork are POSIX")
 
@@ -44,6 +47,17 @@ def test_an_old_database_keeps_its_own(path: Path) -> None:
         store = SQLiteStore(path, instance_id=given)
         assert store.instance_id == OURS
         store.close()
+
+
+@pytest.mark.parametrize("next_id", [1, 5, 2**24 + 5, LAST_ID])
+def test_a_database_of_the_second_layout_counts_the_ids_before_its_next_one(path: Path, next_id: int) -> None:
+    """T-40: as handed out, round the circle; the next one is not among them."""
+    make_layout_2(path, OURS, next_id)
+    for _ in range(2):
+        with closing(open_store(path)) as store:
+            assert store.load().id_spans == [((next_id - 1 - 2**24) % LAST_ID + 1, 2**24)]
+            assert IdAllocator.opened(store.load(), None).take() == next_id
+            assert store.check() == []
 
 
 @pytest.mark.parametrize("empty", [False, True], ids=["missing", "empty"])
