@@ -15,7 +15,9 @@ _LAYOUT_2 = (
         id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, seal BLOB,
         crc INTEGER NOT NULL
     ) STRICT""",
-    "CREATE TABLE peer(id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL) STRICT",
+    """CREATE TABLE peer(
+        id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL
+    ) STRICT""",
     """CREATE TABLE message(
         seq INTEGER PRIMARY KEY, wire_id INTEGER NOT NULL, crc INTEGER NOT NULL, stamp INTEGER NOT NULL,
         channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
