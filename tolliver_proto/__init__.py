@@ -47,7 +47,7 @@ from ._node.actions import (
     Receipt,
     Stored,
 )
-from ._node.ids import begin_elsewhere
+from ._node.ids import Randomness, begin_elsewhere
 from ._node.node import Node, PeerInfo
 from ._node.policy import Policy, Probe
 from ._node.stats import NodeStats
@@ -174,6 +174,7 @@ __all__ = [
     "Policy",
     "Probe",
     "ProtocolError",
+    "Randomness",
     "Receipt",
     "RememberHandled",
     "RemoteProtocolError",

@@ -243,7 +243,8 @@ def test_a_database_that_cannot_be_looked_at_is_told(nodes: Nodes) -> None:
         connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, NULL)")
     with nodes.open("left") as left:
         left.database.unlink()
-        left._look(lambda instance: instance._on_damage(instance._check_store()))
+        left._look(lambda instance: instance.beside(instance._store.check, instance._on_checked))
+        until(lambda: noticed(left, NoticeKind.STORE_ERROR))
         assert "cannot check" in noticed(left, NoticeKind.STORE_ERROR)[-1]
 
 

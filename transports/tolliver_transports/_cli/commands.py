@@ -470,6 +470,29 @@ def drop(database: DatabaseFile, peer: PeerId) -> None:
         words.say(f"{words.count(drop_parked(database, peer), 'message')} set aside for that peer: dropped")
 
 
+@outbox.command("restored")
+def say_restored(database: DatabaseFile) -> None:
+    """Say that a database was put back from a copy. The instance must not be running."""
+    from .outbox import say_restored
+
+    with words.clear_errors():
+        say_restored(database)
+        words.say("message ids go on at another place, clear of those that were given since the copy was made")
+
+
+@app.command()
+def backup(
+    database: DatabaseFile,
+    file: Annotated[Path, typer.Argument(help="The copy: a new file.", show_default=False)],
+) -> None:
+    """Copy a database to a new file. The instance may be running."""
+    from .outbox import back_up
+
+    with words.clear_errors():
+        back_up(database, file)
+        words.say(f"{file}: a copy of {database}")
+
+
 @app.command()
 def audit(
     directories: Annotated[

@@ -7,7 +7,7 @@ connections is opened on the database, asked, and driven until its last commit i
 from __future__ import annotations
 
 import json
-import random
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable
@@ -21,9 +21,12 @@ import typer
 from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError
 
 from .._store.checks import STAMP
+from .._store.copying import back_up
 from .._store.sqlite import SQLiteStore
 from . import words
 from .tables import print_table
+
+__all__ = ["back_up", "drop_parked", "print_outbox", "print_peers", "retry_parked", "say_restored"]
 
 _OUTBOX = f"""
     SELECT uuid, parked, messages, bytes,
@@ -87,12 +90,19 @@ def drop_parked(database: Path, peer: UUID) -> int:
     return _change(database, peer, lambda node: node.drop_parked(peer))
 
 
+def say_restored(database: Path) -> None:
+    """The file was put back from a copy. Raises StoreError."""
+    _read(database, "SELECT uuid FROM instance")  # before the lock is taken on what is not ours
+    with closing(SQLiteStore(database, instance_id=None)) as store:
+        store.restored(secrets.SystemRandom())
+
+
 def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
     if (peer.bytes,) not in _read(database, "SELECT uuid FROM peer"):  # before the lock is taken on what is not ours
         raise StoreError(f"{database} knows no peer {peer}: `tolliver peers {database}` lists those that it knows")
     store = SQLiteStore(database, instance_id=None)
     with closing(store):
-        node = Node(instance_id=store.instance_id, rng=random.SystemRandom(), loaded=store.load())
+        node = Node(instance_id=store.instance_id, rng=secrets.SystemRandom(), loaded=store.load())
         receipt = ask(node)
         node.close()
         while not node.idle:

@@ -80,6 +80,21 @@ def seal(connection: sqlite3.Connection) -> bytes:
     return json.dumps({table: _sums(connection, table) for table in SEALED}).encode()
 
 
+def write_seal(connection: sqlite3.Connection) -> None:
+    """What is there now, for the next opening to compare."""
+    _set_seal(connection, None)  # if the rest fails, the next opening is unclean
+    _set_seal(connection, seal(connection))
+
+
+def break_seal(connection: sqlite3.Connection) -> None:
+    """From now on rows may change."""
+    _set_seal(connection, None)
+
+
+def _set_seal(connection: sqlite3.Connection, value: bytes | None) -> None:
+    connection.execute("UPDATE instance SET seal = ?1, crc = row_check(uuid, ?1)", (value,))
+
+
 def _sums(connection: sqlite3.Connection, table: str) -> list[int]:
     return list(connection.execute(f"SELECT COUNT(*), IFNULL(SUM(crc), 0) FROM {table}").fetchone())
 

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import struct
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from uuid import UUID
@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 from tolliver_proto import StoreError
 
-from .checks import SEALED, Log, damage, make_known, row_check, seal
+from .checks import SEALED, Log, break_seal, damage, make_known, row_check, seal, write_seal
 from .layout import LAYOUT, TABLES, bring_up
 
 try:
@@ -33,7 +33,7 @@ except ImportError:  # not POSIX: SQLite's own exclusive mode stands in
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
-_APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
+APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
 _DROP_HELD = """
     DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
         SELECT 1 FROM peer CROSS JOIN delivery ON delivery.peer = peer.id WHERE delivery.seq = held.seq))"""  # T-62
@@ -95,10 +95,22 @@ def _plain(sql: bytes | str) -> tuple[str, ...]:
     return tuple(text.replace("STRICT", " ").replace(",", " ").split())
 
 
-def set_instance(connection: sqlite3.Connection, column: str, value: object) -> None:
-    """Within a transaction."""
-    connection.execute(f"UPDATE instance SET {column} = ?", (value,))
-    connection.execute("UPDATE instance SET crc = row_check(uuid, seal)")
+def connect_beside(path: str, options: str) -> sqlite3.Connection:
+    """A second connection to a database that an instance may have open."""
+    uri = f"{Path(path).as_uri()}?{options}"
+    return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
+
+
+@contextmanager
+def failing(doing: str, path: str, *malformed: type[Exception]) -> Iterator[None]:
+    """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
+    try:
+        yield
+    except _FAILURES + malformed as error:
+        kinds = (*((kind, _DAMAGED) for kind in malformed), *_KINDS)
+        cause, advice = _CAUSES.get(primary_code(error)) or next(c for kind, c in kinds if isinstance(error, kind))
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        raise StoreError(f"cannot {doing} the database {path}: {cause}; {advice} [{name}: {error}]") from error
 
 
 class DatabaseFile:
@@ -165,7 +177,7 @@ class DatabaseFile:
             connection.execute("DELETE FROM held")
             instance = self._instance_row(connection)
             self.damage += self._look_at_rows(connection, instance[1])
-            set_instance(connection, "seal", None)
+            break_seal(connection)
         self.instance_id = UUID(bytes=instance[0])
         self.unclean = instance[1] is None or bool(self.damage)
 
@@ -184,7 +196,7 @@ class DatabaseFile:
                 connection.execute(statement)
             row = (instance_id.bytes, seal(connection))
             connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?)", (*row, row_check(*row)))
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
         os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
@@ -201,7 +213,7 @@ class DatabaseFile:
         if not header.startswith(_MAGIC):
             raise StoreError(f"cannot open the database {self.path}: {'; '.join(_CAUSES[sqlite3.SQLITE_NOTADB])}")
         layout, application = _HEADER.unpack(header)
-        if application != _APPLICATION_ID:
+        if application != APPLICATION_ID:
             raise StoreError(f"{self.path} is the database of another application: choose another path")
         if not 1 <= layout <= LAYOUT:
             raise StoreError(
@@ -260,8 +272,7 @@ class DatabaseFile:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         if self._connection is not None:
             with suppress(sqlite3.Error), self.transaction() as connection:
-                set_instance(connection, "seal", None)
-                set_instance(connection, "seal", seal(connection))  # if it cannot, the next opening is unclean
+                write_seal(connection)
             self._release()
 
     def _release(self) -> None:
@@ -285,19 +296,18 @@ class DatabaseFile:
             raise StoreError(f"the database {self.path} {self._ended}")
         return self._connection
 
-    def _uri(self, options: str) -> str:
-        return f"{Path(self.path).as_uri()}?{options}"
+    def failing(self, doing: str, *malformed: type[Exception]) -> AbstractContextManager[None]:
+        return failing(doing, self.path, *malformed)
 
     @contextmanager
-    def failing(self, doing: str, *malformed: type[Exception]) -> Iterator[None]:
-        """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
-        try:
-            yield
-        except _FAILURES + malformed as error:
-            kinds = (*((kind, _DAMAGED) for kind in malformed), *_KINDS)
-            cause, advice = _CAUSES.get(primary_code(error)) or next(c for kind, c in kinds if isinstance(error, kind))
-            name = getattr(error, "sqlite_errorname", type(error).__name__)
-            raise StoreError(f"cannot {doing} the database {self.path}: {cause}; {advice} [{name}: {error}]") from error
+    def reader(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
+        """A connection for any thread while another one commits, and whether it is one beside ours."""
+        connection = self.connection
+        if _FLOCK:
+            with closing(connect_beside(self.path, "mode=ro")) as beside:
+                yield beside, True
+        else:  # its lock keeps a second connection out: take turns on this one
+            yield connection, False
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -318,15 +328,11 @@ class DatabaseFile:
     def check(self) -> list[str]:
         """Findings of the opening, and faults in the structure of the file: reads all of it. Any thread, while another
         one commits."""
-        connection = self.connection
         with self.failing("check"):
             try:
-                if not _FLOCK:  # its lock keeps a second connection out: take turns on this one
-                    lines = connection.execute("PRAGMA quick_check").fetchall()
-                else:
-                    with closing(sqlite3.connect(self._uri("mode=ro"), uri=True, timeout=_BUSY_TIMEOUT)) as reader:
-                        reader.text_factory = bytes
-                        lines = reader.execute("PRAGMA quick_check").fetchall()
+                with self.reader() as (reader, _):
+                    reader.text_factory = bytes
+                    lines = reader.execute("PRAGMA quick_check").fetchall()
             except sqlite3.DatabaseError as error:
                 if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                     raise

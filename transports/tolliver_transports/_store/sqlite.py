@@ -18,6 +18,7 @@ from heapq import merge
 from itertools import accumulate, chain, groupby, islice, takewhile
 from struct import Struct
 from struct import error as struct_error
+from threading import Lock
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 from zlib import crc32
@@ -36,6 +37,7 @@ from tolliver_proto import (
     Operation,
     ParkDelivery,
     PinPeer,
+    Randomness,
     RememberHandled,
     RemoveDeadLetters,
     RemoveDeliveries,
@@ -45,13 +47,16 @@ from tolliver_proto import (
     ReplacePeerSubscriptions,
     ReserveIds,
     StoredMessage,
+    StoreError,
     StoreMessages,
     Subscription,
     UnparkDeliveries,
     UnpinPeer,
+    begin_elsewhere,
 )
 
 from .checks import GOOD, PARK, STAMP, UNPARK, check_of, letter_check
+from .copying import write_copy
 from .file import MALFORMED, DatabaseFile, primary_code
 
 Row = StoredMessage | CorruptMessage
@@ -197,17 +202,38 @@ class SQLiteStore:
         self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
         self._news: list[str] = []
+        self._ending = False
+        self._copying = Lock()
         # Nobody connecting, nothing held, nothing lost its recipients: then nothing is to be removed from `held`.
         self._may_hold = bool(self._file.damage)
         self._peers: dict[UUID, int] = self._file.peers
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
-        self._file.close()
+        self.end()
+        with self._copying:
+            self._file.close()
 
     def check(self) -> list[str]:
         """Faults in the structure of the file, [] if none. Slow: reads all of it, beside commits."""
         return self._file.check()
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """A copy of what is stored now, in a new file. Any thread, beside commits; `close` gives it up."""
+        with self._copying, self._file.reader() as (source, beside):
+            write_copy(source, self._file.path, path, self._look, beside)
+
+    def _look(self) -> None:
+        if self._ending:
+            raise StoreError(f"the copy of the database {self._file.path} was given up: that is being closed")
+
+    def end(self) -> None:
+        """No copies any more. Any thread."""
+        self._ending = True
+
+    def restored(self, rng: Randomness) -> None:
+        """This file was put back from a copy: ids begin at another place, and nothing counts as missing (T-40)."""
+        self.commit(begin_elsewhere(self.load(), rng))
 
     def news(self) -> list[str]:
         """Damage that reading has found since the last call."""
