@@ -17,11 +17,16 @@ from tolliver_transports.blocking import InstanceOptions, create_instance
 PATIENCE = 60.0  # seconds
 
 
+def done() -> None:
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
 def main(database: str, address: str) -> None:
     options = InstanceOptions(database=Path(database), remotes=[address], plaintext=True)
     with create_instance(options) as instance:
         instance.new_connection(address, timeout=PATIENCE)
-        print(flush=True)
+        done()
         for line in sys.stdin:
             call, *given = json.loads(line)
             if call == "backup":
@@ -31,7 +36,7 @@ def main(database: str, address: str) -> None:
                 receipt = instance.send_many([("news", "", f"{prefix} {n}".encode()) for n in range(count)])
                 assert receipt.recipients == count
                 instance.wait_acked(receipt, timeout=PATIENCE)
-            print(flush=True)
+            done()
 
 
 if __name__ == "__main__":

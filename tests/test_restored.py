@@ -84,7 +84,7 @@ def test_receivers_get_all_that_a_restored_sender_sends(said: bool, tmp_path: Pa
             first.call("send", "since", BEYOND)
         put_back(copy, database)
         if said:
-            assert "another place" in tolliver("outbox", "restored", str(database)).stdout
+            assert "another place" in tolliver("outbox", "restored", str(database)).stderr
         with sender(database, address) as second:
             second.call("send", "afterwards", BEYOND)
         expected = {f"{name} {n}".encode() for name, count in SENT.items() for n in range(count)}

@@ -477,7 +477,7 @@ def say_restored(database: DatabaseFile) -> None:
 
     with words.clear_errors():
         say_restored(database)
-        words.say("message ids go on at another place, clear of those that were given since the copy was made")
+        words.say("its message ids go on at another place, and nothing counts as missing")
 
 
 @app.command()
