@@ -106,9 +106,9 @@ def test_without_hard_links_it_is_renamed(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_errors_name_the_copy_and_leave_nothing(tmp_path: Path) -> None:
     away = tmp_path / "away" / "copy.db"
-    with closing(open_store(tmp_path / "node.db")) as store:
-        with pytest.raises(StoreError, match=rf"cannot write {away}, a copy of the database {tmp_path}/node.db: "):
-            store.backup(away)
+    error = rf"cannot write {away}, a copy of the database {tmp_path}/node.db: "
+    with closing(open_store(tmp_path / "node.db")) as store, pytest.raises(StoreError, match=error):
+        store.backup(away)
     with pytest.raises(StoreError, match="is closed"):
         store.backup(tmp_path / "never.db")
     assert names(tmp_path) == ["node.db", "node.db.lock"]
