@@ -477,7 +477,7 @@ def say_restored(database: DatabaseFile) -> None:
 
     with words.clear_errors():
         say_restored(database)
-        words.say("its message ids go on at another place, and nothing counts as missing")
+        words.say(f"{database} was put back: its message ids begin at another place, and nothing counts as missing")
 
 
 @app.command()

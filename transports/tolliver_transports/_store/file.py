@@ -50,7 +50,10 @@ _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our f
 _LOCKED = ("another program holds a lock on it", "end that program and try again")
 _UNWRITABLE = ("it cannot be written", "make the file and its directory writable and try again")
 _UNREACHABLE = ("it cannot be opened", "check that its directory exists and may be written to")
-_DAMAGED = ("the file is damaged", "stop the instance and put back a copy, or save what `sqlite3 FILE .recover` reads")
+_DAMAGED = (
+    "the file is damaged",
+    "stop the instance and put back a copy (docs/backup.md), or save what `sqlite3 FILE .recover` reads",
+)
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("no space is left", "free some, or raise the quota, and try again"),
     sqlite3.SQLITE_BUSY: _LOCKED,
