@@ -9,6 +9,8 @@ from .bug import Bug
 
 SQLITE_FILE = "transports/tolliver_transports/_store/file.py"
 SQLITE = "transports/tolliver_transports/_store/sqlite.py"
+LAYOUT = "transports/tolliver_transports/_store/layout.py"
+COPYING = "transports/tolliver_transports/_store/copying.py"
 RECORDING = "tolliver_proto/recording.py"
 RECORDER = "transports/tolliver_transports/_messages/recorder.py"
 
@@ -28,6 +30,54 @@ BUGS = (
         "stored_id == wire_id and crc == _checksum(seq, wire_id, channel, key, body)",
         "stored_id == wire_id",
         ("tests/store/test_damage.py::test_no_flipped_bit_is_silent",),
+    ),
+    Bug(
+        "ids of an older layout are not counted as handed out",
+        LAYOUT,
+        "",
+        "_HANDED_OUT = 2**24",
+        "_HANDED_OUT = 0",
+        ("tests/store/test_opening.py::test_a_database_of_the_second_layout_counts_the_ids_before_its_next_one",),
+    ),
+    Bug(
+        "a copy takes another file's place",
+        COPYING,
+        "_name",
+        "os.link(draft, target)",
+        "os.rename(draft, target)",
+        ("tests/store/test_backup.py::test_no_file_is_overwritten",),
+    ),
+    Bug(
+        "a copy is not of one moment",
+        COPYING,
+        "write_copy",
+        'source.execute("BEGIN")',
+        "",
+        ("tests/store/test_backup.py::test_a_copy_is_what_is_stored_at_its_beginning",),
+    ),
+    Bug(
+        "a copy has its name before it is on the disk",
+        COPYING,
+        "write_copy",
+        "_sync(draft)",
+        "",
+        ("tests/store/test_backup.py::test_a_copy_is_on_the_disk_before_it_has_its_name",),
+    ),
+    Bug(
+        "a copy is not sealed",
+        COPYING,
+        "_fill",
+        "write_seal(copy)",
+        "",
+        ("tests/store/test_backup.py::test_a_copy_is_what_is_stored_at_its_beginning",),
+    ),
+    Bug(
+        "a copy that is given up goes on",
+        SQLITE,
+        "SQLiteStore._look",
+        "self._ending",
+        "False",
+        ("tests/store/test_backup.py::test_closing_gives_a_copy_up_and_waits_for_that",),
     ),
     Bug(
         "no CRC of dead letters",

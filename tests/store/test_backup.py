@@ -68,6 +68,27 @@ def test_a_copy_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 @posix
+def test_a_copy_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its name is, before the call returns."""
+    done: list[str] = []
+    sync, link = os.fsync, os.link
+
+    def syncing(number: int) -> None:
+        done.append(f"sync {'names' if stat.S_ISDIR(os.fstat(number).st_mode) else 'file'}")
+        sync(number)
+
+    def linking(source: str, target: str) -> None:
+        done.append("name")
+        link(source, target)
+
+    with closing(open_store(tmp_path / "node.db")) as store:
+        monkeypatch.setattr(os, "fsync", syncing)
+        monkeypatch.setattr(os, "link", linking)
+        store.backup(tmp_path / "copy.db")
+    assert done == ["sync file", "name", "sync names"]
+
+
+@posix
 @pytest.mark.parametrize("late", [False, True])
 def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
     taken = tmp_path / "taken.db"

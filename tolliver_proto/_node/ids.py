@@ -1,4 +1,4 @@
-"""Allocator of message ids: cyclic, unique among those in use, elsewhere at each opening.
+"""Allocator of message ids: cyclic, unique, elsewhere at each opening.
 
 Ids run from 1 to 2^31-2 and begin again (T-40, T-41). The next id ahead that may not be given is remembered, so that
 taking one is a comparison until it is reached. Ids that may have been used are reserved in the store in blocks ahead of
