@@ -72,14 +72,14 @@ def bare(directory: Path) -> Iterator[Prepare]:
 
 @contextmanager
 def stored(directory: Path) -> Iterator[Prepare]:
-    with closing(SQLiteStore(directory / "store.db", instance_id=OURS, first_id=1)) as store:
+    with closing(SQLiteStore(directory / "store.db", instance_id=OURS)) as store:
         yield lambda first, count: partial(store.commit, [run_of(first, count)])
 
 
 @contextmanager
 def stored_and_removed(directory: Path) -> Iterator[Prepare]:
     """As it goes on for ever: each commit also removes what the one before it stored."""
-    with closing(SQLiteStore(directory / "store.db", instance_id=OURS, first_id=1)) as store:
+    with closing(SQLiteStore(directory / "store.db", instance_id=OURS)) as store:
 
         def prepare(first: int, count: int) -> Commit:
             gone = [(max(1, first - count), first - 1)]
@@ -202,7 +202,7 @@ def resident() -> float:
 
 def open_backlog(path: Path) -> None:
     before, start = resident(), time.perf_counter()
-    with closing(SQLiteStore(path, instance_id=None, first_id=1)) as store:
+    with closing(SQLiteStore(path, instance_id=None)) as store:
         loaded = store.load()
         spent = time.perf_counter() - start
         grown = resident() - before

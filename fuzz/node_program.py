@@ -50,7 +50,7 @@ from tolliver_proto import (
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check, check_memory
 from tolliver_proto._testing.world import LOSSY, POLICIES, ROOMY, TIGHT
-from tolliver_proto.testing import MemoryStore
+from tolliver_proto.testing import BeginAt, MemoryStore
 
 UUIDS = [UUID(f"01890000-0000-7000-8000-00000000000{number}") for number in range(1, 4)]
 STRANGER = UUID("01890000-0000-7000-8000-00000000000f")
@@ -176,13 +176,13 @@ class Program:
         self.policy = POLICY[policy % len(POLICY)]
         self.pinned = bool(start & 4)  # certificates without UUIDs: the keys are pinned
         self.random = Random(start)
+        self.first_id = STARTS[start % 4]
         self.hosts: list[Site] = []
         self.dials: list[deque[tuple[int, int]]] = [deque() for _ in range(size)]
         self.unsettled: list[deque[Delivery]] = [deque() for _ in range(size)]
         self.ends: list[dict[int, End]] = [{} for _ in range(size)]
         for number in range(size):
-            store = MemoryStore(STARTS[start % 4])
-            host = Site(f"n{number}", Book(UUIDS[number]), store, LIMITS[limits % len(LIMITS)])
+            host = Site(f"n{number}", Book(UUIDS[number]), MemoryStore(), LIMITS[limits % len(LIMITS)])
             host.ledger.remembers = self.policy.dedupe_durable
             host.ledger.policy = self.policy
             self.hosts.append(host)
@@ -208,7 +208,7 @@ class Program:
         host.ledger.receipts.clear()
         host.node = Node(
             instance_id=host.ledger.uuid,
-            rng=self.random,
+            rng=BeginAt(self.random, self.first_id),
             limits=host.limits,
             loaded=host.store.reopen().load(),
             handlers=[("", "", "handler")],

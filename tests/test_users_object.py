@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 ADAPTERS = {"anyio": anyio, "blocking": blocking, "twisted": twisted}
 INSTANCE = {
     "addresses",
+    "backup",
     "dead_letters",
     "drop_dead_letters",
     "drop_parked",

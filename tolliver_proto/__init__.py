@@ -48,6 +48,7 @@ from ._node.actions import (
     Receipt,
     Stored,
 )
+from ._node.ids import Randomness, begin_elsewhere
 from ._node.node import Node, PeerInfo
 from ._node.policy import Policy, Probe, QuotaPolicy
 from ._node.stats import NodeStats
@@ -176,6 +177,7 @@ __all__ = [
     "Probe",
     "ProtocolError",
     "QuotaPolicy",
+    "Randomness",
     "Receipt",
     "RememberHandled",
     "RemoteProtocolError",
@@ -211,6 +213,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "begin_elsewhere",
     "counter",
     "decode",
     "encode",

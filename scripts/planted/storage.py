@@ -13,6 +13,7 @@ OWED = "transports/tolliver_transports/_store/owed.py"
 BATCHES = "transports/tolliver_transports/_store/batches.py"
 CHECKS = "transports/tolliver_transports/_store/checks.py"
 MIGRATION = "transports/tolliver_transports/_store/migration.py"
+COPYING = "transports/tolliver_transports/_store/copying.py"
 RECORDING = "tolliver_proto/recording.py"
 RECORDER = "transports/tolliver_transports/_messages/recorder.py"
 
@@ -24,6 +25,54 @@ BUGS = (
         '"PRAGMA synchronous = FULL"',
         '"PRAGMA synchronous = NORMAL"',
         ("tests/store/test_power_loss.py::test_every_commit_is_synced",),
+    ),
+    Bug(
+        "ids of an older layout are not counted as handed out",
+        MIGRATION,
+        "",
+        "_HANDED_OUT = 2**24",
+        "_HANDED_OUT = 0",
+        ("tests/store/test_opening.py::test_a_database_of_the_second_layout_counts_the_ids_before_its_next_one",),
+    ),
+    Bug(
+        "a copy takes another file's place",
+        COPYING,
+        "_name",
+        "os.link(draft, target)",
+        "os.rename(draft, target)",
+        ("tests/store/test_backup.py::test_no_file_is_overwritten",),
+    ),
+    Bug(
+        "a copy is not of one moment",
+        COPYING,
+        "write_copy",
+        'source.execute("BEGIN")',
+        "",
+        ("tests/store/test_backup.py::test_a_copy_is_what_is_stored_at_its_beginning",),
+    ),
+    Bug(
+        "a copy has its name before it is on the disk",
+        COPYING,
+        "write_copy",
+        "_sync(draft)",
+        "",
+        ("tests/store/test_backup.py::test_a_copy_is_on_the_disk_before_it_has_its_name",),
+    ),
+    Bug(
+        "a copy is not sealed",
+        COPYING,
+        "_fill",
+        "write_seal(copy)",
+        "",
+        ("tests/store/test_backup.py::test_a_copy_is_what_is_stored_at_its_beginning",),
+    ),
+    Bug(
+        "a copy that is given up goes on",
+        SQLITE,
+        "SQLiteStore._look",
+        "self._ending",
+        "False",
+        ("tests/store/test_backup.py::test_closing_gives_a_copy_up_and_waits_for_that",),
     ),
     Bug(
         "no CRC of dead letters",
@@ -93,7 +142,7 @@ BUGS = (
         "a crash is not noticed",
         SQLITE_FILE,
         "DatabaseFile._open",
-        "instance[2] is None or bool(self.damage)",
+        "instance[1] is None or bool(self.damage)",
         "False",
         ("tests/store/test_opening.py::test_an_end_without_close_is_seen_once",),
     ),

@@ -312,6 +312,9 @@ class Facade(Opened):
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         return self._call("replay", letters)  # type: ignore[no-any-return]  # as above
 
+    def backup(self, path: object) -> None:
+        self._call("backup", path)
+
     def reload_tls(self) -> None:
         self._call("reload_tls")
 

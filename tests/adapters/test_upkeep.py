@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -12,7 +13,17 @@ from tolliver_transports._store.checks import make_known
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import Ack, Limits, Message, NoticeKind, OutboxFull, QuotaPolicy, Subscribe
+from tolliver_proto import (
+    Ack,
+    ConnectionClosing,
+    Limits,
+    Message,
+    NoticeKind,
+    OutboxFull,
+    QuotaPolicy,
+    StoreError,
+    Subscribe,
+)
 
 from .facade import Facade, until
 from .kinds import ONE_KIND
@@ -265,7 +276,7 @@ def _damage(database: Path) -> None:
     """As after a crash of the machine: not closed in order, and a page of zeroes that opening does not read."""
     with closing(sqlite3.connect(database)) as connection, connection:
         make_known(connection)
-        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, next_id, NULL)")
+        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, NULL)")
         [(page,)] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'dead_letter'").fetchall()
         [(size,)] = connection.execute("PRAGMA page_size").fetchall()
     with database.open("r+b") as file:
@@ -290,10 +301,10 @@ def test_a_database_that_cannot_be_looked_at_is_told(nodes: Nodes) -> None:
         pass
     with closing(sqlite3.connect(left.database)) as connection, connection:
         make_known(connection)
-        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, next_id, NULL)")
+        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, NULL)")
     with nodes.open("left") as left:
         left.database.unlink()
-        left._look(lambda instance: instance.store(instance._store.check, instance._on_checked))
+        left._look(lambda instance: instance.beside(instance._store.check, instance._on_checked))
         until(lambda: noticed(left, NoticeKind.STORE_ERROR))
         assert "was not looked through for damage: cannot check" in noticed(left, NoticeKind.STORE_ERROR)[-1]
 
@@ -317,6 +328,52 @@ def test_what_cannot_be_read_is_told_and_goes_out_later(nodes: Nodes) -> None:
             right.new_connection(address(left))
             until(lambda: not left.stats()["pending"])
     assert inbox.bodies == [b"x"]
+
+
+# Copies of a database that is in use.
+
+
+def test_a_copy_of_the_database_is_an_instance_of_its_own_time(nodes: Nodes, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    with nodes.open("left") as left, nodes.open("right") as right:
+        right.subscribe("news")
+        right.new_connection(address(left))
+        subscribed(left)
+        right.close()
+        until(lambda: not connected(left))
+        left.send("news", "", b"in it")
+        left.backup(copy)
+        left.send("news", "", b"later")
+        with pytest.raises(StoreError, match=rf"there is a file {copy}: .* Give another name"):
+            left.backup(copy)
+        assert left.start("backup", tmp_path / "away" / "copy.db").outcome()
+        uuid = left.instance_id
+    with nodes.open("left", database=copy) as restored:
+        assert restored.instance_id == uuid
+        assert restored.stats()["pending"] == 1
+
+
+def test_closing_gives_a_copy_up(nodes: Nodes, tmp_path: Path) -> None:
+    copy, under_way, given_up = tmp_path / "copy.db", threading.Event(), threading.Event()
+    with nodes.open("left") as left:
+        store = left._look(lambda instance: instance._store)
+        honest = store._look
+
+        def look() -> None:
+            under_way.set()
+            until(lambda: store._ending)
+            given_up.set()
+            honest()
+
+        store._look = look
+        copying = left.start("backup", copy)
+        until(under_way.is_set)
+        left.close()
+    assert given_up.is_set()
+    assert isinstance(copying.outcome(), ConnectionClosing)
+    with pytest.raises(ConnectionClosing):
+        left.backup(copy)
+    assert not copy.exists()
 
 
 def _rename(node: Facade, old: str, new: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tolliver_proto import Delivery, LocalProtocolError, Message, NodeStats, NoticeKind, OutboxFull, Subscription
 from tolliver_proto._common.timers import Timers
-from tolliver_proto._node.ids import LAST_ID, RESERVE, IdAllocator
+from tolliver_proto._node.ids import LAST_ID, IdAllocator
 from tolliver_proto._node.intervals import BLOCK, RefCounts
 from tolliver_proto._node.subscriptions import Routes
 from tolliver_proto.layouts import IntervalSet, spans_of
@@ -151,29 +151,6 @@ def test_all_ids_outstanding_is_outbox_full_and_takes_nothing() -> None:
     assert sorted(ids.take_many(2)) == [10, 11]
     ids.give_back([(4, 4)])
     assert ids.take() == 4
-
-
-def test_ids_after_a_restart_begin_behind_all_that_were_given() -> None:
-    ids = IdAllocator(1)
-    assert ids.needs_reserve
-    reserved = ids.reserve()
-    for _ in range(20 * RESERVE):
-        assert ids.take() < reserved
-        if ids.needs_reserve:
-            reserved = ids.reserve()
-
-
-def test_a_jump_over_live_ids_is_reserved_too() -> None:
-    ids = IdAllocator(1, [(100, 100_000)])
-    ids.reserve()
-    taken = [ids.take() for _ in range(100)]
-    assert taken[-1] == 100_001
-    assert ids.needs_reserve
-    assert ids.reserve() > taken[-1]
-
-
-def test_reservation_wraps() -> None:
-    assert IdAllocator(LAST_ID).reserve() == RESERVE
 
 
 times = st.floats(0, 100, allow_nan=False)

@@ -86,7 +86,7 @@ class Model:
     lists: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     pins: dict[UUID, bytes] = field(default_factory=dict)
     own: set[Subscription] = field(default_factory=set)
-    next_id: int = 0
+    id_spans: list[tuple[int, int]] = field(default_factory=list)
     letters: dict[int, DeadLetter] = field(default_factory=dict)
     last_letter: int = 0
     handled: list[tuple[int, UUID, int]] = field(default_factory=list)
@@ -151,8 +151,12 @@ class Model:
                 self.own.discard(subscription)
             case PinPeer(peer, spki_sha256):
                 self.pins[peer] = spki_sha256
-            case ReserveIds(next_id):
-                self.next_id = next_id
+            case ReserveIds(first, count, keep):
+                if self.id_spans and self.id_spans[-1][0] == first:
+                    self.id_spans[-1] = (first, count)
+                else:
+                    self.id_spans.append((first, count))
+                self.id_spans = self.id_spans[-keep:]
 
     def restart(self) -> None:
         """Held messages that nobody came for are gone (T-62)."""
@@ -217,11 +221,11 @@ class StoreContract(RuleBasedStateMachine):
 
     @abstractmethod
     def reopen(self, store: Store | None) -> Store:
-        """A new, empty store with `first_id` for None; else the same data as a new process would find it."""
+        """A new, empty store for None; else the same data as a new process would find it."""
 
     @initialize()
     def start(self) -> None:
-        self.model = Model(next_id=self.first_id)  # as the store will be when the batch is committed
+        self.model = Model()  # as the store will be when the batch is committed
         self.durable = deepcopy(self.model)
         self.seq = 0
         self.batch: list[Operation] = []
@@ -349,9 +353,9 @@ class StoreContract(RuleBasedStateMachine):
     def pin_peer(self, peer: UUID, digest: bytes) -> None:
         self.do(PinPeer(peer, digest))
 
-    @rule(next_id=st.integers(1, LAST_ID))
-    def reserve_ids(self, next_id: int) -> None:
-        self.do(ReserveIds(next_id))
+    @rule(first=st.integers(1, 3) | st.sampled_from((LAST_ID, 2**63, 2**64 - 1)), count=st.integers(0, 2**40))
+    def reserve_ids(self, first: int, count: int) -> None:
+        self.do(ReserveIds(first, count, keep=4))
 
     @rule()
     def commit(self) -> None:
@@ -375,7 +379,7 @@ class StoreContract(RuleBasedStateMachine):
         assert loaded.own_subscriptions == model.own
         assert {peer: loaded.peers.get(peer, LoadedPeer()) for peer in PEERS} == {p: model.peer(p) for p in PEERS}
         assert set(loaded.peers) <= set(PEERS)
-        assert loaded.next_id == model.next_id
+        assert list(loaded.id_spans) == model.id_spans
         assert loaded.next_seq > max([*model.messages, *model.owed_to()], default=0)
         assert list(loaded.live_ids) == model.live_ids()
         assert list(loaded.owed) == model.owed()

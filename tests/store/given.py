@@ -22,7 +22,7 @@ MEMORY_DISK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # hundreds
 
 
 def open_store(path: Path, instance_id: UUID | None = OURS) -> SQLiteStore:
-    return SQLiteStore(path, instance_id=instance_id, first_id=FIRST_ID)
+    return SQLiteStore(path, instance_id=instance_id)
 
 
 def message(seq: int, body: bytes | None = None) -> StoredMessage:

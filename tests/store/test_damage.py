@@ -222,7 +222,7 @@ def test_opening_tells_of_rows_that_changed_or_vanished_and_goes_on(path: Path, 
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ("UPDATE instance SET next_id = next_id + 1", "the row with the instance's UUID has a wrong checksum"),
+        ("UPDATE instance SET uuid = zeroblob(16)", "the row with the instance's UUID has a wrong checksum"),
         ("UPDATE peer SET spki_sha256 = x'00' WHERE id = 1", "the row of peer 1, its UUID and its pin, has a wrong"),
     ],
 )

@@ -38,7 +38,7 @@ LARGE: list[Operation] = [
     ParkDelivery(PEER, 6),
     AddOwnSubscription(Subscription("c", "k")),
     ReplacePeerSubscriptions(OTHER, [Subscription("c", "k")]),
-    ReserveIds(77),
+    ReserveIds(77, 1, 1),
     storing(range(11, 1500), peers=(PEER, OTHER), body=bytes(2000)),
     RemoveMessages([(1, 5)]),
 ]

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tolliver_transports._store.checks import content_check
+from tolliver_transports._store.checks import content_check, row_check
 
 from tolliver_proto import CorruptMessage, StoreError, Subscription
 
@@ -49,13 +49,19 @@ def layout_2(path: Path, *changes: str) -> None:
         old.commit()
 
 
+def layout_2_at(path: Path, next_id: int) -> None:
+    """With the ids going on there."""
+    crc = row_check(OURS.bytes, next_id, None)
+    layout_2(path, f"UPDATE instance SET next_id = {next_id}, seal = NULL, crc = {crc}")
+
+
 def test_a_database_of_the_first_layout(scratch: Path) -> None:
     path = scratch / "node.db"
     layout_1(path)
     for _ in range(2):
         with closing(open_store(path)) as store:
             loaded = store.load()
-            assert (store.instance_id, loaded.next_id) == (OURS, 77)
+            assert (store.instance_id, loaded.id_spans) == (OURS, [(2**31 - 2 - 2**24 + 77, 2**24)])
             assert everything(store) == [message(1)]
             assert [(one.seq, one.parked) for one in store.find(PEER, 0, 10, 1e6)] == [(1, False), (2, True)]
             assert loaded.peers[PEER].spki_sha256 == b"pin"
@@ -74,7 +80,7 @@ def whole(path: Path) -> None:
         assert everything(store, OTHER) == [message(seq) for seq in (4, 5, 7, 8, 10, 11, 14, 16)]
         assert [one.seq for one in store.find(None, 0, 99, 1e6) if one.parked] == [4]
         assert min(one.age for one in store.find(None, 0, 99, 1e6)) == max(one.age for one in store.find(None, 0, 9, 0))
-        assert loaded.next_id == 5000
+        assert loaded.id_spans == [(5000 - 2**24 - 1 + 2**31 - 2 + 1, 2**24)]
         assert loaded.peers[PEER].spki_sha256 == b"p" * 32
         assert loaded.peers[PEER].subscriptions == {Subscription("c", "k")}
         assert loaded.peers[PEER].pending_bytes == sum(message(seq).size for seq in (2, 3, *range(5, 13)))

@@ -17,9 +17,12 @@ from tolliver_transports._store import file as store_file
 from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages
+from tolliver_proto._node.ids import IdAllocator
 
 from .children import small_files
-from .given import FIRST_ID, OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing
+from .contract import LAST_ID
+from .given import OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing
+from .test_migration import layout_2_at
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and fork are POSIX")
 
@@ -29,11 +32,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "node.db"
 
 
-def test_a_new_database_has_the_identity_and_the_first_id_that_were_given(path: Path) -> None:
+def test_a_new_database_has_the_identity_that_was_given(path: Path) -> None:
     store = open_store(path)
     assert store.instance_id == OURS
     assert not store.unclean
-    assert store.load().next_id == FIRST_ID
+    assert store.load().id_spans == []
     assert store.load().peers == {}
     assert store.check() == []
     store.close()
@@ -42,10 +45,20 @@ def test_a_new_database_has_the_identity_and_the_first_id_that_were_given(path: 
 def test_an_old_database_keeps_its_own(path: Path) -> None:
     open_store(path).close()
     for given in (None, OTHER):
-        store = SQLiteStore(path, instance_id=given, first_id=7)
+        store = SQLiteStore(path, instance_id=given)
         assert store.instance_id == OURS
-        assert store.load().next_id == FIRST_ID
         store.close()
+
+
+@pytest.mark.parametrize("next_id", [1, 5, 2**24 + 5, LAST_ID])
+def test_a_database_of_the_second_layout_counts_the_ids_before_its_next_one(path: Path, next_id: int) -> None:
+    """T-40: as handed out, round the circle; the next one is not among them."""
+    layout_2_at(path, next_id)
+    for _ in range(2):
+        with closing(open_store(path)) as store:
+            assert store.load().id_spans == [((next_id - 1 - 2**24) % LAST_ID + 1, 2**24)]
+            assert IdAllocator.opened(store.load(), None).take() == next_id
+            assert store.check() == []
 
 
 @pytest.mark.parametrize("empty", [False, True], ids=["missing", "empty"])

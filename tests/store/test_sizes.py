@@ -53,13 +53,13 @@ def test_operations_of_one_kind_may_be_many_and_their_order_counts(scratch: Path
     batch: list[Operation] = [storing([seq]) for seq in range(1, 31)]
     batch += [RemoveDeliveries(PEER, [(seq, seq)]) for seq in range(1, 11)]
     batch += [RemoveMessages([(seq, seq)]) for seq in range(1, 11)]
-    batch += [ReserveIds(5), ReserveIds(9)]
+    batch += [ReserveIds(5, 10, 2), ReserveIds(9, 10, 2), ReserveIds(9, 20, 2)]
     batch += [AddPeerSubscription(PEER, wanted), ReplacePeerSubscriptions(PEER, []), storing([31])]
     with closing(open_store(scratch / "node.db")) as store:
         store.commit(batch)
         assert seqs(everything(store)) == list(range(11, 32))
         assert store.load().peers[PEER].subscriptions == frozenset()
-        assert store.load().next_id == 9
+        assert store.load().id_spans == [(5, 10), (9, 20)]
 
 
 def test_spans_may_overlap_and_come_in_any_order(scratch: Path) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 from uuid import UUID
 
 from .._common.connection_table import ConnectionTable
@@ -29,7 +28,7 @@ from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Rec
 from .batch import Batch
 from .dedupe import DedupeCache
 from .gate import HandshakeGate
-from .ids import IdAllocator
+from .ids import IdAllocator, Randomness
 from .intervals import RefCounts
 from .keepalive import KeepAlive
 from .letters import DeadLetters
@@ -43,13 +42,6 @@ Item = tuple[str, str, bytes]
 """(channel, key, body)"""
 
 _NAMES_KNOWN = 4096
-
-
-class Randomness(Protocol):
-    """Random generator of a node: `random.Random` satisfies it."""
-
-    def random(self) -> float:
-        """From 0.0 up to, not including, 1.0."""
 
 
 def _all(handlers: tuple[Handler, ...]) -> tuple[Handler, ...]:
@@ -101,7 +93,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._fetching: dict[UUID, tuple[Link, int]] = {}
         # The outbox.
         self._next_seq = loaded.next_seq
-        self._ids = IdAllocator(loaded.next_id, loaded.live_ids)
+        self._ids = IdAllocator.opened(loaded, None if is_derived(instance_id) else rng)
         self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
         self._watched: dict[int, Receipt] = {}
         self._keeping: dict[Link, BufferedForConnect] = {}

@@ -47,8 +47,8 @@ from .._wire.events import (
 from .._wire.limits import Limits
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
-from .base import Randomness
 from .dialing import Dialer
+from .ids import Randomness
 from .link import ControlSync, Hold, Link
 from .maintenance import Maintenance
 from .policy import Policy

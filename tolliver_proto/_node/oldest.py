@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
+from .intervals import IntervalSet
 from .store import Found
 
 AHEAD = 256
@@ -21,16 +22,23 @@ Share = tuple[int, int]
 class Oldest:
     """The oldest deliveries of a peer, as the last search found them and as far as they are still owed."""
 
-    __slots__ = ("_found", "complete_at", "searching")
+    __slots__ = ("_found", "_gone", "complete_at", "searching")
 
     def __init__(self) -> None:
         self._found: dict[int, Found] = {}
+        self._gone = IntervalSet()  # since the search began, which may have found them before
         self.searching = False
         self.complete_at = 0  # the seq that was next when a search found all that there was
 
-    def take(self, found: Iterable[Found]) -> None:
+    def begin_search(self) -> None:
+        self.searching = True
+        self._gone = IntervalSet()
+
+    def end_search(self, found: Iterable[Found], complete_at: int) -> None:
         """In place of what was known: the order is that in which they are to go."""
-        self._found = {one.seq: one for one in found}
+        self.searching = False
+        self._found = {one.seq: one for one in found if one.seq not in self._gone}
+        self.complete_at = complete_at
 
     def forget(self) -> None:
         """Others may be older now."""
@@ -39,6 +47,8 @@ class Oldest:
 
     def discard(self, first: int, last: int) -> None:
         """These are owed no more."""
+        if self.searching:
+            self._gone.add(first, last)
         if not self._found:
             return
         if last - first < len(self._found):

@@ -91,13 +91,11 @@ class MakingRoom(Removing):
             return gathered.take(one for one in found if not one.parked and one.seq not in outbox.leaving)
 
         def done(error: TolliverError | None) -> None:
-            outbox.oldest.searching = False
-            if error is None:
-                outbox.oldest.take(one for one in gathered if one.seq not in outbox.leaving)
-                outbox.oldest.complete_at = self._next_seq if gathered.complete else 0
+            found = gathered if error is None else ()
+            outbox.oldest.end_search(found, self._next_seq if error is None and gathered.complete else 0)
             then(error)
 
-        outbox.oldest.searching = True
+        outbox.oldest.begin_search()
         self._room.begin(peer.uuid, take, done, piece=AHEAD)
 
 

@@ -19,6 +19,8 @@ from .._common.transport import record
 from .._wire.events import Subscription
 
 Span = tuple[int, int]
+IdSpan = tuple[int, int]
+"""(first id, how many), round the circle of ids (T-40)."""
 
 
 @record
@@ -209,9 +211,15 @@ class Found:
 
 @record
 class ReserveIds:
-    """After a restart, ids begin here: none below was left unused for another purpose (T-40)."""
+    """This opening may hand out `count` ids from `first` on, round the circle (T-40).
 
-    next_id: int
+    One that has the `first` of the newest span is that span, and takes its place; another is a new one. Of all the
+    newest `keep` are kept.
+    """
+
+    first: int
+    count: int
+    keep: int
 
 
 Operation = (
@@ -256,18 +264,18 @@ class Loaded:
     for runs of messages owed to equally many peers. Both ascend and never overlap. A store may give an `IntervalSet`
     and `RefCounts`, which the node that is made of it then has for its own. `handled` are those that RememberHandled
     named, oldest first. `dead_letters` has (number, size) of each, ascending, `next_letter` the number of the next one:
-    above all that were ever given.
+    above all that were ever given. `id_spans` are those that ReserveIds named, oldest first.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
     peers: Mapping[UUID, LoadedPeer] = field(default_factory=dict)
     next_seq: int = 1
-    next_id: int = 1
     live_ids: Iterable[Span] = ()
     owed: Iterable[tuple[int, int, int]] = ()
     handled: Sequence[tuple[UUID, int]] = ()
     dead_letters: Sequence[tuple[int, int]] = ()
     next_letter: int = 1
+    id_spans: Sequence[IdSpan] = ()
 
 
 class Store(Protocol):

@@ -16,7 +16,7 @@ from .batch import Batch
 from .handshakes import Handshakes
 from .intervals import spans_of
 from .link import Peer
-from .store import RememberHandled, ReplacePeerSubscriptions, ReserveIds, Row
+from .store import RememberHandled, ReplacePeerSubscriptions, Row
 from .subscriptions import applied
 
 _STORE_RETRY = 1.0  # seconds until what a store failure left over is tried again
@@ -35,7 +35,7 @@ class Storing(Handshakes):
         if batch.handled:
             batch.operations.append(RememberHandled(batch.handled, self._policy.dedupe))
         if self._ids.needs_reserve:
-            batch.operations.append(ReserveIds(self._ids.reserve()))
+            batch.operations.append(self._ids.reserve())
         self._last_batch += 1
         self._running = (self._last_batch, batch)
         self._actions.append(Commit(self._last_batch, batch.all_operations()))

@@ -16,12 +16,13 @@ from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
 from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, PeerUp, Stored
+from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
 from .._wire.limits import Limits
 from .checks import Sent, SimFailure, audit, check
 from .clockwork import Report
-from .dice import Dice
+from .dice import BeginAt, Dice
 from .network import Network
 from .world import CALM, Host, Weather
 
@@ -133,7 +134,7 @@ class Simulation(Network):
         late = not host.ledger.ordered and not self._calm
         host.node = Node(
             instance_id=host.ledger.uuid,
-            rng=self._rng,
+            rng=BeginAt(self._rng, self._rng.choice((1, LAST_ID - self._rng.randrange(60)))),
             limits=host.limits,
             loaded=host.store.reopen().load(),
             handlers=() if late else [("", "", "handler")],

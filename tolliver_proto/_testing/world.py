@@ -183,8 +183,7 @@ class World(Clockwork):
         rng = self._rng
         uuid = UUID(f"01890000-0000-7000-8000-{rng.randrange(2**32):08x}{index:04x}")
         permanent = [Subscription("p", rng.choice(("", "a", "b"))) for _ in range(rng.choice((0, 1, 1, 2)))]
-        start = rng.choice((1, 2**31 - 2 - rng.randrange(60), rng.randrange(1, 2**31 - 1)))
-        host = Host(f"n{index}", Ledger(uuid, permanent), MemoryStore(start), limits, rng.choice((1, 1, 1, 2)))
+        host = Host(f"n{index}", Ledger(uuid, permanent), MemoryStore(), limits, rng.choice((1, 1, 1, 2)))
         host.store.commit([AddOwnSubscription(subscription) for subscription in permanent])
         host.ledger.remembers = self._policy.dedupe_durable
         if rng.random() < self._weather.late_handlers:

@@ -513,6 +513,29 @@ def drop_letters(
         words.say(f"{words.count(count, 'dead letter')} dropped")
 
 
+@outbox.command("restored")
+def say_restored(database: DatabaseFile) -> None:
+    """Say that a database was put back from a copy. The instance must not be running."""
+    from .outbox import say_restored
+
+    with words.clear_errors():
+        say_restored(database)
+        words.say(f"{database} was put back: its message ids begin at another place, and nothing counts as missing")
+
+
+@app.command()
+def backup(
+    database: DatabaseFile,
+    file: Annotated[Path, typer.Argument(help="The copy: a new file.", show_default=False)],
+) -> None:
+    """Copy a database to a new file. The instance may be running."""
+    from .outbox import back_up
+
+    with words.clear_errors():
+        back_up(database, file)
+        words.say(f"{file}: a copy of {database}")
+
+
 @app.command()
 def audit(
     directories: Annotated[

@@ -7,7 +7,7 @@ connections is opened on the database, asked, and driven until its last commit i
 from __future__ import annotations
 
 import json
-import random
+import secrets
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
@@ -19,10 +19,22 @@ import typer
 
 from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError
 
-from .._store.look import look
+from .._store.copying import back_up
+from .._store.look import look, must_be_there
 from .._store.sqlite import SQLiteStore
 from . import words
 from .tables import print_table
+
+__all__ = [
+    "back_up",
+    "drop_letters",
+    "drop_parked",
+    "print_letters",
+    "print_outbox",
+    "print_peers",
+    "retry_parked",
+    "say_restored",
+]
 
 _WHY = {
     False: "the peer is away, or has not acknowledged it yet",
@@ -106,6 +118,13 @@ def drop_letters(database: Path, numbers: Collection[int] | None, peer: UUID | N
     return _ask(database, lambda node: node.drop_dead_letters(wanted))
 
 
+def say_restored(database: Path) -> None:
+    """The file was put back from a copy. Raises StoreError."""
+    must_be_there(database)  # else a lock would be
+    with closing(SQLiteStore(database, instance_id=None)) as store:
+        store.restored(secrets.SystemRandom())
+
+
 def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
     with look(database) as outbox:  # before the lock is taken on what is not ours
         known = peer in outbox.peers().values()
@@ -115,9 +134,9 @@ def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
 
 
 def _ask(database: Path, ask: Callable[[Node], Receipt]) -> int:
-    store = SQLiteStore(database, instance_id=None, first_id=1)
+    store = SQLiteStore(database, instance_id=None)
     with closing(store):
-        node = Node(instance_id=store.instance_id, rng=random.SystemRandom(), loaded=store.load())
+        node = Node(instance_id=store.instance_id, rng=secrets.SystemRandom(), loaded=store.load())
         receipt = ask(node)
         node.close()
         while not node.idle:

@@ -7,6 +7,7 @@ a core, waits for the answers in the form that its users know, and explains each
 from __future__ import annotations
 
 import logging
+import os
 from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import closing
@@ -63,6 +64,9 @@ class BaseInstanceCore(BaseEndpoint):
 
     @abstractmethod
     def store(self, job: Job, done: Done) -> None: ...
+
+    @abstractmethod
+    def beside(self, job: Job, done: Done) -> None: ...
 
     # Connections.
 
@@ -143,6 +147,10 @@ class BaseInstanceCore(BaseEndpoint):
         self.node.set_acl(acl, monotonic())
         self.turn()
 
+    def backup(self, path: str | os.PathLike[str]) -> PendingCall[None]:
+        self.check_open()
+        return self._driver.when_done_beside(lambda: self._store.backup(path), as_it_is)
+
     def reload_tls(self) -> PendingCall[None]:
         self.check_open()
         return self._driver.when_read(self._read_tls, self._use_tls)
@@ -199,10 +207,13 @@ class BaseInstanceCore(BaseEndpoint):
         self._driver.on_notice(Notice(NoticeKind.NOT_RECORDED, None, text))
 
     def _start_work(self) -> None:
+        if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
+            self.beside(self._store.check, self._on_checked)
         for remote in self.options.remotes:
             self.node.connect(remote, monotonic())
 
     def _end_work(self) -> None:
+        self._store.end()
         for mailbox in list(self.mailboxes):
             mailbox.close()  # a connection whose credit they hold could not end
 

@@ -6,7 +6,6 @@ instance under a wrong UUID would be refused by some peers and would take over a
 
 from __future__ import annotations
 
-import random
 import secrets
 import time
 from contextlib import ExitStack, closing
@@ -18,14 +17,11 @@ from .._options.uuid7 import uuid7
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
 
-LAST_ID = 2**31 - 2  # T-40
-
 
 def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQLiteStore, Pumps]:
     """Reads certificates and database: call it off the loop. The caller closes `opened`, whatever is raised.
 
-    A derived identity is only taken from the options; its message ids begin at 1, so that the same job tried again
-    from an empty database sends the same ids (T-72a).
+    A derived identity is only taken from the options (T-72a).
     Raises CertificateError, StoreError, and IdentityConflict where certificate, database and options disagree.
     """
     pumps = Pumps(options.tls)
@@ -42,10 +38,7 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         )
     if wanted is None and len(mine.uuids) == 1:
         (wanted,) = mine.uuids
-    first_id = 1 if wanted is not None and is_derived(wanted) else 1 + secrets.randbelow(LAST_ID)
-    store = opened.enter_context(
-        closing(SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=first_id))
-    )
+    store = opened.enter_context(closing(SQLiteStore(options.database, instance_id=wanted or uuid7())))
     known = store.instance_id
     if (wanted is not None and known != wanted) or not mine.may_be(known):
         raise IdentityConflict(
@@ -55,7 +48,7 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         )
     node = Node(
         instance_id=known,
-        rng=random.SystemRandom(),
+        rng=secrets.SystemRandom(),
         limits=options.limits,
         loaded=store.load(),
         version=options.version,

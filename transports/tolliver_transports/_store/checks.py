@@ -78,6 +78,7 @@ _COLUMNS = {
     "batch": ("first_seq", "last_seq"),
     "owed": ("peer", "first_seq", "last_seq", "first_id", "bytes", "owed", "parked"),
     "handled": ("peer", "wire_id"),
+    "id_span": ("number", "first", "count"),
     "own_subscription": ("channel", "key"),
     "peer_subscription": ("peer", "channel", "key"),
 }
@@ -90,6 +91,7 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
         " ELSE owed_check({0}, {1}, {2}, {3}, {4}, {5}, {6}) END"
     ),
     "handled": f"({{}} * 40503001 + {{}} * 69061 + 104729) % {_PRIME}",
+    "id_span": "row_check({}, {}, {})",
     "own_subscription": "row_check(CAST({} AS BLOB), CAST({} AS BLOB))",
     "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",
 }
@@ -105,12 +107,27 @@ GOOD = {table: f"IFNULL(crc = {check_of(table)}, 0)" for table in _COLUMNS}
 
 # The seal.
 
-SEALED = ("peer", "owed", "handled", "own_subscription", "peer_subscription", "dead_letter")
+SEALED = ("peer", "owed", "handled", "id_span", "own_subscription", "peer_subscription", "dead_letter")
 
 
 def seal(connection: sqlite3.Connection) -> bytes:
     """Number of rows of each table, and the sum of their checks."""
     return json.dumps({table: _sums(connection, table) for table in SEALED}).encode()
+
+
+def write_seal(connection: sqlite3.Connection) -> None:
+    """What is there now, for the next opening to compare."""
+    _set_seal(connection, None)  # if the rest fails, the next opening is unclean
+    _set_seal(connection, seal(connection))
+
+
+def break_seal(connection: sqlite3.Connection) -> None:
+    """From now on rows may change."""
+    _set_seal(connection, None)
+
+
+def _set_seal(connection: sqlite3.Connection, value: bytes | None) -> None:
+    connection.execute("UPDATE instance SET seal = ?1, crc = row_check(uuid, ?1)", (value,))
 
 
 def _sums(connection: sqlite3.Connection, table: str) -> list[int]:
@@ -122,6 +139,7 @@ def _sums(connection: sqlite3.Connection, table: str) -> list[int]:
 _THEN = {
     "owed": "the messages of that batch are not sent to that peer: send them again if they matter",
     "handled": "what they name may be handled once more if it comes again (T-48)",
+    "id_span": "ids that were given then may come again, as after a copy was put back (T-40)",
     "own_subscription": "subscribe to it again if it is wanted",
     "peer_subscription": "messages for it are not kept for that peer until it connects and says its list again (T-30)",
 }

@@ -14,7 +14,7 @@ import sqlite3
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from uuid import UUID
@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from tolliver_proto import StoreError
 
-from .checks import SEALED, Log, damage, make_known, row_check, seal
+from .checks import SEALED, Log, break_seal, damage, make_known, row_check, seal, write_seal
 from .layout import LAYOUT, TABLES
 from .migration import bring_up
 from .owed import Deliveries
@@ -50,7 +50,10 @@ _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our f
 _LOCKED = ("another program holds a lock on it", "end that program and try again")
 _UNWRITABLE = ("it cannot be written", "make the file and its directory writable and try again")
 _UNREACHABLE = ("it cannot be opened", "check that its directory exists and may be written to")
-_DAMAGED = ("the file is damaged", "stop the instance and put back a copy, or save what `sqlite3 FILE .recover` reads")
+_DAMAGED = (
+    "the file is damaged",
+    "stop the instance and put back a copy (docs/backup.md), or save what `sqlite3 FILE .recover` reads",
+)
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("no space is left", "free some, or raise the quota, and try again"),
     sqlite3.SQLITE_BUSY: _LOCKED,
@@ -96,10 +99,22 @@ def _plain(sql: bytes | str) -> tuple[str, ...]:
     return tuple(text.replace("STRICT", " ").replace(",", " ").split())
 
 
-def set_instance(connection: sqlite3.Connection, column: str, value: object) -> None:
-    """Within a transaction."""
-    connection.execute(f"UPDATE instance SET {column} = ?", (value,))
-    connection.execute("UPDATE instance SET crc = row_check(uuid, next_id, seal)")
+def connect_beside(path: str, options: str) -> sqlite3.Connection:
+    """A second connection to a database that an instance may have open."""
+    uri = f"{Path(path).as_uri()}?{options}"
+    return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
+
+
+@contextmanager
+def failing(doing: str, path: str, *malformed: type[Exception]) -> Iterator[None]:
+    """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
+    try:
+        yield
+    except _FAILURES + malformed as error:
+        kinds = (*((kind, _DAMAGED) for kind in malformed), *_KINDS)
+        cause, advice = _CAUSES.get(primary_code(error)) or next(c for kind, c in kinds if isinstance(error, kind))
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        raise StoreError(f"cannot {doing} the database {path}: {cause}; {advice} [{name}: {error}]") from error
 
 
 def take_lock(database: str) -> FileIO | None:
@@ -129,27 +144,27 @@ class DatabaseFile:
     A file that is missing or empty is made, mode 0600, for `instance_id`. Raises StoreError.
     """
 
-    def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None, first_id: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None) -> None:
         self.path = os.path.realpath(path)  # two names of one file are one lock
         self._connection: sqlite3.Connection | None = None
         self._ended = "is closed: open it again"
         with self.failing("open", *MALFORMED):
             self._lock = take_lock(self.path)
             try:
-                self._open(instance_id, first_id)
+                self._open(instance_id)
             except BaseException:
                 self._release()
                 raise
         _open_files.add(self)
 
-    def _open(self, instance_id: UUID | None, first_id: int) -> None:
+    def _open(self, instance_id: UUID | None) -> None:
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreError(f"Python's sqlite3 has SQLite {sqlite3.sqlite_version}: use a build with 3.32 or later")
         if os.path.isdir(self.path):
             raise StoreError(f"{self.path} is a directory: give the path of a file in it")
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
             try:
-                self._create(instance_id, first_id)
+                self._create(instance_id)
             finally:
                 self._remove_draft()
         log = Log(Path(f"{self.path}-wal"))
@@ -170,16 +185,16 @@ class DatabaseFile:
         self._look_at_schema(connection)
         with self.transaction():
             instance = self._instance_row(connection)
-            self.damage += self._look_at_rows(connection, instance[2])
+            self.damage += self._look_at_rows(connection, instance[1])
             deliveries = Deliveries(connection, lambda: 0)
             deliveries.drop_held()
             if self.damage:
                 deliveries.drop_ownerless()
-            set_instance(connection, "seal", None)
+            break_seal(connection)
         self.instance_id = UUID(bytes=instance[0])
-        self.unclean = instance[2] is None or bool(self.damage)
+        self.unclean = instance[1] is None or bool(self.damage)
 
-    def _create(self, instance_id: UUID | None, first_id: int) -> None:
+    def _create(self, instance_id: UUID | None) -> None:
         """Under another name, and without WAL, so that the file itself is whole and names the application at once."""
         if instance_id is None:
             raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
@@ -190,8 +205,8 @@ class DatabaseFile:
             connection.execute("BEGIN")
             for statement in TABLES.values():
                 connection.execute(statement)
-            row = (instance_id.bytes, first_id, seal(connection))
-            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, ?)", (*row, row_check(*row)))
+            row = (instance_id.bytes, seal(connection))
+            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?)", (*row, row_check(*row)))
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
@@ -243,12 +258,12 @@ class DatabaseFile:
         if found != expected:
             raise StoreError(self._damaged("the description of its tables is not the one it was made with"))
 
-    def _instance_row(self, connection: sqlite3.Connection) -> tuple[bytes, int, bytes | None]:
-        [(*row, crc)] = connection.execute("SELECT uuid, next_id, seal, crc FROM instance").fetchall()
+    def _instance_row(self, connection: sqlite3.Connection) -> tuple[bytes, bytes | None]:
+        [(*row, crc)] = connection.execute("SELECT uuid, seal, crc FROM instance").fetchall()
         if crc != row_check(*row):
             raise StoreError(self._damaged("the row with the instance's UUID has a wrong checksum"))
-        uuid, next_id, sealed = row
-        return uuid, next_id, sealed
+        uuid, sealed = row
+        return uuid, sealed
 
     def _look_at_rows(self, connection: sqlite3.Connection, sealed: bytes | None) -> list[str]:
         """Faults of the rows. Damaged ones are taken out, if the others can do without."""
@@ -274,8 +289,7 @@ class DatabaseFile:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         if self._connection is not None:
             with suppress(sqlite3.Error), self.transaction() as connection:
-                set_instance(connection, "seal", None)
-                set_instance(connection, "seal", seal(connection))  # if it cannot, the next opening is unclean
+                write_seal(connection)
             self._release()
 
     def _release(self) -> None:
@@ -299,21 +313,20 @@ class DatabaseFile:
             raise StoreError(f"the database {self.path} {self._ended}")
         return self._connection
 
-    def _uri(self, options: str) -> str:
-        return f"{Path(self.path).as_uri()}?{options}"
-
-    @contextmanager
-    def failing(self, doing: str, *malformed: type[Exception]) -> Iterator[None]:
-        """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
+    def failing(self, doing: str, *malformed: type[Exception]) -> AbstractContextManager[None]:
         if self._connection is None and doing != "open":
             raise StoreError(f"the database {self.path} {self._ended}")
-        try:
-            yield
-        except _FAILURES + malformed as error:
-            kinds = (*((kind, _DAMAGED) for kind in malformed), *_KINDS)
-            cause, advice = _CAUSES.get(primary_code(error)) or next(c for kind, c in kinds if isinstance(error, kind))
-            name = getattr(error, "sqlite_errorname", type(error).__name__)
-            raise StoreError(f"cannot {doing} the database {self.path}: {cause}; {advice} [{name}: {error}]") from error
+        return failing(doing, self.path, *malformed)
+
+    @contextmanager
+    def reader(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
+        """A connection for any thread while another one commits, and whether it is one beside ours."""
+        connection = self.connection
+        if _FLOCK:
+            with closing(connect_beside(self.path, "mode=ro")) as beside:
+                yield beside, True
+        else:  # its lock keeps a second connection out: take turns on this one
+            yield connection, False
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -334,15 +347,11 @@ class DatabaseFile:
     def check(self) -> list[str]:
         """Findings of the opening, and faults in the structure of the file: reads all of it. Any thread, while another
         one commits."""
-        connection = self.connection
         with self.failing("check"):
             try:
-                if not _FLOCK:  # its lock keeps a second connection out: take turns on this one
-                    lines = connection.execute("PRAGMA quick_check").fetchall()
-                else:
-                    with closing(sqlite3.connect(self._uri("mode=ro"), uri=True, timeout=_BUSY_TIMEOUT)) as reader:
-                        reader.text_factory = bytes
-                        lines = reader.execute("PRAGMA quick_check").fetchall()
+                with self.reader() as (reader, _):
+                    reader.text_factory = bytes
+                    lines = reader.execute("PRAGMA quick_check").fetchall()
             except sqlite3.DatabaseError as error:
                 if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                     raise

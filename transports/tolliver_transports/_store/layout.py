@@ -14,8 +14,7 @@ _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
 # `crc` is a check of all other columns, but for those of a batch that have checks of their own: see checks.py.
 TABLES = {
     "instance": f"""CREATE TABLE instance(
-        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, seal BLOB,
-        crc INTEGER NOT NULL
+        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, seal BLOB, crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
     "peer": f"""CREATE TABLE peer(
         id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL
@@ -40,6 +39,9 @@ TABLES = {
     "handled": f"""CREATE TABLE handled(
         number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
         crc INTEGER NOT NULL
+    ) {_BY_ROWID}""",
+    "id_span": f"""CREATE TABLE id_span(
+        number INTEGER PRIMARY KEY, first INTEGER NOT NULL, count INTEGER NOT NULL, crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
     "own_subscription": f"""CREATE TABLE own_subscription(
         channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)

@@ -108,11 +108,16 @@ class Look:
         return None if directory is None else directory.stored_at
 
 
+def must_be_there(database: Path) -> None:
+    """Raises StoreError where there is no such file."""
+    if not database.is_file():
+        raise StoreError(f"there is no database {database}: give the file that the instance uses")
+
+
 @contextmanager
 def look(database: Path) -> Iterator[Look]:
     """Raises StoreError where there is no database, or none of ours, or one of an older layout."""
-    if not database.is_file():
-        raise StoreError(f"there is no database {database}: give the file that the instance uses")
+    must_be_there(database)
     file = database.resolve()
     in_use = file.with_name(f"{file.name}-wal").exists()  # else SQLite would make that file, and leave it behind
     options = "mode=ro" if in_use else "mode=ro&immutable=1"

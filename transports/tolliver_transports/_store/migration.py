@@ -25,9 +25,10 @@ _STAMP = 1000003  # in layout 2 the time of storing is a multiple of it
 _MINUTE = 60  # seconds: messages of one batch expire together
 _MOST = 4096  # messages of a batch
 
+_INSTANCE = "id, uuid, NULL, row_check(uuid, NULL)"  # a seal is of the rows of its layout
 _KEPT = {
     1: {
-        "instance": "id, uuid, next_id, NULL, row_check(uuid, next_id, NULL)",
+        "instance": _INSTANCE,
         "peer": "id, uuid, spki_sha256, row_check(id, uuid, spki_sha256)",
         "peer_subscription": f"peer, channel, key, {check_of('peer_subscription')}",
         "own_subscription": f"channel, key, {check_of('own_subscription')}",
@@ -35,9 +36,15 @@ _KEPT = {
         "dead_letter": """number, peer, wire_id, attempts, failed_at,
             letter_check(crc, number, peer, attempts, failed_at), channel, key, body""",
     },
-    2: {},
+    2: {"instance": _INSTANCE},
 }
 """By the layout of the file and the new table: the rows that its old ones give. A table that is not named stays."""
+
+_HANDED_OUT = 2**24  # ids before the place where they were to go on: more is not known of an older layout (T-40)
+_LAST_ID = 2**31 - 2
+_ID_SPANS = f"""
+    INSERT INTO id_span SELECT 1, first, {_HANDED_OUT}, {check_of("id_span", "1", "first", str(_HANDED_OUT))}
+    FROM (SELECT (next_id - 1 + {_LAST_ID - _HANDED_OUT}) % {_LAST_ID} + 1 AS first FROM instance)"""
 
 _STORED_AT = {1: "stored_at", 2: f"CASE WHEN stamp % {_STAMP} = 0 THEN stamp / {_STAMP} END"}
 _GOOD = {
@@ -54,12 +61,14 @@ def bring_up(connection: sqlite3.Connection, now: int) -> list[str]:
     [(old,)] = connection.execute("PRAGMA user_version").fetchall()
     if old == LAYOUT:
         return []
+    complaints = list(_damaged(connection, old))
+    connection.execute(TABLES["id_span"])
+    connection.execute(_ID_SPANS)
     for table, rows in _KEPT[old].items():
         connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
         connection.execute(TABLES[table])
         connection.execute(f"INSERT INTO {table} SELECT {rows} FROM old_{table}")
         connection.execute(f"DROP TABLE old_{table}")
-    complaints = list(_damaged(connection, old))
     for table in ("batch", "owed"):
         connection.execute(TABLES[table])
     _gather(connection, old, now)

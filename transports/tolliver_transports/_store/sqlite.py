@@ -15,6 +15,7 @@ from functools import lru_cache
 from heapq import merge
 from itertools import chain, groupby, islice, takewhile
 from struct import error as struct_error
+from threading import Lock
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
@@ -31,6 +32,7 @@ from tolliver_proto import (
     Operation,
     ParkDelivery,
     PinPeer,
+    Randomness,
     RememberHandled,
     RemoveDeadLetters,
     RemoveDeliveries,
@@ -44,11 +46,13 @@ from tolliver_proto import (
     Subscription,
     UnparkDeliveries,
     UnpinPeer,
+    begin_elsewhere,
 )
 
 from .checks import check_of, content_check, letter_check
 from .clock import StoreClock
-from .file import MALFORMED, DatabaseFile, set_instance
+from .copying import write_copy
+from .file import MALFORMED, DatabaseFile
 from .owed import NOBODY, Deliveries, Row, Span, joined
 
 _Values = tuple[Any, ...]
@@ -67,6 +71,14 @@ _LETTER_SIZES = """
 _LAST_LETTER = """
     SELECT MAX(IFNULL((SELECT MAX(number) FROM dead_letter), 0),
                IFNULL((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letter'), 0))"""
+_ID_SPANS = "SELECT first, count FROM id_span ORDER BY number"
+_NEWEST_SPAN = "number = (SELECT MAX(number) FROM id_span) AND first = ?1"
+_EXTEND_SPAN = f"""
+    UPDATE id_span SET count = ?2, crc = {check_of("id_span", "number", "first", "?2")} WHERE {_NEWEST_SPAN}"""
+_NEW_SPAN = f"""
+    INSERT INTO id_span SELECT new, ?1, ?2, {check_of("id_span", "new", "?1", "?2")}
+    FROM (SELECT IFNULL(MAX(number), 0) + 1 AS new FROM id_span)
+    WHERE NOT EXISTS (SELECT 1 FROM id_span WHERE {_NEWEST_SPAN})"""
 _PIN = "UPDATE peer SET spki_sha256 = ?1, crc = row_check(id, uuid, ?1) WHERE id = ?2"
 _NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2')}"
 _NEW_PEER_SUBSCRIPTION = f"*, {check_of('peer_subscription', 'column1', 'column2', 'column3')}"
@@ -112,9 +124,8 @@ def _by_peer(run: Iterable[RemoveDeliveries | ParkDelivery | UnparkDeliveries]) 
 class SQLiteStore:
     """A node's durable storage in the SQLite file `path`: the contract is `tolliver_proto.Store`.
 
-    A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID and `first_id`
-    as the wire id at which messages begin: choose it at random (T-40). A file that is there keeps both; `instance_id`
-    may then be None, and it is for the caller to compare.
+    A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID. A file that is
+    there keeps its own; `instance_id` may then be None, and it is for the caller to compare.
 
     One instance at a time uses a database; the lock on `<path>.lock` ends with the process (T-79). Use the store from
     one thread at a time, whichever; `check` from any other meanwhile; not at all in a forked child.
@@ -128,10 +139,10 @@ class SQLiteStore:
         path: str | os.PathLike[str],
         *,
         instance_id: UUID | None,
-        first_id: int,
+        first_id: int | None = None,  # ids begin at a place of their own (T-40); programs still give it
         clock: StoreClock | None = None,
     ) -> None:
-        self._file = DatabaseFile(path, instance_id, first_id)
+        self._file = DatabaseFile(path, instance_id)
         self._clock = clock or StoreClock()
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
@@ -139,6 +150,8 @@ class SQLiteStore:
         self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
         self._news: list[str] = []
+        self._ending = False
+        self._copying = Lock()
         self._deliveries = Deliveries(self._file.connection, lambda: int(self._clock.now()))
         self._may_hold = False  # nobody has connected yet
         self._peers: dict[UUID, int] = self._file.peers
@@ -146,13 +159,32 @@ class SQLiteStore:
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
-        with suppress(StoreError, sqlite3.Error), self._file.transaction():
-            self._deliveries.tidy(closing=True)
-        self._file.close()
+        self.end()
+        with self._copying:
+            with suppress(StoreError, sqlite3.Error), self._file.transaction():
+                self._deliveries.tidy(closing=True)
+            self._file.close()
 
     def check(self) -> list[str]:
         """Faults in the structure of the file, [] if none. Slow: reads all of it, beside commits."""
         return self._file.check()
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """A copy of what is stored now, in a new file. Any thread, beside commits; `close` gives it up."""
+        with self._copying, self._file.reader() as (source, beside):
+            write_copy(source, self._file.path, path, self._look, beside)
+
+    def _look(self) -> None:
+        if self._ending:
+            raise StoreError(f"the copy of the database {self._file.path} was given up: that is being closed")
+
+    def end(self) -> None:
+        """No copies any more. Any thread."""
+        self._ending = True
+
+    def restored(self, rng: Randomness) -> None:
+        """This file was put back from a copy: ids begin at another place, and nothing counts as missing (T-40)."""
+        self.commit(begin_elsewhere(self.load(), rng))
 
     def news(self) -> list[str]:
         """Damage that reading has found since the last call."""
@@ -175,7 +207,6 @@ class SQLiteStore:
             }
             own = connection.execute("SELECT channel, key FROM own_subscription")
             own_subscriptions = frozenset(Subscription(channel.decode(), key.decode()) for channel, key in own)
-            [(next_id,)] = connection.execute("SELECT next_id FROM instance").fetchall()
             next_seq = max(self._deliveries.newest, totals.last_seq) + 1
             by_number = {number: uuid for uuid, number in self._peers.items()}
             handled = [
@@ -184,16 +215,17 @@ class SQLiteStore:
                 if peer in by_number
             ]
             letters, next_letter = self._letters()
+            id_spans = [(first % 2**64, int(count)) for first, count in connection.execute(_ID_SPANS)]
         return Loaded(
             own_subscriptions,
             peers,
             next_seq,
-            int(next_id),
             totals.ids,
             totals.owed,
             handled,
             letters,
             next_letter,
+            id_spans,
         )
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
@@ -395,7 +427,11 @@ class SQLiteStore:
         self._execute("DELETE FROM handled WHERE number <= (SELECT MAX(number) FROM handled) - ?", (kept,))
 
     def _reserve_ids(self, run: list[ReserveIds]) -> None:
-        set_instance(self._file.connection, "next_id", run[-1].next_id)
+        for op in run:
+            first = op.first - (op.first >> 63 << 64)  # a column has a sign
+            self._execute(_EXTEND_SPAN, (first, op.count))
+            self._execute(_NEW_SPAN, (first, op.count))
+            self._execute("DELETE FROM id_span WHERE number <= (SELECT MAX(number) FROM id_span) - ?", (op.keep,))
 
     _APPLY: ClassVar[dict[type[Operation], Callable[[Any, list[Any]], None]]] = {
         StoreMessages: _store_messages,

@@ -6,6 +6,7 @@ The connections and their tasks are the endpoint's; the core has one task beside
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
@@ -41,8 +42,6 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def _start_work(self) -> None:
         self._tasks.start_soon(self._keep_store)
-        if self._store.unclean:
-            self._tasks.start_soon(self._run, self._store.check, self._on_checked)
         super()._start_work()
 
     async def _keep_store(self) -> None:
@@ -63,6 +62,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def store(self, job: Job, done: Done) -> None:
         self._jobs.append((job, done))
         self._jobs_bell.ring()
+
+    def beside(self, job: Job, done: Done) -> None:
+        self._tasks.start_soon(self._run, job, done)
 
 
 class Instance(BaseInstance[InstanceCore]):
@@ -183,6 +185,14 @@ class Instance(BaseInstance[InstanceCore]):
     async def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> int:
         """Give up these dead letters, or those of these numbers; returns how many were there. Raises StoreError."""
         return await self._core.wait(self._core.drop_dead_letters(letters))
+
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the database as it is now to a new file, while everything goes on; returns when that is on disk.
+
+        The file opens as a database and is whole once it has its name. Closing the instance gives it up. Raises
+        StoreError: there is such a file, no space is left, or it cannot be written.
+        """
+        await self._core.wait(self._core.backup(path))
 
     async def reload_tls(self) -> None:
         """Read the certificate files again, for connections that are made from now on; those that live stay.
