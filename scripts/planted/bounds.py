@@ -27,13 +27,21 @@ BUGS = (
         "the oldest go before what displaces them is stored",
         ROOM,
         "MakingRoom._look_for_oldest.done",
-        "outbox.oldest.complete_at = self._next_seq if gathered.complete else 0",
+        "outbox.oldest.end_search(found, self._next_seq if error is None and gathered.complete else 0)",
         """
-        outbox.oldest.complete_at = self._next_seq if gathered.complete else 0
+        outbox.oldest.end_search(found, self._next_seq if error is None and gathered.complete else 0)
         self._drop_oldest(peer, [*gathered][: max(0, excess[0])])
         self._begin_commit()
         """,
         (f"{_NODE}test_the_oldest_go_in_the_commit_that_stores_the_newest",),
+    ),
+    Bug(
+        "the oldest that went while they were looked for go twice",
+        OLDEST,
+        "Oldest.end_search",
+        "one.seq not in self._gone",
+        "True",
+        ("tests/node/test_corners.py::test_a_hard_life",),
     ),
     Bug(
         "what is in flight goes first",
