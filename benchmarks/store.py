@@ -91,7 +91,7 @@ def stored_and_removed(directory: Path) -> Iterator[Prepare]:
 @contextmanager
 def read_back(directory: Path) -> Iterator[Prepare]:
     """And all that was stored is read once, in pieces as a node asks for them."""
-    with closing(SQLiteStore(directory / "store.db", instance_id=OURS, first_id=1)) as store:
+    with closing(SQLiteStore(directory / "store.db", instance_id=OURS)) as store:
 
         def run(first: int, count: int) -> Callable[[], None]:
             gone = [(max(1, first - count), first - 1)]
@@ -110,7 +110,7 @@ def read_back(directory: Path) -> Iterator[Prepare]:
 
 @contextmanager
 def for_workers(directory: Path) -> Iterator[Prepare]:
-    with closing(SQLiteStore(directory / "store.db", instance_id=OURS, first_id=1)) as store:
+    with closing(SQLiteStore(directory / "store.db", instance_id=OURS)) as store:
 
         def prepare(first: int, count: int) -> Commit:
             gone = [(max(1, first - count), first - 1)]
@@ -185,7 +185,7 @@ def commits(directory: Path, seconds: float) -> None:
 
 def fill(path: Path, backlog: int, run: int, holes: bool) -> None:
     """Messages of 1 kB, so many a commit; with holes, every second one is acknowledged."""
-    with closing(SQLiteStore(path, instance_id=OURS, first_id=1)) as store:
+    with closing(SQLiteStore(path, instance_id=OURS)) as store:
         for first in range(1, backlog + 1, run):
             last = min(first + run - 1, backlog)
             store.commit([run_of(first, last + 1 - first, bytes(1000))])

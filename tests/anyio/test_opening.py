@@ -100,7 +100,7 @@ def test_the_end_of_a_loop_closes_the_database_after_its_last_job(nodes: Nodes) 
         asyncio.run(main())
     assert not complaints
     assert tasks[0].cancelled()
-    with closing(SQLiteStore(nodes.database("left"), instance_id=None, first_id=1)) as store:
+    with closing(SQLiteStore(nodes.database("left"), instance_id=None)) as store:
         assert not store.unclean
         assert store.load().own_subscriptions == {Subscription("news", "")}
 

@@ -81,7 +81,7 @@ def _copied(path: Path, directory: Path) -> Path:
 
 def _findings(path: Path) -> Iterator[str]:
     try:
-        with closing(SQLiteStore(path, instance_id=None, first_id=1)) as store:
+        with closing(SQLiteStore(path, instance_id=None)) as store:
             yield from store.check()
             for peer in store.load().peers:
                 yield from _unreadable(store, peer)

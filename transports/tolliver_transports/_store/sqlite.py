@@ -125,7 +125,8 @@ class SQLiteStore:
     """A node's durable storage in the SQLite file `path`: the contract is `tolliver_proto.Store`.
 
     A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID. A file that is
-    there keeps its own; `instance_id` may then be None, and it is for the caller to compare.
+    there keeps its own; `instance_id` may then be None, and it is for the caller to compare. `first_id` has no effect
+    any more: ids begin at a fresh place at every opening (T-40).
 
     One instance at a time uses a database; the lock on `<path>.lock` ends with the process (T-79). Use the store from
     one thread at a time, whichever; `check` from any other meanwhile; not at all in a forked child.
@@ -139,7 +140,7 @@ class SQLiteStore:
         path: str | os.PathLike[str],
         *,
         instance_id: UUID | None,
-        first_id: int | None = None,  # ids begin at a place of their own (T-40); programs still give it
+        first_id: int | None = None,  # programs still give it
         clock: StoreClock | None = None,
     ) -> None:
         self._file = DatabaseFile(path, instance_id)
