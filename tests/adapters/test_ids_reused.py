@@ -31,7 +31,7 @@ def test_what_a_sender_sends_after_it_was_put_back_from_a_copy_is_handled(nodes:
                 left.new_connection(address(right))
                 left.wait_acked(left.send_many([("news", "", b"%s %d" % (life.encode(), n)) for n in range(100)]))
             shutil.copy(copy, database)
-        assert sorted(inbox.bodies) == sorted(b"%s %d" % (life, n) for life in (b"first", b"second") for n in range(100))
+        assert sorted(inbox.bodies) == sorted(b"%s %d" % (one, n) for one in (b"first", b"second") for n in range(100))
 
 
 def _send(port: int | None, certs: Certificates, *messages: Message) -> list[int]:
@@ -58,6 +58,6 @@ def test_another_message_under_a_known_id_is_handled_and_told_with_a_count(nodes
             assert right.stats()["ids_reused"] == 2 * bool(bodies)
             assert right.stats()["duplicates"] == 6 - len(bodies)
             if bodies:
-                until(lambda: noticed(right, NoticeKind("id_reused")), "the notice")
-                [told] = noticed(right, NoticeKind("id_reused"))
+                until(lambda: noticed(right, NoticeKind.ID_REUSED), "the notice")
+                [told] = noticed(right, NoticeKind.ID_REUSED)
                 assert "restored" in told

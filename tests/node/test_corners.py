@@ -34,6 +34,7 @@ from tolliver_proto._testing.pair import Side
 from tolliver_proto._testing.shrink import FAULTS
 from tolliver_proto._testing.shrink import shrink as shrink_life
 from tolliver_proto._testing.world import TIGHT
+from tolliver_proto.layouts import Known
 from tolliver_proto.testing import ConnectionPair, MemoryStore, SimFailure, SimNet, Weather, shrink
 
 from .play import HIGH, LOW, Play, deliveries, every, only
@@ -312,8 +313,8 @@ def test_what_a_loser_says_it_wants_is_not_stored() -> None:
 def test_handled_twice_is_remembered_once() -> None:
     handled = DedupeCache(2)
     for message_id in (1, 1, 2):
-        handled.add(LOW, message_id)
-    assert handled.knows(LOW, 1)
+        handled.add(LOW, message_id, 7)
+    assert handled.find(LOW, 1, 7) is Known.YES
 
 
 def window(**limits: int) -> Window:

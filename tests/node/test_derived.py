@@ -76,6 +76,11 @@ def bodies(actions: list[Any]) -> list[bytes]:
     return [delivery.body for delivery in deliveries(actions)]
 
 
+def remembered(play: Play) -> list[tuple[UUID, int]]:
+    """On disk."""
+    return [(peer, message_id) for peer, message_id, _ in play.store.load().handled]
+
+
 def handle(play: Play, actions: list[Any]) -> list[bytes]:
     """All that was delivered is handled well."""
     given: list[Delivery] = deliveries(actions)
@@ -170,7 +175,8 @@ def test_thousands_come_and_go() -> None:
         wire.lose()
     node = play.node
     assert node.peers() == []
-    assert len(node._dedupe._known) == len(node._dedupe._order) == 50
+    assert len(node._dedupe._known) == 50
+    assert len(node._dedupe.peers()) <= 700
     assert len(node._dedupe._used) <= 50
     assert not node._links
     assert not node._routes
@@ -365,7 +371,7 @@ def test_what_is_on_disk_goes_too() -> None:
     handle(play, wire.send(message(1)))
     plain = play.peer(LOW)
     handle(play, plain.send(message(1)))
-    assert play.store.load().handled == [(ONE, 1), (LOW, 1)]
+    assert remembered(play) == [(ONE, 1), (LOW, 1)]
     wire.lose()
     assert ONE in play.store.load().peers
     later = play.restart(handlers=[("", "", "all")], policy=DURABLE)
@@ -374,9 +380,9 @@ def test_what_is_on_disk_goes_too() -> None:
     assert bodies(joined(later).send(message(1))) == []
     audit(later.node, later.store)
     later.wait(DAY + 1)
-    assert later.store.load().handled == [(LOW, 1)]
+    assert remembered(later) == [(LOW, 1)]
     assert handle(later, joined(later).send(message(1))) == [b"1"]
-    assert (ONE, 1) in later.store.load().handled
+    assert (ONE, 1) in remembered(later)
 
 
 def test_one_that_comes_back_while_it_is_removed_is_remembered() -> None:
@@ -393,7 +399,7 @@ def test_one_that_comes_back_while_it_is_removed_is_remembered() -> None:
     assert [type(one) for one in play.held[0].operations][:2] == [ForgetPeer, RememberHandled]
     play.finish()
     assert wire.acks() == [2]
-    assert play.store.load().handled == [(ONE, 2)]
+    assert remembered(play) == [(ONE, 2)]
 
 
 def test_old_rows_go_though_nothing_is_remembered_any_more() -> None:
@@ -401,7 +407,7 @@ def test_old_rows_go_though_nothing_is_remembered_any_more() -> None:
     handle(play, joined(play).send(message(1)))
     later = play.restart()
     later.wait(DAY + 1)
-    assert later.store.load().handled == []
+    assert remembered(later) == []
 
 
 # What fails, and what an operator does.
@@ -434,7 +440,7 @@ def test_forgetting_one_that_is_there() -> None:
     first.lose()
     second.lose()
     assert play.node.peers() == []
-    assert play.store.load().handled == []
+    assert remembered(play) == []
     assert handle(play, joined(play).send(message(1))) == [b"1"]
 
 
@@ -446,7 +452,7 @@ def test_forgetting_one_that_is_gone_or_was_never_there() -> None:
     for uuid in (ONE, TWO):
         assert only(play.call("forget_peer", uuid), Stored).error is None
     assert play.node.peers() == []
-    assert play.store.load().handled == []
+    assert remembered(play) == []
     assert handle(play, joined(play).send(message(1))) == [b"1"]
 
 

@@ -22,6 +22,7 @@ from tolliver_proto import (
     Unsubscribe,
 )
 from tolliver_proto._node.dedupe import DedupeCache
+from tolliver_proto.layouts import Known, checksum_of
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
 
@@ -253,14 +254,15 @@ def test_the_last_n_are_an_exact_set(size: int, durable: bool, copies: list[tupl
     """Whatever order ids come in: only the last N handled are known, lower ones are as new as higher ones."""
     play = subscriber(policy=Policy(dedupe=size, dedupe_durable=durable))
     wires = {LOW: play.peer(LOW), OTHER: play.peer(OTHER)}
-    handled: list[tuple[Any, int]] = []
+    handled: list[Any] = []
     for peer, number in copies:
         actions = wires[peer].send(message(number))
-        is_copy = (peer, number) in handled[-size:]
+        one = (peer, number, checksum_of(message(number)))
+        is_copy = one in handled[-size:]
         assert bool(deliveries(actions)) is not is_copy
         if not is_copy:
             play.call("acknowledge", deliveries(actions))
-            handled.append((peer, number))
+            handled.append(one)
         assert wires[peer].acks() == [number], "each copy is acknowledged"
     if durable:
         assert list(play.store.load().handled) == handled[-size:]
@@ -301,7 +303,7 @@ def test_durable_survives_a_commit_that_fails() -> None:
     assert wire.acks() == []
     play.hold_commits = False
     play.wait(1.1)
-    assert list(play.store.load().handled) == [(LOW, 1)]
+    assert list(play.store.load().handled) == [(LOW, 1, checksum_of(message(1)))]
     assert deliveries(wire.send(message(1))) == []
     assert wire.acks() == [1]
 
@@ -313,7 +315,7 @@ def test_durable_without_a_connection_is_stored_soon() -> None:
     wire.lose()
     play.call("acknowledge", [original])
     play.wait(1.0)
-    assert list(play.store.load().handled) == [(LOW, 1)]
+    assert list(play.store.load().handled) == [(LOW, 1, checksum_of(message(1)))]
     [operation] = [op for commit in play.commits for op in commit.operations if isinstance(op, RememberHandled)]
     assert operation.keep == 10
 
@@ -331,27 +333,31 @@ def test_a_forgotten_peer_s_ids_are_new_again() -> None:
     assert bodies(wire.send(message(1), message(2))) == [b"1", b"2"]
 
 
-@given(st.integers(1, 5), st.lists(st.tuples(st.booleans(), ids), max_size=60))
-def test_handled_is_a_bounded_set(size: int, steps: list[tuple[bool, int]]) -> None:
-    handled, model = DedupeCache(size), list[int]()
-    for well, number in steps:
-        delivery = Delivery(1, LOW, message(number))
-        assert handled.knows(LOW, number) is (number in model)
-        if number in model:
+@given(st.integers(1, 5), st.lists(st.tuples(st.booleans(), ids, st.integers(0, 1)), max_size=60))
+def test_handled_is_a_bounded_set(size: int, steps: list[tuple[bool, int, int]]) -> None:
+    handled, model = DedupeCache(size), list[tuple[int, int]]()
+    for well, *key in steps:
+        number, checksum = key
+        delivery, copy = (Delivery(1, LOW, message(number)) for _ in range(2))
+        known = Known.YES if (number, checksum) in model else Known.BY_ID if number in dict(model) else Known.NOT
+        assert handled.find(LOW, number, checksum) is known
+        if known is Known.YES:
             continue
-        assert handled.begin(delivery)
-        assert not handled.begin(Delivery(1, LOW, message(number)))
+        assert handled.begin(delivery, number, checksum)
+        assert not handled.begin(copy, number, checksum)
         if not well:
             handled.failed(delivery)
-            assert not handled.succeeded(delivery)
+            assert handled.succeeded(delivery) is None
             continue
-        assert handled.succeeded(delivery)
-        assert not handled.succeeded(delivery)
-        handled.add(LOW, number)
-        model = [*model, number][-size:]
-    assert [number for number in range(10) if handled.knows(LOW, number)] == sorted(model)
+        assert handled.succeeded(delivery) == (LOW, number, checksum)
+        assert handled.succeeded(delivery) is None
+        assert not handled.begin(copy, number, checksum), "it is not on disk yet"
+        assert handled.add(LOW, number, checksum) is known
+        model = [*model, (number, checksum)][-size:]
+    there = [(number, bit) for number in range(10) for bit in (0, 1) if handled.find(LOW, number, bit) is Known.YES]
+    assert there == sorted(model)
     handled.forget(LOW)
-    assert not any(handled.knows(LOW, number) for number in range(10))
+    assert not any(handled.find(LOW, *one) for one in there)
 
 
 # D-12: floods of control messages.

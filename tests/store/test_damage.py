@@ -161,6 +161,8 @@ def changed(path: Path, *statements: str) -> None:
         ("UPDATE peer_subscription SET key = 'k'", "1 rows of table peer_subscription have a wrong checksum"),
         ("DELETE FROM peer_subscription", "table peer_subscription has 0 rows and had 1 "),
         ("UPDATE own_subscription SET channel = CAST(x'ff' AS TEXT)", "1 rows of table own_subscription have a wrong"),
+        ("UPDATE handled SET checksum = NULL", "1 rows of table handled have a wrong checksum"),
+        ("UPDATE handled SET checksum = 71", "1 rows of table handled have a wrong checksum"),
         ("UPDATE handled SET wire_id = 8", "1 rows of table handled have a wrong checksum"),
         ("DELETE FROM peer WHERE id = 2", "400 rows of table delivery belong to a peer (2) whose own row is missing"),
         ("DELETE FROM dead_letter", "table dead_letter has 0 rows and had 1 at the end of the last use"),
@@ -169,7 +171,7 @@ def changed(path: Path, *statements: str) -> None:
 def test_opening_tells_of_rows_that_changed_or_vanished_and_goes_on(path: Path, change: str, told: str) -> None:
     with closing(open_store(path)) as store:
         store.commit([storing([COUNT + 1], peers=(OTHER,)), AddOwnSubscription(Subscription("c", "k"))])
-        store.commit([RememberHandled([(PEER, 7)], 10), AddDeadLetter(DeadLetter(PEER, "c", "k", b"", 1, 20))])
+        store.commit([RememberHandled([(PEER, 7, 70)], 10), AddDeadLetter(DeadLetter(PEER, "c", "k", b"", 1, 20))])
     changed(path, "PRAGMA writable_schema = 1", "UPDATE sqlite_master SET sql = replace(sql, 'STRICT', '')")
     changed(path, "PRAGMA writable_schema = 1", "UPDATE sqlite_master SET sql = replace(sql, ', WITHOUT', ' WITHOUT')")
     changed(path, change)
@@ -298,7 +300,7 @@ def test_a_database_of_the_first_layout_gets_its_checks(scratch: Path) -> None:
             assert loaded.peers[PEER].spki_sha256 == b"pin"
             assert loaded.peers[PEER].subscriptions == {Subscription("c", "k")}
             assert loaded.own_subscriptions == {Subscription("own", "")}
-            assert loaded.handled == [(PEER, 5)]
+            assert list(loaded.handled) == [(PEER, 5, None)]
             assert [letter.number for letter in store.dead_letters(0, 10)] == [4]
             assert store.check() == []
 

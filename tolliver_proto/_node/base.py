@@ -114,12 +114,13 @@ class NodeState(ConnectionTable[Link, Action]):
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None
-        self._dedupe = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._dedupe = DedupeCache(policy.dedupe, loaded.handled if policy.dedupe else ())
+        self._ids_reused: dict[UUID, int] = {}  # not told yet, of peers of whom some were told within a minute
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._peers: dict[UUID, Peer] = {}
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
-        for uuid in (*loaded.peers, *(uuid for uuid, _ in loaded.handled)):
+        for uuid in (*loaded.peers, *self._dedupe.peers()):
             self._dedupe.use(uuid, self._now)
         for uuid, known in loaded.peers.items():
             if is_derived(uuid):

@@ -123,6 +123,7 @@ class Node(Maintenance):
             "redial": self._dialer.retry,
             "removals": self._on_removals_timeout,
             "handled": self._on_handled_timeout,
+            "reused": self._on_reused_timeout,
         }
         self._schedule_expiry()
         self._on_handled_timeout(None)

@@ -10,13 +10,14 @@ wire (T-41). A span is (first, last), both included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
 from .._common.transport import record
 from .._wire.events import Subscription
+from .message_set import Handled
 
 Span = tuple[int, int]
 
@@ -183,9 +184,9 @@ class RemoveDeadLetters:
 
 @record
 class RememberHandled:
-    """These (peer, message id) were handled; of all that were ever named the last `keep` are kept (T-48)."""
+    """These (peer, message id, checksum) were handled; of all that were ever named the last `keep` are kept (T-48)."""
 
-    messages: Sequence[tuple[UUID, int]]
+    messages: Sequence[Handled]
     keep: int
 
 
@@ -248,7 +249,7 @@ class Loaded:
 
     `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
     for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
-    RememberHandled named, oldest first.
+    RememberHandled named, oldest first; a `MessageSet` with room for one more becomes the node's own.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -257,7 +258,7 @@ class Loaded:
     next_id: int = 1
     live_ids: Sequence[Span] = ()
     owed: Sequence[tuple[int, int, int]] = ()
-    handled: Sequence[tuple[UUID, int]] = ()
+    handled: Iterable[Handled] = ()
 
 
 class Store(Protocol):

@@ -45,7 +45,7 @@ def make_known(connection: sqlite3.Connection) -> None:
 
 _COLUMNS = {
     "delivery": ("peer", "seq", "wire_id", "size", "parked"),
-    "handled": ("peer", "wire_id"),
+    "handled": ("peer", "wire_id", "checksum"),
     "own_subscription": ("channel", "key"),
     "peer_subscription": ("peer", "channel", "key"),
 }
@@ -53,7 +53,9 @@ _FORMULAS = {
     "delivery": (  # exact in 64 bits up to seq 2**43
         f"({{}} * 40503001 + {{}} * 1000003 + {{}} * 69061 + {{}} * 65537 + {{}} * {_PARKED} + 104729) % {_PRIME}"
     ),
-    "handled": f"({{}} * 40503001 + {{}} * 69061 + 104729) % {_PRIME}",
+    "handled": (  # without a checksum, as in layout 2: then the check too is as it was there
+        f"({{}} * 40503001 + {{}} * 69061 + IFNULL({{}} * 1000003 + {_PARKED}, 0) + 104729) % {_PRIME}"
+    ),
     "own_subscription": "row_check(CAST({} AS BLOB), CAST({} AS BLOB))",
     "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",
 }

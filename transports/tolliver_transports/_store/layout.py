@@ -10,7 +10,7 @@ import sqlite3
 
 from .checks import STAMP, check_of
 
-LAYOUT = 2
+LAYOUT = 3
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
@@ -42,7 +42,7 @@ TABLES = {
         channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
     ) {_BY_ROWID}""",
     "handled": f"""CREATE TABLE handled(
-        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
+        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL, checksum INTEGER,
         crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
     "own_subscription": f"""CREATE TABLE own_subscription(
@@ -57,16 +57,19 @@ _FROM = {
         "delivery": f"peer, seq, wire_id, size, parked, {check_of('delivery')}",
         "peer_subscription": f"peer, channel, key, {check_of('peer_subscription')}",
         "own_subscription": f"channel, key, {check_of('own_subscription')}",
-        "handled": f"number, peer, wire_id, {check_of('handled')}",
+        "handled": f"number, peer, wire_id, NULL, {check_of('handled', 'peer', 'wire_id', 'NULL')}",
         "dead_letter": """number, peer, wire_id, attempts, failed_at,
             letter_check(crc, number, peer, attempts, failed_at), channel, key, body""",
+    },
+    2: {
+        "handled": "number, peer, wire_id, NULL, crc",
     },
 }
 """By the layout of the file and the new table: what its old rows give. A table that is not named stays as it is."""
 
 
 def bring_up(connection: sqlite3.Connection) -> None:
-    """Within a transaction. Rows without a check are taken as they are, and get one."""
+    """Within a transaction. Rows without a check are taken as they are, and get one; others keep theirs."""
     [(old,)] = connection.execute("PRAGMA user_version").fetchall()
     if old == LAYOUT:
         return

@@ -50,6 +50,7 @@ from tolliver_proto import (
     UnparkDeliveries,
     UnpinPeer,
 )
+from tolliver_proto.layouts import MessageSet
 
 from .checks import GOOD, PARK, STAMP, UNPARK, check_of, letter_check
 from .file import MALFORMED, DatabaseFile, primary_code, set_instance
@@ -76,6 +77,7 @@ _OLD = """
 _LETTERS = """
     SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, crc FROM dead_letter
     WHERE number > ? ORDER BY number LIMIT ?"""
+_HANDLED = "SELECT peer, wire_id, checksum FROM handled ORDER BY number"
 _LAST_LETTER = """
     SELECT MAX(IFNULL((SELECT MAX(number) FROM dead_letter), 0),
                IFNULL((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letter'), 0))"""
@@ -85,7 +87,7 @@ _MESSAGES = f"""
     {_MESSAGE} delivery CROSS JOIN message USING (seq) WHERE peer = ? AND seq BETWEEN ? AND ? AND parked = 0"""
 
 _NEW_DELIVERY = f"*, 0, {check_of('delivery', 'column1', 'column2', 'column3', 'column4', '0')}"
-_NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2')}"
+_NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2', 'column3')}"
 _NEW_PEER_SUBSCRIPTION = f"*, {check_of('peer_subscription', 'column1', 'column2', 'column3')}"
 _NEW_OWN_SUBSCRIPTION = f"*, {check_of('own_subscription', 'column1', 'column2')}"
 
@@ -228,11 +230,11 @@ class SQLiteStore:
             live_ids, owed = _runs(connection.execute(_OWED))
             next_seq = max(newest, owed[-1][1] if owed else 0) + 1
             by_number = {number: uuid for uuid, number in self._peers.items()}
-            handled = [
-                (by_number[peer], int(wire_id))
-                for peer, wire_id in connection.execute("SELECT peer, wire_id FROM handled ORDER BY number")
-                if peer in by_number
-            ]
+            [(count,)] = connection.execute("SELECT COUNT(*) FROM handled").fetchall()
+            handled = MessageSet(count + 1)  # as a node wants it that remembers so many
+            for peer, wire_id, checksum in connection.execute(_HANDLED):
+                if peer in by_number:
+                    handled.add(by_number[peer], wire_id, checksum)
         return Loaded(own_subscriptions, peers, next_seq, int(next_id), live_ids, owed, handled)
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
@@ -456,7 +458,7 @@ class SQLiteStore:
         self._delete("DELETE FROM dead_letter WHERE number", spans)
 
     def _remember_handled(self, run: list[RememberHandled]) -> None:
-        rows = [(self._number(peer), wire_id) for op in run for peer, wire_id in op.messages]
+        rows = [(self._number(peer), wire_id, checksum) for op in run for peer, wire_id, checksum in op.messages]
         kept = run[0].keep
         for op in run[1:]:
             kept = min(kept + len(op.messages), op.keep)
