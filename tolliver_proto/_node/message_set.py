@@ -91,6 +91,11 @@ class MessageSet:
                 if uuid is not None:
                     yield uuid, self._ids[row], None if peer & 1 else self._checksums[row]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MessageSet) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
     def peers(self) -> list[UUID]:
         """Whose messages it has, and a few more."""
         return list(self._numbers)
