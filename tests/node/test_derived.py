@@ -22,6 +22,7 @@ from tolliver_proto import (
     Limits,
     LocalProtocolError,
     Message,
+    Notice,
     NoticeKind,
     PeerDown,
     PeerIdentity,
@@ -408,6 +409,35 @@ def test_old_rows_go_though_nothing_is_remembered_any_more() -> None:
     later = play.restart()
     later.wait(DAY + 1)
     assert remembered(later) == []
+
+
+def test_a_message_is_its_id() -> None:
+    """A retried row may have another body: it is not delivered, and that is told (T-48)."""
+    play = subscriber(policy=Policy(dedupe=10))
+    wire, twin = joined(play), joined(play)
+    given = deliveries(wire.send(message(1)))
+    retried = Message("c", "k", b"retried", 1)
+    assert bodies(twin.send(retried)) == []
+    assert twin.acks() == [], "the first is still being handled"
+    play.call("acknowledge", given)
+    actions = twin.send(retried, message(1))
+    assert bodies(actions) == []
+    assert twin.acks() == [1, 1]
+    [notice] = every(actions, Notice)
+    assert (notice.kind, notice.peer) == (NoticeKind.ID_REUSED, ONE)
+    assert "not delivered" in notice.detail
+    assert play.node.stats()["ids_reused"] == 1
+
+
+def test_its_attempts_are_those_of_an_id() -> None:
+    play = subscriber(limits=Limits(max_attempts=2))
+    wire = joined(play)
+    play.call("fail", deliveries(wire.send(message(1))))
+    [again] = deliveries(wire.send(Message("c", "k", b"retried", 1)))
+    assert again.attempt == 2
+    play.call("fail", [again])
+    assert wire.acks() == [1]
+    assert bodies(wire.send(message(1))) == []
 
 
 # What fails, and what an operator does.

@@ -13,6 +13,7 @@ from tolliver_proto import (
     Delivery,
     Limits,
     Message,
+    Notice,
     NoticeKind,
     PauseReading,
     Policy,
@@ -22,7 +23,7 @@ from tolliver_proto import (
     Unsubscribe,
 )
 from tolliver_proto._node.dedupe import DedupeCache
-from tolliver_proto.layouts import Known, checksum_of
+from tolliver_proto.layouts import Known, MessageSet, checksum_of
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
 
@@ -358,6 +359,110 @@ def test_handled_is_a_bounded_set(size: int, steps: list[tuple[bool, int, int]])
     assert there == sorted(model)
     handled.forget(LOW)
     assert not any(handled.find(LOW, *one) for one in there)
+
+
+# T-48, T-47: other messages under ids that are known.
+
+
+def other(n: int, text: bytes = b"other") -> Message:
+    return Message("c", "k", text, n)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_another_message_under_a_known_id_is_a_message(durable: bool) -> None:
+    play = subscriber(policy=Policy(dedupe=10, dedupe_durable=durable))
+    wire = play.peer()
+    for one in (message(1), other(1), Message("c", "kother", b"", 1)):
+        actions = wire.send(one)
+        assert bodies(actions) == [one.body]
+        play.call("acknowledge", deliveries(actions))
+        assert deliveries(wire.send(message(1), one)) == []
+        assert wire.acks() == [1, 1, 1]
+    assert play.node.stats()["ids_reused"] == 2
+    assert play.node.stats()["duplicates"] == 6
+    if durable:
+        wire = again(play).peer()
+        assert deliveries(wire.send(message(1), other(1))) == []
+        assert wire.acks() == [1, 1]
+
+
+def test_another_message_is_handed_out_while_the_first_is_handled() -> None:
+    play = subscriber(policy=Policy(dedupe=10))
+    wire = play.peer()
+    actions = wire.send(message(1), other(1), message(1), other(1))
+    assert bodies(actions) == [b"1", b"other"]
+    first, second = deliveries(actions)
+    play.call("acknowledge", [second])
+    assert wire.acks() == [1]
+    assert deliveries(wire.send(other(1), message(1))) == []
+    assert wire.acks() == [1], "of the second: the first is still being handled"
+    play.call("fail", [first])
+    assert bodies(wire.send(message(1), other(1))) == [b"1"]
+
+
+def reused(play: Play, wire: Wire, numbers: range) -> list[str]:
+    """Other messages under these ids are handled; returns what was told."""
+    actions = wire.send(*(message(number) for number in numbers), *(other(number) for number in numbers))
+    actions += play.call("acknowledge", deliveries(actions))
+    return told(actions)
+
+
+def told(actions: list[Any]) -> list[str]:
+    return [action.detail for action in every(actions, Notice) if action.kind is NoticeKind.ID_REUSED]
+
+
+def test_ids_that_are_reused_are_told_at_once_and_then_with_a_count() -> None:
+    play = subscriber(policy=Policy(dedupe=1000))
+    wire, second = play.peer(LOW), play.peer(OTHER)
+    [one] = reused(play, wire, range(1, 101))
+    assert one.startswith("1 message came under the id 1, which it had given to another. Each was delivered")
+    assert len(reused(play, second, range(1, 3))) == 1, "of each peer"
+    assert reused(play, wire, range(201, 203)) == []
+    assert told(play.wait(59.0)) == []
+    many, few = told(play.wait(2.0))
+    assert many.startswith("101 messages came under ids that it had given to others.")
+    assert few.startswith("1 message came under ids")
+    assert told(play.wait(100.0)) == []
+    assert play.node.next_timeout() is None
+    assert len(reused(play, wire, range(301, 303))) == 1, "at once again"
+    assert play.node.stats()["ids_reused"] == 106
+    assert play.node.stats().notices[NoticeKind.ID_REUSED] == 5
+
+
+def test_a_dead_letter_is_a_message_and_no_id() -> None:
+    play = subscriber(limits=FEW)
+    wire = play.peer()
+    play.call("fail", deliveries(wire.send(message(7))))
+    play.call("fail", deliveries(wire.send(message(7))))
+    [one] = deliveries(wire.send(other(7)))
+    assert one.attempt == 1
+    play.call("fail", [one])
+    [last, second] = deliveries(wire.send(message(7), other(7)))
+    assert (last.attempt, second.attempt) == (3, 2)
+    play.call("fail", [last])
+    play.call("acknowledge", [second])
+    assert wire.acks() == [7, 7]
+    assert deliveries(wire.send(message(7))) == []
+    assert bodies(wire.send(other(7))) == [b"other"], "by default every copy is delivered"
+    assert [letter.body for letter in play.store.dead_letters(0, 9)] == [b"7"]
+
+
+def test_what_an_old_layout_remembers_matches_by_id_alone() -> None:
+    play = durable()
+    play.store.commit([RememberHandled([(LOW, 1, None)], 10)])
+    wire = (play := again(play)).peer()
+    assert deliveries(wire.send(message(1), other(1))) == []
+    assert wire.acks() == [1, 1]
+    assert play.node.stats()["ids_reused"] == 0
+
+
+@pytest.mark.parametrize("room", [3, 4, 100])
+def test_a_set_that_was_loaded_is_taken_over_or_cut(room: int) -> None:
+    loaded = MessageSet(room, [(LOW, number, 0) for number in range(1, 6)])
+    known = DedupeCache(3, loaded)
+    assert list(known._known) == [(LOW, number, 0) for number in (3, 4, 5)]
+    assert known.add(LOW, 6, 0) is Known.NOT
+    assert [known.find(LOW, number, 0) for number in (3, 4)] == [Known.NOT, Known.YES]
 
 
 # D-12: floods of control messages.

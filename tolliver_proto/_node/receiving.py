@@ -187,7 +187,7 @@ class Receiving(Sending):
         self._notice(
             NoticeKind.ID_REUSED,
             peer,
-            f"{count} more message{'s' * (count > 1)} came under {ids}. "
+            f"{count} message{'s' * (count > 1)} came under {ids}. "
             + (
                 "They were not delivered: of a derived identity only the first message of an id is (T-72a). Give each "
                 "job a label of its own"
