@@ -8,7 +8,7 @@ from collections import deque
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -81,15 +81,21 @@ class _Machine(RuleBasedStateMachine):
                 self.model = deque([*[None] * (len(self.messages) - len(there)), *there])
 
 
-TestMessageSet = _Machine.TestCase
+TestMessageSet = pytest.mark.search(_Machine.TestCase)
 TestMessageSet.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 
 
-@settings(max_examples=30)
-@given(st.lists(st.tuples(peers, ids, checksums), max_size=30))
-def test_sets_are_equal_if_they_have_the_same_in_the_same_order(messages: list[Handled]) -> None:
-    one, other = MessageSet(3, messages), MessageSet(100, messages)
+def test_sets_are_equal_if_they_have_the_same_in_the_same_order() -> None:
+    """However much room there was, and whatever went before them."""
+    messages: list[Handled] = [(LOW, 2**64 - 1, 0), (OTHER, 1, None), (LOW, 1, 2**32 - 1), (LOW, 1, 0)]
+    one, other = MessageSet(3, [(OTHER, number, 7) for number in range(2, 72)]), MessageSet(100, messages)
+    for message in messages:
+        one.add(*message)
+    for _ in range(70):
+        one.forget_oldest()
     assert one == other
+    assert one.find(LOW, 2**64 - 1, 0) is one.find(OTHER, 1, 9) is one.find(LOW, 1, 2**32 - 1) is Known.YES
+    assert one.find(LOW, 1, 9) is Known.BY_ID
     one.add(UUID(int=9), 1, 1)
     assert one != other
     assert one != list(one)
@@ -139,6 +145,7 @@ SIZE = 50_000
 PER_MESSAGE = 16 * 2**20 / 1_000_000
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("shape", ["runs", "one id an opening"])
 def test_a_million_messages_take_16_mib_at_most(shape: str) -> None:
     """A twentieth of them: exactly the last ones, after as many others."""

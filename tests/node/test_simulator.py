@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tolliver_proto import Policy, StoredMessage
+from tolliver_proto import StoredMessage
 from tolliver_proto._node.link import Peer
 from tolliver_proto._node.sending import Sending
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
@@ -102,14 +102,3 @@ def test_a_failure_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
         net.run()
     assert str(caught.value) == str(found.failure)
     assert len(net.lines) < 150
-
-
-def test_stores_that_are_put_back_from_a_copy() -> None:
-    """Their nodes may give ids again, to other messages, and each of those is handled (T-48)."""
-    never = {"corrupt", "disconnect", "split", "jump", "stop_clock", "slow", "handler_slow", "handler_hangs"}
-    counts: Counter[str] = Counter()
-    for seed in range(3, 128, 8):  # the worlds in which stores are copied
-        policy = Policy(dedupe=10_000, dedupe_durable=seed % 16 == 3)
-        counts.update(SimNet(seed, nodes=2, operations=300, seconds=90.0, policy=policy, never=never).run().counts)
-    assert counts["restored"] > 10
-    assert counts["handled"] > 100

@@ -14,7 +14,7 @@ from dataclasses import replace
 from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
-from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, Notice, NoticeKind, PeerUp, Stored
+from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, PeerUp, Stored
 from .._node.node import Node
 from .._node.policy import Policy
 from .._wire.limits import Limits
@@ -35,8 +35,8 @@ class Simulation(Network):
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
     applications do in that time. Anything that `never` names does not happen: an operation ("crash", "break", "close",
-    "corrupt", "restore", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every
-    line is kept in `lines`, else the last few.
+    "corrupt", "restore", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace`
+    every line is kept in `lines`, else the last few.
     """
 
     def __init__(
@@ -70,7 +70,6 @@ class Simulation(Network):
             ResumeReading: self._with_end(self._resume_reading),
             Stored: self._stored,
             PeerUp: self._peer_up,
-            Notice: self._noticed,
         }
         operations_by_weight: list[tuple[int, Callable[[Host], None]]] = [
             (12, self._op_send),
@@ -227,10 +226,6 @@ class Simulation(Network):
         for sent in host.log[since:]:
             if sent.wanted_by(allowed) and not sent.damaged:
                 sent.due_to.add(peer.uuid)
-
-    def _noticed(self, _host: Host, action: Notice) -> None:
-        if action.kind is NoticeKind.ID_REUSED:
-            self.counts["ids_reused"] += 1
 
     def _operate(self) -> None:
         host = self._rng.choice(self._hosts)
