@@ -456,10 +456,11 @@ def test_what_an_old_layout_remembers_matches_by_id_alone() -> None:
     assert play.node.stats()["ids_reused"] == 0
 
 
-@pytest.mark.parametrize("room", [3, 4, 100])
-def test_a_set_that_was_loaded_is_taken_over_or_cut(room: int) -> None:
-    loaded = MessageSet(room, [(LOW, number, 0) for number in range(1, 6)])
+@pytest.mark.parametrize(("room", "first"), [(4, 3), (4, 1), (100, 1)])
+def test_a_set_that_was_loaded_is_taken_over_or_cut(room: int, first: int) -> None:
+    loaded = MessageSet(room, [(LOW, number, 0) for number in range(first, 6)])
     known = DedupeCache(3, loaded)
+    assert (known._known is loaded) is (first == 3)
     assert list(known._known) == [(LOW, number, 0) for number in (3, 4, 5)]
     assert known.add(LOW, 6, 0) is Known.NOT
     assert [known.find(LOW, number, 0) for number in (3, 4)] == [Known.NOT, Known.YES]
