@@ -701,17 +701,17 @@ BUGS = (
     Bug(
         "a derived identity's retried row is another message",
         RECEIVING,
-        "Receiving._is_new",
-        "known is Known.BY_ID and peer.derived",
+        "Receiving._is_copy",
+        "known is _BY_ID and peer.derived",
         "False",
         ("tests/node/test_derived.py::test_a_message_is_its_id",),
     ),
     Bug(
         "a derived identity's row is handled twice at once",
         DEDUPE,
-        "_under_way_as",
-        "None if is_derived(peer) else checksum",
-        "checksum",
+        "DedupeCache.begin",
+        "is_derived(delivery.peer_id)",
+        "False",
         ("tests/node/test_derived.py::test_a_message_is_its_id",),
     ),
     Bug(

@@ -17,10 +17,6 @@ from .actions import Delivery
 from .message_set import Handled, Known, MessageSet
 
 
-def _under_way_as(peer: UUID, message_id: int, checksum: int | None) -> Handled:
-    return peer, message_id, None if is_derived(peer) else checksum
-
-
 class DedupeCache:
     """The last `size` handled messages, and those that are being handled now."""
 
@@ -38,9 +34,6 @@ class DedupeCache:
         for one in known:
             self.add(*one)
 
-    def __bool__(self) -> bool:
-        return self._size > 0
-
     def peers(self) -> list[UUID]:
         """Of whom something is remembered."""
         return self._known.peers()
@@ -51,18 +44,21 @@ class DedupeCache:
 
     def begin(self, delivery: Delivery, message_id: int, checksum: int) -> bool:
         """It is handed out now; False if another copy of it is being handled."""
-        under_way = _under_way_as(delivery.peer_id, message_id, checksum)
-        if under_way in self._under_way:
+        handled: Handled = (delivery.peer_id, message_id, checksum)
+        begun = handled
+        if is_derived(delivery.peer_id):
+            begun = (delivery.peer_id, message_id, None)
+        if begun in self._under_way:
             return False
-        self._under_way.add(under_way)
-        self._begun[delivery] = (delivery.peer_id, message_id, checksum)
+        self._under_way.add(begun)
+        self._begun[delivery] = handled
         return True
 
     def failed(self, delivery: Delivery) -> None:
         """It is not being handled any more: the next copy is a message again."""
         begun = self._begun.pop(delivery, None)
         if begun is not None:
-            self._under_way.discard(_under_way_as(*begun))
+            self._end(*begun)
 
     def succeeded(self, delivery: Delivery) -> Handled | None:
         """What is to be given to `add`, at once or when it is on disk; None if it was not being handled."""
@@ -70,11 +66,14 @@ class DedupeCache:
 
     def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:
         """From now on copies of it are duplicates. Returns what was known until now."""
-        self._under_way.discard(_under_way_as(peer, message_id, checksum))
+        self._end(peer, message_id, checksum)
         known = self._known.add(peer, message_id, checksum)
         if len(self._known) > self._size:
             self._known.forget_oldest()
         return known
+
+    def _end(self, peer: UUID, message_id: int, checksum: int | None) -> None:
+        self._under_way.discard((peer, message_id, None if is_derived(peer) else checksum))
 
     def forget(self, peer: UUID) -> None:
         """Its ids mean nothing any more (T-77)."""

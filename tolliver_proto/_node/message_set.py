@@ -149,8 +149,10 @@ class MessageSet:
     def forget_oldest(self) -> None:
         """One message fewer."""
         row, heads = self._first, self._heads
-        number, message_id = self._peers[row] & ~1, self._ids[row]
-        if not self._unlink(row, hash((_SALT, number, message_id)) % len(heads)):
+        at = hash((_SALT, self._peers[row] & ~1, self._ids[row])) % len(heads)
+        if heads[at] == row:
+            heads[at] = self._nexts[row]
+        elif not self._unlink(row, at):
             self._unlink(row, self._aside_at(row))
             self._aside -= 1
         self._first = row + 1 if row < self._size else 1

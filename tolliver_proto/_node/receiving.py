@@ -36,6 +36,7 @@ from .subscriptions import applied, matching
 _VERDICTS = 4096
 _QUIET = 60.0  # seconds between two notices of ids that a peer has used again
 _WANTED, _UNWANTED = True, False
+_BY_ID, _YES = Known.BY_ID, Known.YES
 
 
 class Receiving(Sending):
@@ -78,7 +79,7 @@ class Receiving(Sending):
                 self._ack(link, [message.message_id])
             return
         delivery = Delivery(link.cid, peer.uuid, message)
-        if (peer.attempts or self._dedupe) and not self._is_new(link, peer, delivery):
+        if (peer.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
             return
         link.unsettled[delivery] = None
         link.unsettled_bytes += len(message.body)
@@ -106,19 +107,23 @@ class Receiving(Sending):
         if message_id is None:
             return True
         checksum = checksum_of(delivery.message)
-        known = self._dedupe.find(peer.uuid, message_id, checksum) if self._dedupe else Known.NOT
-        if known is Known.BY_ID and peer.derived:
-            self._on_id_reused(peer.uuid, message_id)
-            known = Known.YES
-        delivery.attempt += peer.attempts.get(peer.attempts_key(message_id, checksum), 0)
-        if known is Known.YES or delivery.attempt > self.limits.max_attempts:
+        if peer.attempts:
+            delivery.attempt += peer.attempts.get(peer.attempts_key(message_id, checksum), 0)
+        if delivery.attempt > self.limits.max_attempts or self._is_copy(peer, message_id, checksum):
             self._counts["duplicates"] += 1
             self._ack(link, [message_id])
             return False
-        if self._dedupe and not self._dedupe.begin(delivery, message_id, checksum):
+        if self._policy.dedupe and not self._dedupe.begin(delivery, message_id, checksum):
             self._counts["withheld"] += 1
             return False
         return True
+
+    def _is_copy(self, peer: Peer, message_id: int, checksum: int) -> bool:
+        known = self._dedupe.find(peer.uuid, message_id, checksum)
+        if known is _BY_ID and peer.derived:
+            self._on_id_reused(peer.uuid, message_id)
+            return True
+        return known is _YES
 
     def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
         """All matching handlers succeeded (T-45). A message that is settled, or whose connection is gone, is passed
@@ -132,7 +137,7 @@ class Receiving(Sending):
                 continue
             link = self._take_unsettled(delivery)
             message_id = delivery.message.message_id
-            news = self._dedupe.succeeded(delivery) if self._dedupe else None
+            news = self._dedupe.succeeded(delivery) if self._policy.dedupe else None
             if news is not None:
                 self._remember(news, link)
             if link is None:
@@ -164,7 +169,7 @@ class Receiving(Sending):
     def _learn(self, handled: Handled) -> None:
         """It was handled, and that is on disk where it must be."""
         peer, message_id, _ = handled
-        if self._dedupe.add(*handled) is Known.BY_ID:
+        if self._dedupe.add(*handled) is _BY_ID:
             self._on_id_reused(peer, message_id)
 
     def _on_id_reused(self, peer: UUID, message_id: int) -> None:
