@@ -18,6 +18,7 @@ from ._common.errors import (
     LocalProtocolError,
     MalformedFrame,
     OutboxFull,
+    OutOfThreads,
     OwnLimitExceeded,
     ProtocolError,
     RemoteProtocolError,
@@ -47,8 +48,9 @@ from ._node.actions import (
     Receipt,
     Stored,
 )
+from ._node.ids import Randomness, begin_elsewhere
 from ._node.node import Node, PeerInfo
-from ._node.policy import Policy, Probe
+from ._node.policy import Policy, Probe, QuotaPolicy
 from ._node.stats import NodeStats
 from ._node.store import (
     AddDeadLetter,
@@ -161,6 +163,7 @@ __all__ = [
     "Notice",
     "NoticeKind",
     "Operation",
+    "OutOfThreads",
     "OutboxFull",
     "OwnLimitExceeded",
     "ParkDelivery",
@@ -173,6 +176,8 @@ __all__ = [
     "Policy",
     "Probe",
     "ProtocolError",
+    "QuotaPolicy",
+    "Randomness",
     "Receipt",
     "RememberHandled",
     "RemoteProtocolError",
@@ -208,6 +213,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "begin_elsewhere",
     "counter",
     "decode",
     "encode",

@@ -9,6 +9,7 @@ are the connection's credit; when it is spent, reading waits (D-9).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
-from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt
+from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .ids import NO_ID
 from .link import AttemptsKey, Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
@@ -34,7 +35,6 @@ from .store import (
 from .subscriptions import applied, matching
 
 _VERDICTS = 4096
-_QUIET = 60.0  # seconds between two notices of ids that a peer has used again
 _WANTED, _UNWANTED = True, False
 _BY_ID, _YES = Known.BY_ID, Known.YES
 
@@ -133,7 +133,7 @@ class Receiving(Sending):
         handled = 0
         for delivery in deliveries:
             if delivery in self._replayed:
-                self._batch.operations.append(RemoveDeadLetters([self._replayed.pop(delivery)]))
+                self._remove_letters([self._replayed.pop(delivery)])
                 continue
             link = self._take_unsettled(delivery)
             message_id = delivery.message.message_id
@@ -173,33 +173,21 @@ class Receiving(Sending):
             self._on_id_reused(peer, message_id)
 
     def _on_id_reused(self, peer: UUID, message_id: int) -> None:
-        """Told at once, and then with a count once a minute: a copy of a database may reuse any number of ids."""
+        """Told with a count: a copy of a database may reuse any number of ids."""
         self._counts["ids_reused"] += 1
-        count = self._ids_reused.get(peer)
-        if count is not None:
-            self._ids_reused[peer] = count + 1
-            return
-        self._tell_reused(peer, 1, f"the id {message_id}, which it had given to another")
-
-    def _on_reused_timeout(self, peer: UUID) -> None:
-        count = self._ids_reused.pop(peer)
-        if count:
-            self._tell_reused(peer, count, "ids that it had given to others")
-
-    def _tell_reused(self, peer: UUID, count: int, ids: str) -> None:
-        self._ids_reused[peer] = 0
-        self._timers.set(("reused", peer), self._now + _QUIET)
-        self._notice(
+        what = (
+            "not delivered: of a derived identity only the first message of an id is (T-72a). Give each job a label of "
+            "its own"
+            if is_derived(peer)
+            else "delivered. The peer's database was restored from a copy, or a copy of it is used beside it: see to "
+            "it that only one is used (T-48)"
+        )
+        self._tally.add(
             NoticeKind.ID_REUSED,
             peer,
-            f"{count} message{'s' * (count > 1)} came under {ids}. "
-            + (
-                "They were not delivered: of a derived identity only the first message of an id is (T-72a). Give each "
-                "job a label of its own"
-                if is_derived(peer)
-                else "Each was delivered. The peer's database was restored from a copy, or a copy of it is used beside "
-                "it: see to it that only one is used (T-48)"
-            ),
+            1,
+            f"messages came under ids that it had given to others, the last one under {message_id}. Each was {what}",
+            self._now,
         )
 
     def _use_derived(self, uuid: UUID) -> None:
@@ -249,7 +237,7 @@ class Receiving(Sending):
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
-        self._batch.operations.append(AddDeadLetter(letter))
+        self._keep_letter(letter)
         self._batch.acks[link].append(message_id)
         self._batch.then.append(partial(self._on_given_up, delivery.peer_id, key))
         self._notice(
@@ -258,6 +246,49 @@ class Receiving(Sending):
             f"message {message_id} of {message.channel!r:.100} {message.key!r:.100} failed {delivery.attempt} times: "
             "kept as a dead letter, see dead_letters() and replay() (T-47)",
         )
+
+    def _keep_letter(self, letter: DeadLetter) -> None:
+        """Store it, and in the same commit let the oldest go that there is no room for (T-47)."""
+        number = self._letters.add(letter.size)
+        self._batch.operations.append(AddDeadLetter(replace(letter, number=number)))
+        self._batch.letters_added.append(number)
+        gone = self._letters.beyond(self.limits.max_dead_letters, self.limits.max_dead_letter_bytes)
+        if self._remove_letters(gone):
+            self._batch.then.append(partial(self._on_letters_dropped, len(gone)))
+
+    def _on_letters_dropped(self, count: int, error: TolliverError | None) -> None:
+        if error is not None:
+            return
+        self._counts["dropped_letters"] += count
+        self._tally.add(
+            NoticeKind.LETTERS_DROPPED,
+            None,
+            count,
+            f"dead letters, the oldest, were dropped: {self.limits.max_dead_letters} or "
+            f"{self.limits.max_dead_letter_bytes} bytes are kept (T-47). Mend the handler and replay() them, drop them "
+            "with drop_dead_letters(), or raise Limits.max_dead_letters or max_dead_letter_bytes",
+            self._now,
+        )
+
+    def _remove_letters(self, numbers: Iterable[int]) -> int:
+        """Take those of them that are there out with the next commit; returns how many."""
+        gone = self._letters.take_out(numbers)
+        if gone:
+            self._batch.operations.append(RemoveDeadLetters([*gone]))
+            self._batch.letters_gone |= gone
+        return len(gone)
+
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
+        """Give up these dead letters, named by themselves or by their numbers. `receipt.counts` has how many were
+        there, once `Stored`."""
+        self._tick(now)
+        count = self._remove_letters(one if isinstance(one, int) else one.number for one in letters)
+        receipt = Receipt(0, -1, [count])
+        if count:
+            self._batch.tokens.append(receipt)
+        else:
+            self._actions.append(Stored([receipt]))
+        return receipt
 
     def _on_given_up(self, peer: UUID, key: AttemptsKey, error: TolliverError | None) -> None:
         if error is None and peer in self._peers:  # a derived identity goes with its last connection

@@ -20,6 +20,8 @@ from .._wire.events import Subscription
 from .message_set import Handled
 
 Span = tuple[int, int]
+IdSpan = tuple[int, int]
+"""(first id, how many), round the circle of ids (T-40)."""
 
 
 @record
@@ -157,8 +159,9 @@ class ForgetPeer:
 
 @record
 class DeadLetter:
-    """A message that was given up after so many failed deliveries (T-47). `number` is 0 until it is stored.
+    """A message that was given up after so many failed deliveries (T-47).
 
+    `number` is the node's; 0 leaves it to the store, which takes the one after the highest that it ever had.
     `failed_at` is wall-clock seconds, set by the store.
     """
 
@@ -170,6 +173,11 @@ class DeadLetter:
     attempts: int
     number: int = 0
     failed_at: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes of channel, key and body, as `Limits.max_dead_letter_bytes` counts them."""
+        return len(self.channel.encode()) + len(self.key.encode()) + len(self.body)
 
 
 @record
@@ -204,9 +212,15 @@ class Found:
 
 @record
 class ReserveIds:
-    """After a restart, ids begin here: none below was left unused for another purpose (T-40)."""
+    """This opening may hand out `count` ids from `first` on, round the circle (T-40).
 
-    next_id: int
+    One that has the `first` of the newest span is that span, and takes its place; another is a new one. Of all the
+    newest `keep` are kept.
+    """
+
+    first: int
+    count: int
+    keep: int
 
 
 Operation = (
@@ -249,16 +263,21 @@ class Loaded:
 
     `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
     for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
-    RememberHandled named, oldest first; a `MessageSet` with room for one more becomes the node's own.
+    RememberHandled named, oldest first. A store may give an `IntervalSet`, `RefCounts` and a `MessageSet` with room for
+    one more, which the node that is made of it then has for its own. `dead_letters` has (number, size) of each,
+    ascending, `next_letter` the number of the next one: above all that were ever given. `id_spans` are those that
+    ReserveIds named, oldest first.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
     peers: Mapping[UUID, LoadedPeer] = field(default_factory=dict)
     next_seq: int = 1
-    next_id: int = 1
-    live_ids: Sequence[Span] = ()
-    owed: Sequence[tuple[int, int, int]] = ()
+    live_ids: Iterable[Span] = ()
+    owed: Iterable[tuple[int, int, int]] = ()
     handled: Iterable[Handled] = ()
+    dead_letters: Sequence[tuple[int, int]] = ()
+    next_letter: int = 1
+    id_spans: Sequence[IdSpan] = ()
 
 
 class Store(Protocol):

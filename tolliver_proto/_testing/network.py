@@ -178,6 +178,7 @@ class Network(World):
                 host.ledger.applied(job.operations)
             except StoreError as raised:
                 check(raised is error, f"the store refused a commit: {raised}")
+                host.ledger.not_applied(job.operations)
         elif isinstance(job, Find):
             result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
         elif error is None:
