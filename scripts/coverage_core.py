@@ -22,6 +22,7 @@ NODE = (
     "duplicates",
     "floods",
     "links",
+    "message_set",
     "parts",
     "probes",
     "promises",

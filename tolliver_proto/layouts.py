@@ -1,12 +1,25 @@
-"""Wire layouts as data, and sets of id intervals, for bulk processing.
+"""Wire layouts as data, and sets of ids and of messages, for bulk processing.
 
-`LAYOUTS` has each revision's bytes, `Fields` describes a fixed-size head, `IntervalSet` holds ids as few
-intervals, `RefCounts` how many peers are owed each message.
+`LAYOUTS` has each revision's bytes, `Fields` describes a fixed-size head, `IntervalSet` holds ids as few intervals,
+`RefCounts` how many peers are owed each message, `MessageSet` messages by sender, id and checksum (`checksum_of`),
+whichever ids follow one another.
 """
 
 from __future__ import annotations
 
 from ._node.intervals import IntervalSet, RefCounts, spans_of
+from ._node.message_set import Handled, Known, MessageSet, checksum_of
 from ._wire.layouts import LAYOUTS, Fields, Layout
 
-__all__ = ["LAYOUTS", "Fields", "IntervalSet", "Layout", "RefCounts", "spans_of"]
+__all__ = [
+    "LAYOUTS",
+    "Fields",
+    "Handled",
+    "IntervalSet",
+    "Known",
+    "Layout",
+    "MessageSet",
+    "RefCounts",
+    "checksum_of",
+    "spans_of",
+]

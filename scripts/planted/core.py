@@ -28,6 +28,7 @@ DIALING = "tolliver_proto/_node/dialing.py"
 TRANSPORT = "tolliver_proto/_common/transport.py"
 DERIVED = "tolliver_proto/_common/derived.py"
 DEDUPE = "tolliver_proto/_node/dedupe.py"
+MESSAGE_SET = "tolliver_proto/_node/message_set.py"
 SUBSCRIPTIONS = "tolliver_proto/_node/subscriptions.py"
 POISON = "tolliver_proto/_node/poison.py"
 HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
@@ -43,7 +44,7 @@ BUGS = (
             link.holding |= Hold.CREDIT
         """,
         """
-        self._ack(link, [message_id] if message_id is not None else [])
+        self._ack(link, [message.message_id] if message.message_id is not None else [])
         if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
             link.holding |= Hold.CREDIT
         """,
@@ -387,10 +388,10 @@ BUGS = (
         "handled, durably, before it is stored",
         RECEIVING,
         "Receiving._remember",
-        "self._batch.handled.append((peer, message_id))",
+        "self._batch.handled.append(handled)",
         """
-        self._batch.handled.append((peer, message_id))
-        self._dedupe.add(peer, message_id)
+        self._batch.handled.append(handled)
+        self._learn(handled)
         """,
         ("tests/node/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
     ),
@@ -691,16 +692,16 @@ BUGS = (
     Bug(
         "dedupe: a high-water mark",
         DEDUPE,
-        "DedupeCache.knows",
-        "(peer, message_id) in self._known",
-        "any(one == peer and known is not None and known >= message_id for one, known in self._known)",
+        "DedupeCache.find",
+        "self._known.find(peer, message_id, checksum)",
+        "Known.YES if any(one == peer and known >= message_id for one, known, _ in self._known) else Known.NOT",
         ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
     ),
     Bug(
         "dedupe: forgotten over a restart",
         BASE,
         "NodeState.__init__",
-        "loaded.handled[-policy.dedupe :] if policy.dedupe else ()",
+        "loaded.handled if policy.dedupe else ()",
         "()",
         ("tests/node/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
     ),
@@ -717,11 +718,86 @@ BUGS = (
         DEDUPE,
         "DedupeCache.add",
         """
-        if len(self._order) > self._size:
-            self._known.discard(self._order.popleft())
+        if len(self._known) > self._size:
+            self._known.forget_oldest()
         """,
         "",
         ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
+    ),
+    Bug(
+        "another message under a known id is a copy",
+        MESSAGE_SET,
+        "MessageSet._compared",
+        "return _BY_ID",
+        "return _YES",
+        ("tests/node/test_duplicates.py::test_another_message_under_a_known_id_is_a_message",),
+    ),
+    Bug(
+        "the checksum leaves out where the names end",
+        MESSAGE_SET,
+        "_names_checksum",
+        "_LENGTHS.pack(*map(len, names))",
+        "b''",
+        ("tests/node/test_message_set.py::test_names_and_body_do_not_run_into_each_other",),
+    ),
+    Bug(
+        "only the newest message under an id is known",
+        MESSAGE_SET,
+        "MessageSet._put_aside",
+        "self._heads[at] = row",
+        "",
+        (
+            "tests/node/test_duplicates.py::test_another_message_under_a_known_id_is_a_message",
+            "tests/node/test_message_set.py::TestMessageSet",
+        ),
+    ),
+    Bug(
+        "an entry without a checksum is like any other",
+        MESSAGE_SET,
+        "MessageSet._compared",
+        "number & 1 or checksum in (None, self._checksums[newest])",
+        "checksum in (None, self._checksums[newest])",
+        ("tests/node/test_duplicates.py::test_what_an_old_layout_remembers_matches_by_id_alone",),
+    ),
+    Bug(
+        "a peer with one id for everything makes one long chain",
+        MESSAGE_SET,
+        "MessageSet.add",
+        "self._put_aside(other, at)",
+        "self._aside += 1",
+        ("tests/node/test_message_set.py::test_a_peer_that_has_one_id_for_everything_makes_no_long_chain",),
+    ),
+    Bug(
+        "a dead letter is an id",
+        LINK,
+        "Peer.attempts_key",
+        "None if self.derived else checksum",
+        "None",
+        ("tests/node/test_duplicates.py::test_a_dead_letter_is_a_message_and_no_id",),
+    ),
+    Bug(
+        "a derived identity's retried row is another message",
+        RECEIVING,
+        "Receiving._is_copy",
+        "known is _BY_ID and peer.derived",
+        "False",
+        ("tests/node/test_derived.py::test_a_message_is_its_id",),
+    ),
+    Bug(
+        "a derived identity's row is handled twice at once",
+        DEDUPE,
+        "DedupeCache.begin",
+        "is_derived(delivery.peer_id)",
+        "False",
+        ("tests/node/test_derived.py::test_a_message_is_its_id",),
+    ),
+    Bug(
+        "what a derived identity sends under a reused id is said to be delivered",
+        RECEIVING,
+        "Receiving._on_id_reused",
+        "is_derived(peer)",
+        "False",
+        ("tests/node/test_derived.py::test_a_message_is_its_id",),
     ),
     Bug(
         "a wildcard channel matches nothing",

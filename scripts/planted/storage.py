@@ -15,6 +15,8 @@ CHECKS = "transports/tolliver_transports/_store/checks.py"
 MIGRATION = "transports/tolliver_transports/_store/migration.py"
 COPYING = "transports/tolliver_transports/_store/copying.py"
 RECORDING = "tolliver_proto/recording.py"
+SEEN = "transports/tolliver_transports/staging/_seen.py"
+STAGE_FOLDER = "transports/tolliver_transports/staging/_folder.py"
 RECORDER = "transports/tolliver_transports/_messages/recorder.py"
 
 BUGS = (
@@ -378,5 +380,45 @@ BUGS = (
         "length and length + len(block) > self._file_bytes",
         "False",
         ("tests/adapters/test_recorder.py::test_files_end_and_the_next_begins",),
+    ),
+    Bug(
+        "stage: another message under a known id is a copy",
+        SEEN,
+        "Seen.take",
+        "known is not Known.YES and not (known and by_id)",
+        "known is Known.NOT",
+        ("tests/staging/test_writer.py::test_other_messages_under_known_ids_are_staged",),
+    ),
+    Bug(
+        "stage: a derived identity's retried row is another message",
+        SEEN,
+        "Seen.take",
+        "is_derived(sender)",
+        "False",
+        ("tests/staging/test_writer.py::test_of_a_derived_identity_a_message_is_its_id",),
+    ),
+    Bug(
+        "stage: an older version may write into a folder of the new layout",
+        STAGE_FOLDER,
+        "StageFolder.make",
+        "marked is None or marked.layout != LAYOUT",
+        "marked is None",
+        ("tests/staging/test_writer.py::test_a_stage_of_the_first_layout_goes_on",),
+    ),
+    Bug(
+        "stage: a file of the first layout has checksums of zero",
+        SEEN,
+        "Ids.__iter__",
+        "checksums[at] if checksums else None",
+        "checksums[at] if checksums else 0",
+        ("tests/staging/test_seen.py::test_what_the_first_layout_has_is_known_by_its_id",),
+    ),
+    Bug(
+        "a damaged row of the second layout is good after the migration",
+        MIGRATION,
+        "",
+        '"number, peer, wire_id, NULL, crc"',
+        "f\"number, peer, wire_id, NULL, {check_of('handled', 'peer', 'wire_id', 'NULL')}\"",
+        ("tests/store/test_migration.py::test_what_was_handled_and_damaged_is_left_out_and_told",),
     ),
 )

@@ -287,7 +287,7 @@ def test_a_copy_is_sent_once(tmp_path: Path) -> None:
     first, other = Message("c", "k", b"a", 1), Message("c", "k", b"b", 1)
     out, in_two, in_three = header(), header(direction=IN), header(direction=IN, peer=THREE)
     assert rows((out, first), (header(peer=THREE), first), (out, first)) == [b"a"]
-    assert rows((out, first), (out, other), (out, other)) == [b"a", b"b"]
+    assert rows((out, first), (out, other), (out, other), (out, first)) == [b"a", b"b"]
     assert rows((in_two, first), (in_three, first), (in_two, first)) == [b"a", b"a"]
     assert rows(*[(out, Message("c", "k", b"u", None))] * 2) == [b"u", b"u"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from tolliver_proto import (
     Node,
     PeerDown,
     PeerUp,
+    Policy,
     Revision,
     Role,
     Stored,
@@ -34,6 +36,7 @@ from tolliver_proto._testing.pair import Side
 from tolliver_proto._testing.shrink import FAULTS
 from tolliver_proto._testing.shrink import shrink as shrink_life
 from tolliver_proto._testing.world import TIGHT
+from tolliver_proto.layouts import Known
 from tolliver_proto.testing import ConnectionPair, MemoryStore, SimFailure, SimNet, Weather, shrink
 
 from .play import HIGH, LOW, Play, deliveries, every, only
@@ -312,8 +315,8 @@ def test_what_a_loser_says_it_wants_is_not_stored() -> None:
 def test_handled_twice_is_remembered_once() -> None:
     handled = DedupeCache(2)
     for message_id in (1, 1, 2):
-        handled.add(LOW, message_id)
-    assert handled.knows(LOW, 1)
+        handled.add(LOW, message_id, 7)
+    assert handled.find(LOW, 1, 7) is Known.YES
 
 
 def window(**limits: int) -> Window:
@@ -432,3 +435,14 @@ def test_a_life_that_fails_is_made_short(monkeypatch: pytest.MonkeyPatch) -> Non
     found = next(filter(None, (shrink(seed, lives=2) for seed in (2, 3))))
     assert found.lives == 2
     assert str(found.failure).startswith(f"seed {found.seed} at ")
+
+
+def test_stores_that_are_put_back_from_a_copy() -> None:
+    """Their nodes may give ids again, to other messages, and each of those is handled (T-48)."""
+    never = {"corrupt", "disconnect", "split", "jump", "stop_clock", "slow", "handler_slow", "handler_hangs"}
+    counts: Counter[str] = Counter()
+    for seed in range(3, 128, 8):  # the worlds in which stores are copied
+        policy = Policy(dedupe=10_000, dedupe_durable=seed % 16 == 3)
+        counts.update(SimNet(seed, nodes=2, operations=300, seconds=90.0, policy=policy, never=never).run().counts)
+    assert counts["restored"] > 10
+    assert counts["handled"] > 100

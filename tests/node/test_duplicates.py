@@ -13,6 +13,7 @@ from tolliver_proto import (
     Delivery,
     Limits,
     Message,
+    Notice,
     NoticeKind,
     PauseReading,
     Policy,
@@ -22,6 +23,7 @@ from tolliver_proto import (
     Unsubscribe,
 )
 from tolliver_proto._node.dedupe import DedupeCache
+from tolliver_proto.layouts import Known, MessageSet, checksum_of
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
 
@@ -253,14 +255,15 @@ def test_the_last_n_are_an_exact_set(size: int, durable: bool, copies: list[tupl
     """Whatever order ids come in: only the last N handled are known, lower ones are as new as higher ones."""
     play = subscriber(policy=Policy(dedupe=size, dedupe_durable=durable))
     wires = {LOW: play.peer(LOW), OTHER: play.peer(OTHER)}
-    handled: list[tuple[Any, int]] = []
+    handled: list[Any] = []
     for peer, number in copies:
         actions = wires[peer].send(message(number))
-        is_copy = (peer, number) in handled[-size:]
+        one = (peer, number, checksum_of(message(number)))
+        is_copy = one in handled[-size:]
         assert bool(deliveries(actions)) is not is_copy
         if not is_copy:
             play.call("acknowledge", deliveries(actions))
-            handled.append((peer, number))
+            handled.append(one)
         assert wires[peer].acks() == [number], "each copy is acknowledged"
     if durable:
         assert list(play.store.load().handled) == handled[-size:]
@@ -301,7 +304,7 @@ def test_durable_survives_a_commit_that_fails() -> None:
     assert wire.acks() == []
     play.hold_commits = False
     play.wait(1.1)
-    assert list(play.store.load().handled) == [(LOW, 1)]
+    assert list(play.store.load().handled) == [(LOW, 1, checksum_of(message(1)))]
     assert deliveries(wire.send(message(1))) == []
     assert wire.acks() == [1]
 
@@ -313,7 +316,7 @@ def test_durable_without_a_connection_is_stored_soon() -> None:
     wire.lose()
     play.call("acknowledge", [original])
     play.wait(1.0)
-    assert list(play.store.load().handled) == [(LOW, 1)]
+    assert list(play.store.load().handled) == [(LOW, 1, checksum_of(message(1)))]
     [operation] = [op for commit in play.commits for op in commit.operations if isinstance(op, RememberHandled)]
     assert operation.keep == 10
 
@@ -331,27 +334,136 @@ def test_a_forgotten_peer_s_ids_are_new_again() -> None:
     assert bodies(wire.send(message(1), message(2))) == [b"1", b"2"]
 
 
-@given(st.integers(1, 5), st.lists(st.tuples(st.booleans(), ids), max_size=60))
-def test_handled_is_a_bounded_set(size: int, steps: list[tuple[bool, int]]) -> None:
-    handled, model = DedupeCache(size), list[int]()
-    for well, number in steps:
-        delivery = Delivery(1, LOW, message(number))
-        assert handled.knows(LOW, number) is (number in model)
-        if number in model:
+@given(st.integers(1, 5), st.lists(st.tuples(st.booleans(), ids, st.integers(0, 1)), max_size=60))
+def test_handled_is_a_bounded_set(size: int, steps: list[tuple[bool, int, int]]) -> None:
+    handled, model = DedupeCache(size), list[tuple[int, int]]()
+    for well, *key in steps:
+        number, checksum = key
+        delivery, copy = (Delivery(1, LOW, message(number)) for _ in range(2))
+        known = Known.YES if (number, checksum) in model else Known.BY_ID if number in dict(model) else Known.NOT
+        assert handled.find(LOW, number, checksum) is known
+        if known is Known.YES:
             continue
-        assert handled.begin(delivery)
-        assert not handled.begin(Delivery(1, LOW, message(number)))
+        assert handled.begin(delivery, number, checksum)
+        assert not handled.begin(copy, number, checksum)
         if not well:
             handled.failed(delivery)
-            assert not handled.succeeded(delivery)
+            assert handled.succeeded(delivery) is None
             continue
-        assert handled.succeeded(delivery)
-        assert not handled.succeeded(delivery)
-        handled.add(LOW, number)
-        model = [*model, number][-size:]
-    assert [number for number in range(10) if handled.knows(LOW, number)] == sorted(model)
+        assert handled.succeeded(delivery) == (LOW, number, checksum)
+        assert handled.succeeded(delivery) is None
+        assert not handled.begin(copy, number, checksum), "it is not on disk yet"
+        assert handled.add(LOW, number, checksum) is known
+        model = [*model, (number, checksum)][-size:]
+    there = [(number, bit) for number in range(10) for bit in (0, 1) if handled.find(LOW, number, bit) is Known.YES]
+    assert there == sorted(model)
     handled.forget(LOW)
-    assert not any(handled.knows(LOW, number) for number in range(10))
+    assert not any(handled.find(LOW, *one) for one in there)
+
+
+# T-48, T-47: other messages under ids that are known.
+
+
+def other(n: int, text: bytes = b"other") -> Message:
+    return Message("c", "k", text, n)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_another_message_under_a_known_id_is_a_message(durable: bool) -> None:
+    play = subscriber(policy=Policy(dedupe=10, dedupe_durable=durable))
+    wire = play.peer()
+    for one in (message(1), other(1), Message("c", "kother", b"", 1)):
+        actions = wire.send(one)
+        assert bodies(actions) == [one.body]
+        play.call("acknowledge", deliveries(actions))
+        assert deliveries(wire.send(message(1), one)) == []
+        assert wire.acks() == [1, 1, 1]
+    assert play.node.stats()["ids_reused"] == 2
+    assert play.node.stats()["duplicates"] == 6
+    if durable:
+        wire = again(play).peer()
+        assert deliveries(wire.send(message(1), other(1))) == []
+        assert wire.acks() == [1, 1]
+
+
+def test_another_message_is_handed_out_while_the_first_is_handled() -> None:
+    play = subscriber(policy=Policy(dedupe=10))
+    wire = play.peer()
+    actions = wire.send(message(1), other(1), message(1), other(1))
+    assert bodies(actions) == [b"1", b"other"]
+    first, second = deliveries(actions)
+    play.call("acknowledge", [second])
+    assert wire.acks() == [1]
+    assert deliveries(wire.send(other(1), message(1))) == []
+    assert wire.acks() == [1], "of the second: the first is still being handled"
+    play.call("fail", [first])
+    assert bodies(wire.send(message(1), other(1))) == [b"1"]
+
+
+def reused(play: Play, wire: Wire, numbers: range) -> list[str]:
+    """Other messages under these ids are handled; returns what was told."""
+    actions = wire.send(*(message(number) for number in numbers), *(other(number) for number in numbers))
+    actions += play.call("acknowledge", deliveries(actions))
+    return told(actions)
+
+
+def told(actions: list[Any]) -> list[str]:
+    return [action.detail for action in every(actions, Notice) if action.kind is NoticeKind.ID_REUSED]
+
+
+def test_ids_that_are_reused_are_told_at_once_and_then_with_a_count() -> None:
+    play = subscriber(policy=Policy(dedupe=1000))
+    wire, second = play.peer(LOW), play.peer(OTHER)
+    [one] = reused(play, wire, range(1, 101))
+    assert one.startswith("1 messages came under ids that it had given to others, the last one under 1. Each was del")
+    assert len(reused(play, second, range(1, 3))) == 1, "of each peer"
+    assert reused(play, wire, range(201, 203)) == []
+    assert told(play.wait(59.0)) == []
+    many, few = told(play.wait(2.0))
+    assert many.startswith("101 messages came under ids that it had given to others, the last one under 202.")
+    assert few.startswith("1 messages came under ids")
+    assert told(play.wait(100.0)) == []
+    assert play.node.next_timeout() is None
+    assert len(reused(play, wire, range(301, 303))) == 1, "at once again"
+    assert play.node.stats()["ids_reused"] == 106
+    assert play.node.stats().notices[NoticeKind.ID_REUSED] == 5
+
+
+def test_a_dead_letter_is_a_message_and_no_id() -> None:
+    play = subscriber(limits=FEW)
+    wire = play.peer()
+    play.call("fail", deliveries(wire.send(message(7))))
+    play.call("fail", deliveries(wire.send(message(7))))
+    [one] = deliveries(wire.send(other(7)))
+    assert one.attempt == 1
+    play.call("fail", [one])
+    [last, second] = deliveries(wire.send(message(7), other(7)))
+    assert (last.attempt, second.attempt) == (3, 2)
+    play.call("fail", [last])
+    play.call("acknowledge", [second])
+    assert wire.acks() == [7, 7]
+    assert deliveries(wire.send(message(7))) == []
+    assert bodies(wire.send(other(7))) == [b"other"], "by default every copy is delivered"
+    assert [letter.body for letter in play.store.dead_letters(0, 9)] == [b"7"]
+
+
+def test_what_an_old_layout_remembers_matches_by_id_alone() -> None:
+    play = durable()
+    play.store.commit([RememberHandled([(LOW, 1, None)], 10)])
+    wire = (play := again(play)).peer()
+    assert deliveries(wire.send(message(1), other(1))) == []
+    assert wire.acks() == [1, 1]
+    assert play.node.stats()["ids_reused"] == 0
+
+
+@pytest.mark.parametrize(("room", "first"), [(4, 3), (4, 1), (100, 1)])
+def test_a_set_that_was_loaded_is_taken_over_or_cut(room: int, first: int) -> None:
+    loaded = MessageSet(room, [(LOW, number, 0) for number in range(first, 6)])
+    known = DedupeCache(3, loaded)
+    assert (known._known is loaded) is (first == 3)
+    assert list(known._known) == [(LOW, number, 0) for number in (3, 4, 5)]
+    assert known.add(LOW, 6, 0) is Known.NOT
+    assert [known.find(LOW, number, 0) for number in (3, 4)] == [Known.NOT, Known.YES]
 
 
 # D-12: floods of control messages.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
 from tolliver_transports.staging import FolderOptions, Position, StageFolder, StageWriter
 
@@ -13,6 +15,7 @@ from tolliver_proto import Message, Revision, decode
 from tolliver_proto.recording import Block, read_blocks
 
 ALICE, BOB = UUID(int=0xA11CE), UUID(int=0xB0B)
+JOB = UUID("f00dbabe-0001-8000-8000-000000000001")  # derived
 D2 = Revision.DRAFT_2
 LAST_ID = 2**31 - 2
 
@@ -57,3 +60,12 @@ def rows_in(file: str, start: int, end: int) -> Iterator[Row]:
 
 def ids(rows: list[Row]) -> list[int | None]:
     return [one.message_id for _, one in rows]
+
+
+def of_layout_1(*senders: tuple[UUID, list[tuple[int, int]]]) -> bytes:
+    """What was beside a segment then: ids alone."""
+    count = sum(last + 1 - first for _, spans in senders for first, last in spans)
+    data = Struct(">4sHQI").pack(b"TLVS", 1, count, len(senders))
+    for sender, spans in senders:
+        data += sender.bytes + len(spans).to_bytes(4, "big") + b"".join(Struct(">II").pack(*span) for span in spans)
+    return data + crc32(data).to_bytes(4, "big")

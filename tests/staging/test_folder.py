@@ -63,7 +63,7 @@ def test_a_new_stage(tmp_path: Path) -> None:
     writing.close()
     for path in [directory, *directory.rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
-    assert json.loads((directory / MARKER).read_bytes()) == {"layout": 1, "stage": str(folder.stage)}
+    assert json.loads((directory / MARKER).read_bytes()) == {"layout": 2, "stage": str(folder.stage)}
 
 
 def test_what_is_no_stage_is_not_touched(tmp_path: Path) -> None:
@@ -82,7 +82,9 @@ def test_what_is_no_stage_is_not_touched(tmp_path: Path) -> None:
         b"[" * 5000,
         b"\xff",
         b"[]",
-        b'{"layout": 2, "stage": "00000000-0000-4000-8000-000000000000"}',
+        b'{"layout": 3, "stage": "00000000-0000-4000-8000-000000000000"}',
+        b'{"layout": 0, "stage": "00000000-0000-4000-8000-000000000000"}',
+        b'{"layout": true, "stage": "00000000-0000-4000-8000-000000000000"}',
         b'{"layout": 1}',
         b'{"layout": 1, "stage": "x"}',
         b'{"layout": 1, "stage": 7}',

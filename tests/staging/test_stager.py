@@ -5,6 +5,7 @@ Messages that they saw acknowledged stand in it, once.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -84,6 +85,20 @@ def test_what_peers_saw_acknowledged_is_staged(nodes: Nodes) -> None:
     with Stager(options(nodes)) as stager:
         assert stager.position.frames == 1000
     StageFolder(stager.options.directory).check(stager.position)
+
+
+def test_what_a_sender_sends_after_it_was_put_back_from_a_copy_is_staged(nodes: Nodes) -> None:
+    """T-48: its ids begin where they began before, and are those of other messages."""
+    database, copy = nodes.directory / "bob.db", nodes.directory / "copy"
+    with Stager(options(nodes)) as stager:
+        with sender(nodes, stager, "bob"):
+            pass
+        shutil.copy(database, copy)
+        for first in (1, 1001):
+            with sender(nodes, stager, "bob") as bob:
+                bob.wait_acked(send(bob, numbered(first, first + 499)), timeout=PATIENCE)
+            shutil.copy(copy, database)
+        assert sorted(bodies(stager.options.directory)) == sorted([*numbered(1, 500), *numbered(1001, 1500)])
 
 
 def test_it_dials_too(nodes: Nodes) -> None:

@@ -30,11 +30,11 @@ from tolliver_transports.staging import (
     StageWriter,
 )
 from tolliver_transports.staging import _writer as module
-from tolliver_transports.staging._folder import HEAD, IDS_SUFFIX, SEGMENTS
+from tolliver_transports.staging._folder import HEAD, IDS_SUFFIX, MARKER, SEGMENTS
 from tolliver_transports.staging._seen import Ids
 
 from tests.staging.disks import small_disk
-from tests.staging.stages import ALICE, BOB, D2, LAST_ID, ids, message, messages, staged, writer
+from tests.staging.stages import ALICE, BOB, D2, JOB, LAST_ID, ids, message, messages, of_layout_1, staged, writer
 from tolliver_proto import Message, OwnLimitExceeded, ReservedChannel, StoreError, encode
 from tolliver_proto.recording import BlockHeader, Direction, Index, encode_block
 
@@ -172,7 +172,7 @@ def test_copies_are_known_after_a_restart_and_after_their_segment_was_deleted(tm
         assert writing.sync()
     assert writing.folder.delete_before(writing.end) >= 3
     for _ in range(3):
-        assert writing.add(ALICE, 2, D2, messages(1, 40)) == 0
+        assert writing.add(ALICE, 2, D2, messages(1, 40, bytes(50))) == 0
         assert writing.add(BOB, 2, D2, messages(40, 41)) == 2
         assert writing.duplicates >= 40
         writing = again(writing, tmp_path, **SIZES)  # without a sync
@@ -203,6 +203,28 @@ def test_a_sender_with_a_new_database(tmp_path: Path) -> None:
     writing.close()
 
 
+def test_other_messages_under_known_ids_are_staged(tmp_path: Path) -> None:
+    """T-48: their sender was put back from a copy."""
+    writing = writer(tmp_path, **SIZES)
+    for life in (b"first", b"second", b"third"):
+        assert writing.add(ALICE, 1, D2, messages(1, 20, life)) == 20
+        assert writing.sync()
+    for _ in range(2):
+        writing = again(writing, tmp_path, **SIZES)
+        for life in (b"third", b"first", b"second"):
+            assert writing.add(ALICE, 2, D2, messages(1, 20, life)) == 0
+    writing.close()
+    assert [one.body for _, one in staged(tmp_path)] == [b"first"] * 20 + [b"second"] * 20 + [b"third"] * 20
+
+
+def test_of_a_derived_identity_a_message_is_its_id(tmp_path: Path) -> None:
+    writing = writer(tmp_path)
+    assert writing.add(JOB, 1, D2, messages(1, 5, b"first try")) == 5
+    assert writing.add(JOB, 1, D2, messages(1, 6, b"second try")) == 1
+    assert (writing.ids_reused, writing.last_reused, writing.duplicates) == (5, (JOB, 5), 5)
+    writing.close()
+
+
 def test_the_same_id_twice_in_one_run(tmp_path: Path) -> None:
     writing = writer(tmp_path)
     assert writing.add(ALICE, 1, D2, [message(number) for number in (7, 8, 7, 9, 8, 3, None, None)]) == 6
@@ -221,7 +243,7 @@ def test_no_more_is_remembered_than_was_asked_for(tmp_path: Path) -> None:
     assert writing.sync()
     names = [path.name for path in (tmp_path / SEGMENTS).glob("*.ids")]
     assert 2 <= len(names) <= 5, names
-    assert writing.add(ALICE, 2, D2, messages(102, 111)) == 0
+    assert writing.add(ALICE, 2, D2, messages(102, 111, bytes(50))) == 0
     assert writing.add(ALICE, 2, D2, messages(1, 1)) == 1
     writing.close()
 
@@ -309,7 +331,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
         assert ids(staged(options.directory)) == [*range(1, first)]
         now = 59.0
         assert not writing.sync()
-        assert writing.add(ALICE, 2, D2, messages(first, first + 9)) == 0, "it waits: a copy is a copy"
+        assert writing.add(ALICE, 2, D2, messages(first, first + 9, bytes(5000))) == 0, "it waits: a copy is a copy"
         now = 60.0
         with pytest.raises(StageFull, match=r"60 s: .* the peers keep"):
             writing.sync()
@@ -388,7 +410,7 @@ def filled(directory: Path) -> Position:
     for first in range(1, 15, 5):
         writing.add(ALICE, 1, D2, messages(first, first + 4, bytes(100)))
         assert writing.sync()
-    writing.add(ALICE, 1, D2, messages(16, 16))
+    writing.add(ALICE, 1, D2, messages(16, 16, bytes(100)))
     assert writing.sync()
     writing.close()
     return writing.end
@@ -419,7 +441,7 @@ def test_damaged_ids_are_made_anew_where_the_segment_is_there(tmp_path: Path) ->
     writing = writer(tmp_path, **SIZES)
     assert path.read_bytes() == good
     assert writing.end == end
-    assert writing.add(ALICE, 1, D2, messages(1, 16)) == 0
+    assert writing.add(ALICE, 1, D2, messages(1, 16, bytes(100))) == 0
     writing.close()
     writing.folder.delete_before(last.start)
     path.write_bytes(good[:-1])
@@ -427,8 +449,30 @@ def test_damaged_ids_are_made_anew_where_the_segment_is_there(tmp_path: Path) ->
         writer(tmp_path, **SIZES)
     path.unlink()
     writing = writer(tmp_path, **SIZES)
-    assert writing.add(ALICE, 1, D2, messages(1, 16)) == forgotten.count
+    assert writing.add(ALICE, 1, D2, messages(1, 16, bytes(100))) == forgotten.count
     writing.close()
+
+
+def test_a_stage_of_the_first_layout_goes_on(tmp_path: Path) -> None:
+    """What it had is known by id alone, and older versions leave it alone from now on."""
+    end = filled(tmp_path)
+    (first, second, *_) = StageFolder(tmp_path).segments()
+    for segment, span in ((first, (1, 5)), (second, (6, 10))):
+        segment.path.with_suffix(".ids").write_bytes(of_layout_1((ALICE, [span])))
+    marker = tmp_path / MARKER
+    old = marker.read_bytes().replace(b'"layout": 2', b'"layout": 1')
+    marker.write_bytes(old)
+    stage = StageFolder(tmp_path).stage
+    assert marker.read_bytes() == old, "a reader changes nothing"
+    writing = writer(tmp_path, **SIZES)
+    assert (writing.folder.stage, writing.end) == (stage, end)
+    assert b'"layout": 2' in marker.read_bytes()
+    assert writing.add(ALICE, 1, D2, messages(1, 10, b"other")) == 0, "by id alone"
+    assert writing.add(ALICE, 1, D2, messages(11, 16, bytes(100))) == 0
+    assert writing.add(ALICE, 1, D2, messages(11, 16, b"other")) == 6
+    assert writing.sync()
+    writing.close()
+    assert len(staged(tmp_path)) == 22
 
 
 def test_what_was_acknowledged_and_is_damaged_is_not_cut_away(tmp_path: Path) -> None:

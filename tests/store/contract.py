@@ -47,6 +47,7 @@ from tolliver_proto import (
     UnparkDeliveries,
     UnpinPeer,
 )
+from tolliver_proto.layouts import Handled
 
 Span = tuple[int, int]
 
@@ -57,6 +58,7 @@ PEERS = [UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number
 names = st.text(st.characters(codec="utf-8"), max_size=4)
 subscriptions = st.builds(Subscription, names, names)
 peers = st.sampled_from(PEERS)
+checksums = st.integers(0, 3) | st.integers(0, 2**32 - 1)
 contents = st.tuples(names, names, st.binary(max_size=40), st.frozensets(peers))
 
 
@@ -89,7 +91,7 @@ class Model:
     id_spans: list[tuple[int, int]] = field(default_factory=list)
     letters: dict[int, DeadLetter] = field(default_factory=dict)
     last_letter: int = 0
-    handled: list[tuple[int, UUID, int]] = field(default_factory=list)
+    handled: list[tuple[int, Handled]] = field(default_factory=list)
     last_handled: int = 0
 
     def apply(self, operation: Operation) -> None:
@@ -124,7 +126,7 @@ class Model:
                 self.queues[peer] = {}
                 self.lists[peer] = set()
                 self.pins.pop(peer, None)
-                self.handled = [one for one in self.handled if one[1] != peer]
+                self.handled = [one for one in self.handled if one[1][0] != peer]
             case UnpinPeer(peer):
                 self.pins.pop(peer, None)
             case AddDeadLetter(letter):
@@ -135,10 +137,10 @@ class Model:
                 for number in numbers:
                     self.letters.pop(number, None)
             case RememberHandled(messages, keep):
-                for peer, wire_id in messages:
+                for one in messages:
                     self.last_handled += 1
-                    self.handled.append((self.last_handled, peer, wire_id))
-                self.handled = [one for one in self.handled if one[0] > self.last_handled - keep]
+                    self.handled.append((self.last_handled, one))
+                self.handled = [(at, one) for at, one in self.handled if at > self.last_handled - keep]
             case ReplacePeerSubscriptions(peer, subscriptions):
                 self.lists[peer] = set(subscriptions)
             case AddPeerSubscription(peer, subscription):
@@ -323,10 +325,10 @@ class StoreContract(RuleBasedStateMachine):
         self.do(RemoveDeadLetters(numbers))
 
     @rule(
-        messages=st.lists(st.tuples(peers, st.integers(1, LAST_ID)), min_size=1, max_size=5),
+        messages=st.lists(st.tuples(peers, st.integers(1, LAST_ID), checksums), min_size=1, max_size=5),
         keep=st.integers(1, 8),
     )
-    def remember_handled(self, messages: list[tuple[UUID, int]], keep: int) -> None:
+    def remember_handled(self, messages: list[Handled], keep: int) -> None:
         self.do(RememberHandled(messages, keep))
 
     @rule(peer=peers, wanted=st.lists(subscriptions, max_size=6, unique=True))
@@ -385,7 +387,7 @@ class StoreContract(RuleBasedStateMachine):
         assert list(loaded.owed) == model.owed()
         assert list(loaded.dead_letters) == [(number, letter.size) for number, letter in model.letters.items()]
         assert loaded.next_letter == model.last_letter + 1
-        assert list(loaded.handled) == [(peer, wire_id) for _, peer, wire_id in model.handled]
+        assert list(dict.fromkeys(loaded.handled)) == list(dict.fromkeys(one for _, one in model.handled))
 
     @rule(peer=peers, after_seq=st.integers(0, 100), max_count=st.integers(1, 50), max_bytes=st.integers(1, 2000))
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> None:

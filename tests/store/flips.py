@@ -54,7 +54,7 @@ def fill(store: SQLiteStore) -> None:
         store.commit([PinPeer(peer, names.encode() * 10 + b"\0\0")])
     store.commit([AddOwnSubscription(Subscription(f"own {number}", "")) for number in range(20)])
     store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"letter %d" % n, 70 + n, 20)) for n in range(20)])
-    store.commit([RememberHandled([(OTHER, 5000 + number) for number in range(100)], 1000)])
+    store.commit([RememberHandled([(OTHER, 5000 + number, number * 40503001) for number in range(100)], 1000)])
     store.commit([ReserveIds(span * 10000, 4096, 20) for span in range(1, 21)])
     store.commit([ParkDelivery(OTHER, seq) for seq in PARKED])
     store.commit([RemoveDeliveries(PEER, [(100, 120)])])

@@ -18,10 +18,10 @@ from tolliver_transports._store import copying
 from tolliver_transports._store.copying import back_up
 from tolliver_transports._store.sqlite import SQLiteStore
 
-from tolliver_proto import ReserveIds, StoreError
+from tolliver_proto import RememberHandled, ReserveIds, StoreError
 from tolliver_proto.testing import BeginAt
 
-from .given import OURS, everything, open_store, seqs, start, storing
+from .given import OURS, PEER, everything, open_store, seqs, start, storing
 from .test_migration import layout_2_at
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes, links and other processes are POSIX")
@@ -53,6 +53,18 @@ def test_a_copy_is_what_is_stored_at_its_beginning(tmp_path: Path, monkeypatch: 
         assert len(everything(store)) > 20
     assert names(copy.parent) == ["copy.db"]
     assert contents(copy) == [1, 2, 3]
+
+
+def test_a_copy_knows_what_was_handled(tmp_path: Path) -> None:
+    """By id and checksum (T-48)."""
+    with closing(open_store(tmp_path / "node.db")) as store:
+        store.commit([RememberHandled([(PEER, 1, 2**32 - 1), (PEER, 1, 7), (PEER, 2, None)], 10)])
+        store.backup(tmp_path / "copy.db")
+        known = store.load().handled
+    assert contents(tmp_path / "copy.db") == []
+    with closing(open_store(tmp_path / "copy.db")) as copy:
+        assert copy.load().handled == known
+        assert len(list(known)) == 3
 
 
 @posix

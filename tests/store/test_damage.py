@@ -193,6 +193,8 @@ def changed(path: Path, *statements: str) -> None:
         ("UPDATE peer_subscription SET key = 'k'", "1 rows of table peer_subscription have a wrong checksum"),
         ("DELETE FROM peer_subscription", "table peer_subscription has 0 rows and had 1 "),
         ("UPDATE own_subscription SET channel = CAST(x'ff' AS TEXT)", "1 rows of table own_subscription have a wrong"),
+        ("UPDATE handled SET checksum = NULL", "1 rows of table handled have a wrong checksum"),
+        ("UPDATE handled SET checksum = 71", "1 rows of table handled have a wrong checksum"),
         ("UPDATE handled SET wire_id = 8", "1 rows of table handled have a wrong checksum"),
         ("DELETE FROM peer WHERE id = 2", "2 rows of table owed belong to a peer (2) whose own row is missing"),
         ("DELETE FROM dead_letter", "table dead_letter has 0 rows and had 1 at the end of the last use"),
@@ -201,7 +203,7 @@ def changed(path: Path, *statements: str) -> None:
 def test_opening_tells_of_rows_that_changed_or_vanished_and_goes_on(path: Path, change: str, told: str) -> None:
     with closing(open_store(path)) as store:
         store.commit([storing([COUNT + 1], peers=(OTHER,)), AddOwnSubscription(Subscription("c", "k"))])
-        store.commit([RememberHandled([(PEER, 7)], 10), AddDeadLetter(DeadLetter(PEER, "c", "k", b"", 1, 20))])
+        store.commit([RememberHandled([(PEER, 7, 70)], 10), AddDeadLetter(DeadLetter(PEER, "c", "k", b"", 1, 20))])
     changed(path, "PRAGMA writable_schema = 1", "UPDATE sqlite_master SET sql = replace(sql, 'STRICT', '')")
     changed(path, "PRAGMA writable_schema = 1", "UPDATE sqlite_master SET sql = replace(sql, ', WITHOUT', ' WITHOUT')")
     changed(path, change)

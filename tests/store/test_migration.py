@@ -67,7 +67,7 @@ def test_a_database_of_the_first_layout(scratch: Path) -> None:
             assert loaded.peers[PEER].spki_sha256 == b"pin"
             assert loaded.peers[PEER].subscriptions == {Subscription("c", "k")}
             assert loaded.own_subscriptions == {Subscription("own", "")}
-            assert loaded.handled == [(PEER, 5)]
+            assert list(loaded.handled) == [(PEER, 5, None)]
             assert [letter.number for letter in store.dead_letters(0, 10)] == [4]
             assert store.check() == []
 
@@ -85,7 +85,7 @@ def whole(path: Path) -> None:
         assert loaded.peers[PEER].subscriptions == {Subscription("c", "k")}
         assert loaded.peers[PEER].pending_bytes == sum(message(seq).size for seq in (2, 3, *range(5, 13)))
         assert loaded.own_subscriptions == {Subscription("own", "")}
-        assert loaded.handled == [(OTHER, 7)]
+        assert list(loaded.handled) == [(OTHER, 7, None)]
         assert loaded.live_ids == [(1002, 1012), (1014, 1014), (1016, 1016)]
         assert [letter.body for letter in store.dead_letters(0, 10)] == [b"letter"]
         assert store.check() == []
@@ -121,6 +121,15 @@ def test_what_was_damaged_stays_so(scratch: Path, change: str, damaged: set[int]
         assert all(row == message(row.seq) for row in rows if row.seq not in damaged)
         assert (told in "; ".join(store.check())) if told else store.check() == []
         assert seqs(rows) == [seq for seq in (2, 3, *range(5, 13)) if not told or seq != 5]
+
+
+def test_what_was_handled_and_damaged_is_left_out_and_told(scratch: Path) -> None:
+    path = scratch / "node.db"
+    layout_2(path, "INSERT INTO handled SELECT 2, peer, wire_id + 1, crc FROM handled")
+    with closing(open_store(path)) as store:
+        [told] = store.check()
+        assert "1 rows of table handled have a wrong checksum" in told
+        assert list(store.load().handled) == [(OTHER, 7, None)]
 
 
 def test_a_migration_that_is_killed_at_any_step_begins_anew(scratch: Path) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 from tolliver_transports._store import file as store_file
+from tolliver_transports._store.layout import LAYOUT
 from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages
@@ -270,10 +271,10 @@ def test_a_database_of_another_application_is_left_alone(path: Path, tmp_path: P
 def test_a_newer_layout_is_left_to_the_version_that_wrote_it(path: Path) -> None:
     open_store(path).close()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 4")
+    connection.execute(f"PRAGMA user_version = {LAYOUT + 1}")
     connection.close()
     os.remove(f"{path}.lock")
-    refused(path, "has layout 4, and this version of tolliver knows 1 to 3: use the version that wrote it")
+    refused(path, f"has layout {LAYOUT + 1}, and this version of tolliver knows 1 to {LAYOUT}: use the version that")
 
 
 def test_a_creation_that_was_cut_off_is_done_again(path: Path) -> None:

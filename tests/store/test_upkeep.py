@@ -98,22 +98,23 @@ def test_a_list_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
 
 def test_what_is_forgotten_within_a_commit_stays_so(tmp_path: Path) -> None:
     with closing(open_store(tmp_path / "node.db")) as store:
-        store.commit([RememberHandled([(PEER, 1), (PEER, 2)], 2), RememberHandled([(PEER, 3)], 1)])
-        store.commit([RememberHandled([(PEER, 4)], 1), RememberHandled([(PEER, 5)], 5)])
-        assert store.load().handled == [(PEER, 4), (PEER, 5)]
+        store.commit([RememberHandled([(PEER, 1, 11), (PEER, 2, 12)], 2), RememberHandled([(PEER, 3, 13)], 1)])
+        store.commit([RememberHandled([(PEER, 4, 0)], 1), RememberHandled([(PEER, 5, 2**32 - 1)], 5)])
+        assert list(store.load().handled) == [(PEER, 4, 0), (PEER, 5, 2**32 - 1)]
 
 
 def test_forgetting_many_at_once(tmp_path: Path) -> None:
     """Thousands of derived identities have had their day (T-72a)."""
     many = [UUID(int=0xF00DBABE0001 << 80 | 8 << 76 | 2 << 62 | number) for number in range(3000)]
     with closing(open_store(tmp_path / "node.db")) as store:
-        store.commit([RememberHandled([(peer, 1) for peer in (PEER, *many, OTHER)], 10_000), PinPeer(PEER, b"k" * 32)])
+        store.commit([RememberHandled([(peer, 1, 2) for peer in (PEER, *many, OTHER)], 10_000)])
+        store.commit([PinPeer(PEER, b"k" * 32)])
         store.commit([AddDeadLetter(DeadLetter(many[7], "c", "k", b"body", 1, 20))])
         store.commit([ForgetPeer(peer) for peer in (*many[1::2], *many[::2], many[0])])
         loaded = store.load()
         assert set(loaded.peers) == {PEER, OTHER, many[7]}, "a dead letter keeps its sender's name"
         assert loaded.peers[PEER].spki_sha256 == b"k" * 32
-        assert loaded.handled == [(PEER, 1), (OTHER, 1)]
+        assert list(loaded.handled) == [(PEER, 1, 2), (OTHER, 1, 2)]
         [letter] = store.dead_letters(0, 10)
         assert letter.peer == many[7]
 

@@ -13,6 +13,7 @@ import tolliver_proto
 ALLOWED = {
     "__future__",
     "abc",
+    "array",
     "bisect",
     "collections",
     "dataclasses",

@@ -120,6 +120,7 @@ class NoticeKind(StrEnum):
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
     HANDLER_FAILED = "handler_failed"  # T-45: it is sent again
+    ID_REUSED = "id_reused"  # T-48: other messages came under ids that are known; throttled, with a count
     DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
     LETTERS_DROPPED = "letters_dropped"  # T-47: there are too many dead letters, the oldest went
     PARKED = "parked"  # T-09: set aside, as the peer closes whenever it gets it

@@ -108,14 +108,14 @@ class NodeState(ConnectionTable[Link, Action]):
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None
-        self._dedupe = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._dedupe = DedupeCache(policy.dedupe, loaded.handled if policy.dedupe else ())
         self._letters = DeadLetters(loaded.dead_letters, loaded.next_letter)
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._tally = NoticeTally(self._timers, self._notice)
         self._peers: dict[UUID, Peer] = {}
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
-        for uuid in (*loaded.peers, *(uuid for uuid, _ in loaded.handled)):
+        for uuid in (*loaded.peers, *self._dedupe.peers()):
             self._dedupe.use(uuid, self._now)
         for uuid, known in loaded.peers.items():
             if is_derived(uuid):

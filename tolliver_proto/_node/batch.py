@@ -16,6 +16,7 @@ from uuid import UUID
 from .._common.errors import TolliverError
 from .._wire.events import Subscription
 from .actions import Receipt
+from .message_set import Handled
 from .store import (
     AddDeliveries,
     ForgetPeer,
@@ -57,7 +58,7 @@ class Batch:
         # Deliveries that are removed or set aside.
         self.put_away: list[RemoveDeliveries | ParkDelivery] = []
         self.gone: list[Span] = []  # messages that nobody is owed any more
-        self.handled: list[tuple[UUID, int]] = []  # what is not to be delivered again (T-48)
+        self.handled: list[Handled] = []  # what is not to be delivered again (T-48)
         self.letters_added: list[int] = []  # numbers of dead letters (T-47)
         self.letters_gone: dict[int, int] = {}  # and sizes by number
         self.forgets: list[UUID] = []  # peers of whom nothing is left (T-77)

@@ -1,81 +1,86 @@
-"""Cache of handled message ids, to drop duplicates (T-48).
+"""Cache of handled messages, to drop duplicates (T-48).
 
 This is an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A copy
 that comes while another is being handled, or before that is on disk where it must be, is let go without an ack: it is
-sent again. A derived identity never comes back after its job is done, so what is known of it ends with a day (T-72a).
+sent again. A derived identity never comes back after its job is done, so what is known of it ends with a day; and what
+it sends twice may differ, so there a message is its id (T-72a).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from itertools import islice, takewhile
 from uuid import UUID
 
 from .._common.derived import REMEMBERED, is_derived
 from .actions import Delivery
-
-_Key = tuple[UUID, int | None]
-
-
-def _key(delivery: Delivery) -> _Key:
-    return delivery.peer_id, delivery.message.message_id
+from .message_set import Handled, Known, MessageSet
 
 
 class DedupeCache:
-    """The last `size` handled messages, as (peer, message id), and those that are being handled now."""
+    """The last `size` handled messages, and those that are being handled now."""
 
-    def __init__(self, size: int, known: Iterable[tuple[UUID, int]] = ()) -> None:
+    def __init__(self, size: int, known: Iterable[Handled] = ()) -> None:
+        """A set of just that size is taken over as it is."""
         self._size = size
         self._used: dict[UUID, float] = {}  # derived identities, in the order of their last use
-        self._order: deque[_Key] = deque()
-        self._known: set[_Key] = set()
-        self._under_way: dict[_Key, Delivery | None] = {}  # None: handled well, and not yet known
-        for peer, message_id in known:
-            self.add(peer, message_id)
+        self._begun: dict[Delivery, Handled] = {}
+        self._under_way: set[Handled] = set()  # with those that were handled well and are not yet known
+        room = size + 1  # the newest comes before the oldest goes
+        if isinstance(known, MessageSet) and known.room == room:
+            self._known = known
+            return
+        self._known = MessageSet(room)
+        for one in known:
+            self.add(*one)
 
-    def __bool__(self) -> bool:
-        return self._size > 0
+    def peers(self) -> list[UUID]:
+        """Of whom something is remembered."""
+        return self._known.peers()
 
-    def knows(self, peer: UUID, message_id: int) -> bool:
-        """True if it was handled."""
-        return (peer, message_id) in self._known
+    def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
+        """Whether this message was handled, or another one under its id."""
+        return self._known.find(peer, message_id, checksum)
 
-    def begin(self, delivery: Delivery) -> bool:
+    def begin(self, delivery: Delivery, message_id: int, checksum: int) -> bool:
         """It is handed out now; False if another copy of it is being handled."""
-        return self._under_way.setdefault(_key(delivery), delivery) is delivery
+        handled: Handled = (delivery.peer_id, message_id, checksum)
+        begun = handled
+        if is_derived(delivery.peer_id):
+            begun = (delivery.peer_id, message_id, None)
+        if begun in self._under_way:
+            return False
+        self._under_way.add(begun)
+        self._begun[delivery] = handled
+        return True
 
     def failed(self, delivery: Delivery) -> None:
         """It is not being handled any more: the next copy is a message again."""
-        if self._under_way.get(_key(delivery)) is delivery:
-            del self._under_way[_key(delivery)]
+        begun = self._begun.pop(delivery, None)
+        if begun is not None:
+            self._end(*begun)
 
-    def succeeded(self, delivery: Delivery) -> bool:
-        """True if this is news: it was being handled. To be followed by `add`, at once or when it is on disk."""
-        if self._under_way.get(_key(delivery)) is not delivery:
-            return False
-        self._under_way[_key(delivery)] = None
-        return True
+    def succeeded(self, delivery: Delivery) -> Handled | None:
+        """What is to be given to `add`, at once or when it is on disk; None if it was not being handled."""
+        return self._begun.pop(delivery, None)
 
-    def add(self, peer: UUID, message_id: int) -> None:
-        """From now on copies of it are duplicates."""
-        self._under_way.pop((peer, message_id), None)
-        if (peer, message_id) in self._known:
-            return
-        self._known.add((peer, message_id))
-        self._order.append((peer, message_id))
-        if len(self._order) > self._size:
-            self._known.discard(self._order.popleft())
+    def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:
+        """From now on copies of it are duplicates. Returns what was known until now."""
+        self._end(peer, message_id, checksum)
+        known = self._known.add(peer, message_id, checksum)
+        if len(self._known) > self._size:
+            self._known.forget_oldest()
+        return known
+
+    def _end(self, peer: UUID, message_id: int, checksum: int | None) -> None:
+        self._under_way.discard((peer, message_id, None if is_derived(peer) else checksum))
 
     def forget(self, peer: UUID) -> None:
         """Its ids mean nothing any more (T-77)."""
-        self._drop({peer})
-        self._under_way = {key: one for key, one in self._under_way.items() if key[0] != peer}
+        self._known.forget(peer)
+        self._begun = {delivery: one for delivery, one in self._begun.items() if one[0] != peer}
+        self._under_way = {one for one in self._under_way if one[0] != peer}
         self._used.pop(peer, None)
-
-    def _drop(self, peers: Collection[UUID]) -> None:
-        self._order = deque(key for key in self._order if key[0] not in peers)
-        self._known = set(self._order)
 
     # Derived identities.
 
@@ -103,6 +108,5 @@ class DedupeCache:
         over = list(takewhile(lambda uuid: self._used[uuid] + REMEMBERED <= now, self._used))
         for uuid in over:
             del self._used[uuid]
-        if over:
-            self._drop(set(over))
+            self._known.forget(uuid)
         return crowding + over

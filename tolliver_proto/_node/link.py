@@ -22,6 +22,9 @@ from .ids import IdAllocator
 from .outbox import Outbox, Window
 from .store import LoadedPeer, StoredMessage
 
+AttemptsKey = tuple[int, int | None]
+"""Id and checksum."""
+
 
 class Peer:
     """Another instance, by UUID."""
@@ -53,7 +56,11 @@ class Peer:
         self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
         self.repins: list[tuple[bytes | None, Receipt]] = []  # what its pin is to be after that
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
-        self.attempts: dict[int, int] = {}  # failed deliveries from this peer, by message id (T-47)
+        self.attempts: dict[AttemptsKey, int] = {}  # failed deliveries of messages from this peer (T-47)
+
+    def attempts_key(self, message_id: int, checksum: int) -> AttemptsKey:
+        """What makes two messages of this peer the same: of a derived identity the id alone (T-72a)."""
+        return message_id, None if self.derived else checksum
 
 
 class Recipients:

@@ -19,7 +19,8 @@ from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .ids import NO_ID
-from .link import Hold, Link, Peer
+from .link import AttemptsKey, Hold, Link, Peer
+from .message_set import Handled, Known, checksum_of
 from .sending import Sending
 from .store import (
     AddDeadLetter,
@@ -35,6 +36,7 @@ from .subscriptions import applied, matching
 
 _VERDICTS = 4096
 _WANTED, _UNWANTED = True, False
+_BY_ID, _YES = Known.BY_ID, Known.YES
 
 
 class Receiving(Sending):
@@ -76,10 +78,8 @@ class Receiving(Sending):
             if not verdict and message.message_id is not None:
                 self._ack(link, [message.message_id])
             return
-        message_id = message.message_id
-        attempt = 1 + peer.attempts.get(message_id, 0) if peer.attempts and message_id is not None else 1
-        delivery = Delivery(link.cid, peer.uuid, message, attempt)
-        if message_id is not None and (attempt > 1 or self._dedupe) and not self._is_new(link, delivery, message_id):
+        delivery = Delivery(link.cid, peer.uuid, message)
+        if (peer.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
             return
         link.unsettled[delivery] = None
         link.unsettled_bytes += len(message.body)
@@ -101,16 +101,29 @@ class Receiving(Sending):
         if message.message_id is not None:  # else it would be sent again
             self._ack(link, [message.message_id])
 
-    def _is_new(self, link: Link, delivery: Delivery, message_id: int) -> bool:
+    def _is_new(self, link: Link, peer: Peer, delivery: Delivery) -> bool:
         """True if it is to be delivered: not a dead letter (T-47) nor a copy; both of those are acknowledged (T-48)."""
-        if delivery.attempt > self.limits.max_attempts or self._dedupe.knows(delivery.peer_id, message_id):
+        message_id = delivery.message.message_id
+        if message_id is None:
+            return True
+        checksum = checksum_of(delivery.message)
+        if peer.attempts:
+            delivery.attempt += peer.attempts.get(peer.attempts_key(message_id, checksum), 0)
+        if delivery.attempt > self.limits.max_attempts or self._is_copy(peer, message_id, checksum):
             self._counts["duplicates"] += 1
             self._ack(link, [message_id])
             return False
-        if self._dedupe and not self._dedupe.begin(delivery):
+        if self._policy.dedupe and not self._dedupe.begin(delivery, message_id, checksum):
             self._counts["withheld"] += 1
             return False
         return True
+
+    def _is_copy(self, peer: Peer, message_id: int, checksum: int) -> bool:
+        known = self._dedupe.find(peer.uuid, message_id, checksum)
+        if known is _BY_ID and peer.derived:
+            self._on_id_reused(peer.uuid, message_id)
+            return True
+        return known is _YES
 
     def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
         """All matching handlers succeeded (T-45). A message that is settled, or whose connection is gone, is passed
@@ -124,8 +137,9 @@ class Receiving(Sending):
                 continue
             link = self._take_unsettled(delivery)
             message_id = delivery.message.message_id
-            if self._dedupe and message_id is not None and self._dedupe.succeeded(delivery):
-                self._remember(delivery.peer_id, message_id, link)
+            news = self._dedupe.succeeded(delivery) if self._policy.dedupe else None
+            if news is not None:
+                self._remember(news, link)
             if link is None:
                 continue
             handled += 1
@@ -133,23 +147,48 @@ class Receiving(Sending):
                 if not self._policy.dedupe_durable:  # else it waits for its commit
                     acks.setdefault(link, []).append(message_id)
                 if link.peer is not None and link.peer.attempts:
-                    link.peer.attempts.pop(message_id, None)
+                    link.peer.attempts.pop(link.peer.attempts_key(message_id, checksum_of(delivery.message)), None)
         self._counts["handled"] += handled
         for link, message_ids in acks.items():
             self._ack(link, message_ids)
 
-    def _remember(self, peer: UUID, message_id: int, link: Link | None) -> None:
+    def _remember(self, handled: Handled, link: Link | None) -> None:
         """A copy of it will not be delivered (T-48). If that must be on disk, the ack waits for it."""
+        peer, message_id, _ = handled
         if is_derived(peer):
             self._use_derived(peer)
         if not self._policy.dedupe_durable:
-            self._dedupe.add(peer, message_id)
+            self._learn(handled)
             return
-        self._batch.handled.append((peer, message_id))
+        self._batch.handled.append(handled)
         if link is not None:
             self._batch.acks[link].append(message_id)
         else:
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _learn(self, handled: Handled) -> None:
+        """It was handled, and that is on disk where it must be."""
+        peer, message_id, _ = handled
+        if self._dedupe.add(*handled) is _BY_ID:
+            self._on_id_reused(peer, message_id)
+
+    def _on_id_reused(self, peer: UUID, message_id: int) -> None:
+        """Told with a count: a copy of a database may reuse any number of ids."""
+        self._counts["ids_reused"] += 1
+        what = (
+            "not delivered: of a derived identity only the first message of an id is (T-72a). Give each job a label of "
+            "its own"
+            if is_derived(peer)
+            else "delivered. The peer's database was restored from a copy, or a copy of it is used beside it: see to "
+            "it that only one is used (T-48)"
+        )
+        self._tally.add(
+            NoticeKind.ID_REUSED,
+            peer,
+            1,
+            f"messages came under ids that it had given to others, the last one under {message_id}. Each was {what}",
+            self._now,
+        )
 
     def _use_derived(self, uuid: UUID) -> None:
         """A derived identity's state ends a day after this (T-72a)."""
@@ -183,23 +222,24 @@ class Receiving(Sending):
             self._counts["failed"] += 1
             if message_id is not None and link.peer is not None:
                 is_last = delivery.attempt >= self.limits.max_attempts
+                key = link.peer.attempts_key(message_id, checksum_of(delivery.message))
                 # Until the dead letter is stored a copy is still a message: it may be tried once more.
-                self._count_attempt(link.peer, message_id, delivery.attempt - is_last)
+                self._count_attempt(link.peer, key, delivery.attempt - is_last)
                 if is_last:
-                    self._give_up(link, delivery, message_id)
+                    self._give_up(link, delivery, message_id, key)
 
-    def _count_attempt(self, peer: Peer, message_id: int, attempts: int) -> None:
-        if len(peer.attempts) >= self.limits.attempts_remembered and message_id not in peer.attempts:
+    def _count_attempt(self, peer: Peer, key: AttemptsKey, attempts: int) -> None:
+        if len(peer.attempts) >= self.limits.attempts_remembered and key not in peer.attempts:
             peer.attempts.pop(next(iter(peer.attempts)))
-        peer.attempts[message_id] = attempts
+        peer.attempts[key] = attempts
 
-    def _give_up(self, link: Link, delivery: Delivery, message_id: int) -> None:
+    def _give_up(self, link: Link, delivery: Delivery, message_id: int, key: AttemptsKey) -> None:
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
         self._keep_letter(letter)
         self._batch.acks[link].append(message_id)
-        self._batch.then.append(partial(self._on_given_up, delivery.peer_id, message_id))
+        self._batch.then.append(partial(self._on_given_up, delivery.peer_id, key))
         self._notice(
             NoticeKind.DEAD_LETTER,
             delivery.peer_id,
@@ -250,9 +290,9 @@ class Receiving(Sending):
             self._actions.append(Stored([receipt]))
         return receipt
 
-    def _on_given_up(self, peer: UUID, message_id: int, error: TolliverError | None) -> None:
+    def _on_given_up(self, peer: UUID, key: AttemptsKey, error: TolliverError | None) -> None:
         if error is None and peer in self._peers:  # a derived identity goes with its last connection
-            self._count_attempt(self._peers[peer], message_id, self.limits.max_attempts)
+            self._count_attempt(self._peers[peer], key, self.limits.max_attempts)
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""

@@ -19,6 +19,7 @@ class NodeStats(Snapshot):
     handled: int = counter()
     failed: int = counter()
     duplicates: int = counter()
+    ids_reused: int = counter()
     withheld: int = counter()
     unwanted: int = counter()
     acked: int = counter()

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from .._common.transport import record
 from .._wire.events import Subscription
+from .message_set import Handled
 
 Span = tuple[int, int]
 IdSpan = tuple[int, int]
@@ -191,9 +192,9 @@ class RemoveDeadLetters:
 
 @record
 class RememberHandled:
-    """These (peer, message id) were handled; of all that were ever named the last `keep` are kept (T-48)."""
+    """These (peer, message id, checksum) were handled; of all that were ever named the last `keep` are kept (T-48)."""
 
-    messages: Sequence[tuple[UUID, int]]
+    messages: Sequence[Handled]
     keep: int
 
 
@@ -261,10 +262,11 @@ class Loaded:
     """State of a node at start, from indexes alone.
 
     `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
-    for runs of messages owed to equally many peers. Both ascend and never overlap. A store may give an `IntervalSet`
-    and `RefCounts`, which the node that is made of it then has for its own. `handled` are those that RememberHandled
-    named, oldest first. `dead_letters` has (number, size) of each, ascending, `next_letter` the number of the next one:
-    above all that were ever given. `id_spans` are those that ReserveIds named, oldest first.
+    for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
+    RememberHandled named, oldest first. A store may give an `IntervalSet`, `RefCounts` and a `MessageSet` with room for
+    one more, which the node that is made of it then has for its own. `dead_letters` has (number, size) of each,
+    ascending, `next_letter` the number of the next one: above all that were ever given. `id_spans` are those that
+    ReserveIds named, oldest first.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -272,7 +274,7 @@ class Loaded:
     next_seq: int = 1
     live_ids: Iterable[Span] = ()
     owed: Iterable[tuple[int, int, int]] = ()
-    handled: Sequence[tuple[UUID, int]] = ()
+    handled: Iterable[Handled] = ()
     dead_letters: Sequence[tuple[int, int]] = ()
     next_letter: int = 1
     id_spans: Sequence[IdSpan] = ()

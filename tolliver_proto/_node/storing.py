@@ -56,8 +56,8 @@ class Storing(Handshakes):
             self._actions.append(Stored(batch.tokens))
         for link, message_ids in batch.acks.items():
             self._ack(link, message_ids)
-        for remembered in batch.handled:
-            self._dedupe.add(*remembered)
+        for handled in batch.handled:
+            self._learn(handled)
         for go_on in batch.then:
             go_on(None)
 

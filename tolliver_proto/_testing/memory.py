@@ -15,6 +15,7 @@ from uuid import UUID
 
 from .._common.errors import StoreError
 from .._node.intervals import spans_of
+from .._node.message_set import Handled
 from .._node.store import (
     AddDeadLetter,
     AddDeliveries,
@@ -92,7 +93,7 @@ class MemoryStore:
         self._own: set[Subscription] = set()
         self._letters: dict[int, DeadLetter] = {}
         self._last_letter = 0
-        self._handled: dict[int, tuple[UUID, int]] = {}
+        self._handled: dict[int, Handled] = {}
         self._last_handled = 0
         self.age = 0.0
         """Seconds that everything in it is taken to be old, for `find`."""

@@ -26,7 +26,9 @@ from .dice import BeginAt, Dice
 from .network import Network
 from .world import CALM, Host, Weather
 
-_RULED = 8  # in every eighth world there are access rules
+_WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
+_RULED = 7  # with access rules
+_COPIED = 3  # with stores that are put back from a copy
 _RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
 
 
@@ -35,8 +37,8 @@ class Simulation(Network):
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
     applications do in that time. Anything that `never` names does not happen: an operation ("crash", "break", "close",
-    "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is
-    kept in `lines`, else the last few.
+    "corrupt", "restore", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace`
+    every line is kept in `lines`, else the last few.
     """
 
     def __init__(
@@ -88,8 +90,10 @@ class Simulation(Network):
             (1, self._op_jump),
             (1, self._op_stop_clock),
         ]
-        if seed % _RULED == _RULED - 1:
+        if seed % _WORLDS == _RULED:
             operations_by_weight.append((4, self._op_restrict))
+        if seed % _WORLDS == _COPIED:
+            operations_by_weight.append((3, self._op_restore))
         unwanted = {f"_op_{name}" for name in never}
         self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
 
@@ -346,6 +350,24 @@ class Simulation(Network):
     def _op_crash(self, host: Host) -> None:
         self.counts["crashes"] += 1
         self._stop(host)
+
+    def _op_restore(self, host: Host) -> None:
+        """It goes, and its store is copied, or put back from the copy: then it gives ids again that it gave since."""
+        self._stop(host)
+        self._at(self._delay(), self._start, host)
+        if host.copy is None:
+            self._trace(f"{host.name}'s store is copied")
+            host.copy = host.store.snapshot()
+            return
+        self.counts["restored"] += 1
+        self._trace(f"{host.name} is put back from its copy (T-48)")
+        host.store = host.copy.snapshot()
+        owed = {message.seq: message.body for message in host.store.messages}
+        for uuid, peer in self._by_uuid.items():
+            still = {owed[seq] for seq in host.store.deliveries(uuid)} | peer.ledger.handled.keys()
+            for sent in host.log:
+                if sent.body not in still:
+                    sent.due_to.discard(uuid)
 
     def _op_close(self, host: Host) -> None:
         assert host.node is not None

@@ -118,6 +118,7 @@ class Host:
         self.name = name
         self.ledger = ledger
         self.store = store
+        self.copy: MemoryStore | None = None
         self.limits = limits
         self.version = version
         self.node: Node | None = None

@@ -1,7 +1,7 @@
 """`tolliver replay`: the messages of recordings, sent again.
 
 A message stands in a recording once for each recipient, and again for each time that it was resent. Its id and its
-bytes tell such copies from another message, so it is sent once. Anything but a message is left out: this run's
+checksum tell such copies from another message, so it is sent once. Anything but a message is left out: this run's
 connections have handshakes, subscriptions and acks of their own.
 """
 
@@ -16,6 +16,7 @@ from uuid import UUID
 from attrs import evolve
 
 from tolliver_proto import Message, Revision
+from tolliver_proto.layouts import checksum_of
 from tolliver_proto.recording import BlockHeader, Direction
 
 from .decode import Placed, frames_in
@@ -64,18 +65,18 @@ def _messages(path: Path, wanted: Filter, failures: list[str]) -> Iterator[Place
 
 def once(rows: Iterable[Placed]) -> Iterator[tuple[int, Message]]:
     """Each message with the bytes that it took; a reliable one only the first time."""
-    seen: dict[_Name, int] = {}
+    seen: dict[tuple[_Name, int], None] = {}
     for row in rows:
         if not isinstance(row.frame, Message):
             continue
         name = _name(row.header, row.frame)
         if name is not None:
-            content = hash((row.frame.channel, row.frame.key, row.frame.body))
-            if seen.get(name) == content:
+            one = name, checksum_of(row.frame)
+            if one in seen:
                 continue
             if len(seen) >= _REMEMBERED:
                 del seen[next(iter(seen))]
-            seen[name] = content
+            seen[one] = None
         yield row.size, row.frame
 
 

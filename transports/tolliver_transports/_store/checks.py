@@ -77,7 +77,7 @@ def _checked_owed(*row: Any) -> int | None:
 _COLUMNS = {
     "batch": ("first_seq", "last_seq"),
     "owed": ("peer", "first_seq", "last_seq", "first_id", "bytes", "owed", "parked"),
-    "handled": ("peer", "wire_id"),
+    "handled": ("peer", "wire_id", "checksum"),
     "id_span": ("number", "first", "count"),
     "own_subscription": ("channel", "key"),
     "peer_subscription": ("peer", "channel", "key"),
@@ -90,7 +90,9 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
         f" + ({{3}} & 0xFFFFFFFF) * 524287 + ({{3}} >> 32 & 0xFFFFFFFF) * 131071 + 104729) % {_PRIME}"
         " ELSE owed_check({0}, {1}, {2}, {3}, {4}, {5}, {6}) END"
     ),
-    "handled": f"({{}} * 40503001 + {{}} * 69061 + 104729) % {_PRIME}",
+    "handled": (  # without a checksum, as in layout 2: then the check too is as it was there
+        f"({{}} * 40503001 + {{}} * 69061 + IFNULL({{}} * 1000003 + 32452843, 0) + 104729) % {_PRIME}"
+    ),
     "id_span": "row_check({}, {}, {})",
     "own_subscription": "row_check(CAST({} AS BLOB), CAST({} AS BLOB))",
     "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",

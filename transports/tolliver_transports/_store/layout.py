@@ -37,7 +37,7 @@ TABLES = {
         channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
     ) {_BY_ROWID}""",
     "handled": f"""CREATE TABLE handled(
-        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
+        number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL, checksum INTEGER,
         crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
     "id_span": f"""CREATE TABLE id_span(

@@ -1,7 +1,7 @@
 """Migration of a database from an older layout.
 
 All of it is one transaction: a kill at any point, or a disk that is full, leaves the file as it was. Layouts 1 and 2
-had a row for each message and one for each delivery; they become batches. A message that was damaged stays so.
+had a row for each message and one for each delivery; they become batches. What was damaged stays so.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _KEPT = {
         "peer": "id, uuid, spki_sha256, row_check(id, uuid, spki_sha256)",
         "peer_subscription": f"peer, channel, key, {check_of('peer_subscription')}",
         "own_subscription": f"channel, key, {check_of('own_subscription')}",
-        "handled": f"number, peer, wire_id, {check_of('handled')}",
+        "handled": f"number, peer, wire_id, NULL, {check_of('handled', 'peer', 'wire_id', 'NULL')}",
         "dead_letter": """number, peer, wire_id, attempts, failed_at,
             letter_check(crc, number, peer, attempts, failed_at), channel, key, body""",
     },
-    2: {"instance": _INSTANCE},
+    2: {"instance": _INSTANCE, "handled": "number, peer, wire_id, NULL, crc"},
 }
 """By the layout of the file and the new table: the rows that its old ones give. A table that is not named stays."""
 

@@ -48,6 +48,7 @@ from tolliver_proto import (
     UnpinPeer,
     begin_elsewhere,
 )
+from tolliver_proto.layouts import MessageSet
 
 from .checks import check_of, content_check, letter_check
 from .clock import StoreClock
@@ -65,6 +66,7 @@ _SHORT_SPAN = 8  # rows: shorter spans are removed row by row, many to a stateme
 _LETTERS = """
     SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, crc FROM dead_letter
     WHERE number > ? ORDER BY number LIMIT ?"""
+_HANDLED = "SELECT peer, wire_id, checksum FROM handled ORDER BY number"
 _LETTER_SIZES = """
     SELECT number, IFNULL(LENGTH(CAST(channel AS BLOB)) + LENGTH(CAST(key AS BLOB)) + LENGTH(body), 0)
     FROM dead_letter ORDER BY number"""
@@ -80,7 +82,7 @@ _NEW_SPAN = f"""
     FROM (SELECT IFNULL(MAX(number), 0) + 1 AS new FROM id_span)
     WHERE NOT EXISTS (SELECT 1 FROM id_span WHERE {_NEWEST_SPAN})"""
 _PIN = "UPDATE peer SET spki_sha256 = ?1, crc = row_check(id, uuid, ?1) WHERE id = ?2"
-_NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2')}"
+_NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2', 'column3')}"
 _NEW_PEER_SUBSCRIPTION = f"*, {check_of('peer_subscription', 'column1', 'column2', 'column3')}"
 _NEW_OWN_SUBSCRIPTION = f"*, {check_of('own_subscription', 'column1', 'column2')}"
 
@@ -210,11 +212,11 @@ class SQLiteStore:
             own_subscriptions = frozenset(Subscription(channel.decode(), key.decode()) for channel, key in own)
             next_seq = max(self._deliveries.newest, totals.last_seq) + 1
             by_number = {number: uuid for uuid, number in self._peers.items()}
-            handled = [
-                (by_number[peer], int(wire_id))
-                for peer, wire_id in connection.execute("SELECT peer, wire_id FROM handled ORDER BY number")
-                if peer in by_number
-            ]
+            [(count,)] = connection.execute("SELECT COUNT(*) FROM handled").fetchall()
+            handled = MessageSet(count + 1)  # as a node wants it that remembers so many
+            for peer, wire_id, checksum in connection.execute(_HANDLED):
+                if peer in by_number:
+                    handled.add(by_number[peer], wire_id, checksum)
             letters, next_letter = self._letters()
             id_spans = [(first % 2**64, int(count)) for first, count in connection.execute(_ID_SPANS)]
         return Loaded(
@@ -420,7 +422,7 @@ class SQLiteStore:
         self._delete("DELETE FROM dead_letter WHERE number", spans)
 
     def _remember_handled(self, run: list[RememberHandled]) -> None:
-        rows = [(self._number(peer), wire_id) for op in run for peer, wire_id in op.messages]
+        rows = [(self._number(peer), wire_id, checksum) for op in run for peer, wire_id, checksum in op.messages]
         kept = run[0].keep
         for op in run[1:]:
             kept = min(kept + len(op.messages), op.keep)

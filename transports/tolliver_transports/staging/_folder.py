@@ -28,7 +28,9 @@ from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage
 
 from ._errors import StageInUse, StageLost, UnknownStage
 
-LAYOUT = 1
+LAYOUT = 2
+"""What is beside a segment has checksums since the second (T-48)."""
+
 MARKER, LOCK, HEAD, DATABASE, SEGMENTS = "stage.json", "lock", "head", "node.db", "segments"
 IDS_SUFFIX = ".ids"
 DRAFT_SUFFIX = ".new"  # of a file that gets its name when it is whole
@@ -191,26 +193,29 @@ class StageFolder:
         """Raises UnknownStage where there is no stage, or one of another layout."""
         self.directory = Path(os.path.abspath(directory))
         self.segments_directory = self.directory / SEGMENTS
-        stage = _stage_of(self.directory)
-        if stage is None:
+        marked = _marked(self.directory)
+        if marked is None:
             raise UnknownStage(f"{self.directory} is no stage: check the path, or have `tolliver stage` make one there")
-        self.stage = stage
+        self.stage = marked.stage
 
     @classmethod
     def make(cls, directory: Path, patience: float = 0.0) -> tuple[Self, Lock]:
         """The stage there, or a new one where the directory is missing or empty; and the right to write into it.
 
+        One of an older layout is marked as of this one: older versions must not write into it any more.
         Raises UnknownStage, StageInUse, and StoreError where it cannot be made.
         """
         try:
-            if _stage_of(directory) is None:
+            if _marked(directory) is None:
                 _check_empty(directory)
                 _make_directory(directory)
             lock = Lock(directory, patience)
             try:
-                if _stage_of(directory) is None:  # under the lock: it may be there by now
+                marked = _marked(directory)  # under the lock: it may be there by now
+                if marked is None:
                     _make_directory(directory / SEGMENTS)
-                    marker = {"layout": LAYOUT, "stage": str(uuid4())}
+                if marked is None or marked.layout != LAYOUT:
+                    marker = {"layout": LAYOUT, "stage": str(uuid4() if marked is None else marked.stage)}
                     write_whole(directory / MARKER, json.dumps(marker).encode() + b"\n")
                 return cls(directory), lock
             except BaseException:
@@ -261,7 +266,8 @@ class StageFolder:
 
     def check(self, position: Position, stage: UUID | None = None) -> None:
         """Raises StageLost unless one can read on from there; `stage` says of which stage the position is."""
-        now = _stage_of(self.directory)
+        marked = _marked(self.directory)
+        now = None if marked is None else marked.stage
         for expected in (self.stage, stage or self.stage):
             if now != expected:
                 raise StageLost(
@@ -370,8 +376,13 @@ class StageFolder:
         return StoreError(f"{path} cannot be read: {error.strerror}. Is the stage mounted here, and may we read it?")
 
 
-def _stage_of(directory: Path) -> UUID | None:
-    """The stage's identity; None where there is no marker. Raises UnknownStage for one that is not known here."""
+class _Marker(NamedTuple):
+    layout: int
+    stage: UUID
+
+
+def _marked(directory: Path) -> _Marker | None:
+    """What the marker says; None where there is none. Raises UnknownStage for one that is not known here."""
     path = directory / MARKER
     try:
         with open(path, "rb") as file:
@@ -383,13 +394,13 @@ def _stage_of(directory: Path) -> UUID | None:
     except (ValueError, RecursionError) as error:
         raise UnknownStage(f"{path} says of no stage what it is: give another directory, or put a copy back") from error
     layout = marker.get("layout") if isinstance(marker, dict) else None
-    if layout != LAYOUT:
+    if type(layout) is not int or not 1 <= layout <= LAYOUT:
         raise UnknownStage(
-            f"the stage {directory} has layout {layout!r:.20}, and this version of tolliver knows only {LAYOUT}: use "
+            f"the stage {directory} has layout {layout!r:.20}, and this version of tolliver knows 1 to {LAYOUT}: use "
             "the version that wrote it, or a newer one"
         )
     try:
-        return UUID(marker["stage"])
+        return _Marker(layout, UUID(marker["stage"]))
     except (KeyError, ValueError, TypeError, AttributeError):
         raise UnknownStage(f"{path} has no identity: give another directory, or put a copy back") from None
 

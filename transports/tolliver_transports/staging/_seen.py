@@ -1,13 +1,14 @@
-"""Ids of the messages that a stage has had, by sender (T-48).
+"""Messages that a stage has had, by sender, id and checksum (T-48).
 
-A copy that is sent again is not staged again. The set is exact, never a high-water mark, because lower ids do come
-later (T-09, T-40, T-51). It is that of the last segments: each closed one has its ids in a file beside it, and is
-forgotten as a whole once the segments after it have enough. So what is staged and what is remembered cannot disagree.
-Ids come nearly in order: spans are few.
+A copy that is sent again is not staged again; another message under the same id is. The set is exact, never a
+high-water mark, because lower ids do come later (T-09, T-40, T-51). It is that of the last segments: each closed one
+has its messages in a file beside it, and is forgotten as a whole once the segments after it have enough. So what is
+staged and what is remembered cannot disagree. Ids come nearly in order: runs of them are few.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
@@ -15,11 +16,15 @@ from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from tolliver_proto import Span
-from tolliver_proto.layouts import Fields, IntervalSet
+from tolliver_proto import Span, is_derived
+from tolliver_proto.layouts import Fields, Known, MessageSet
+
+Key = tuple[int, int]
+"""Id and checksum."""
 
 _MAGIC = b"TLVS"
-_LAYOUT = 1
+_LAYOUT = 2
+_WITHOUT_CHECKSUMS = 1
 _HEAD = Fields("4s magic, H layout, Q frames, I senders")
 _SENDER = Fields("16s sender, I spans")
 _SPAN = Struct(">II")
@@ -27,33 +32,46 @@ _CHECKSUM = Struct(">I")
 
 
 class Ids:
-    """Senders and ids of a segment's messages; `frames` counts all of its messages, those without an id too."""
+    """Senders, ids and checksums of a segment's messages, in the order in which they came.
 
-    def __init__(self) -> None:
+    `frames` counts all of its messages, those without an id too. A file of the first layout has no checksums.
+    """
+
+    def __init__(self, layout: int = _LAYOUT) -> None:
         self.frames = 0
         self.count = 0
-        self._spans: dict[UUID, IntervalSet] = {}
+        """Those with an id."""
+        self._layout = layout
+        self._senders: dict[UUID, tuple[array[int], array[int]]] = {}
 
-    def __iter__(self) -> Iterator[tuple[UUID, IntervalSet]]:
-        return iter(self._spans.items())
+    def __iter__(self) -> Iterator[tuple[UUID, int, int | None]]:
+        for sender, (ids, checksums) in self._senders.items():
+            for at, message_id in enumerate(ids):
+                yield sender, message_id, checksums[at] if checksums else None
 
-    def add(self, sender: UUID, spans: Iterable[Span], frames: int) -> None:
+    def add(self, sender: UUID, messages: Sequence[Key], frames: int) -> None:
         """More messages, none of which is known here."""
-        known = self._spans.get(sender)
-        for first, last in spans:
-            if known is None:
-                known = self._spans[sender] = IntervalSet()
-            known.add(first, last)
-            self.count += last + 1 - first
+        self._add(sender, [message_id for message_id, _ in messages], [checksum for _, checksum in messages])
         self.frames += frames
+
+    def _add(self, sender: UUID, ids: Sequence[int], checksums: Sequence[int]) -> None:
+        if not ids:
+            return
+        columns = self._senders.get(sender)
+        if columns is None:
+            columns = self._senders[sender] = array("I"), array("I")
+        columns[0].extend(ids)
+        columns[1].extend(checksums)
+        self.count += len(ids)
 
     def encode(self) -> bytes:
         """As they stand in the file."""
-        parts = [_HEAD.struct.pack(_MAGIC, _LAYOUT, self.frames, len(self._spans))]
-        for sender, known in self:
-            spans = [*known]
-            parts.append(_SENDER.struct.pack(sender.bytes, len(spans)))
-            parts += [_SPAN.pack(*span) for span in spans]
+        parts = [_HEAD.struct.pack(_MAGIC, self._layout, self.frames, len(self._senders))]
+        for sender, (ids, checksums) in self._senders.items():
+            runs = _runs(ids)
+            parts.append(_SENDER.struct.pack(sender.bytes, len(runs)))
+            parts += [_SPAN.pack(*run) for run in runs]
+            parts.append(_big_endian(checksums))
         data = b"".join(parts)
         return data + _CHECKSUM.pack(crc32(data))
 
@@ -64,9 +82,9 @@ class Ids:
         if end < _HEAD.size or _CHECKSUM.unpack_from(data, end)[0] != crc32(memoryview(data)[:end]):
             return None
         magic, layout, frames, senders = _HEAD.struct.unpack_from(data)
-        if (magic, layout) != (_MAGIC, _LAYOUT):
+        if magic != _MAGIC or layout not in (_WITHOUT_CHECKSUMS, _LAYOUT):
             return None
-        ids, at, left = cls(), _HEAD.size, frames
+        ids, at = cls(layout), _HEAD.size
         for _ in range(senders):
             if at + _SENDER.size > end:
                 return None
@@ -74,79 +92,94 @@ class Ids:
             start, at = at + _SENDER.size, at + _SENDER.size + count * _SPAN.size
             if at > end:
                 return None
-            spans = list(_SPAN.iter_unpack(memoryview(data)[start:at]))
-            left -= sum(last + 1 - first for first, last in spans)
-            if left < 0 or any(first > last for first, last in spans):
+            runs = list(_SPAN.iter_unpack(memoryview(data)[start:at]))
+            number = sum(last + 1 - first for first, last in runs)
+            if ids.count + number > frames or any(first > last for first, last in runs):
                 return None  # no messages have so many ids
-            ids.add(UUID(bytes=sender), spans, 0)
+            start, at = at, at + _CHECKSUM.size * number * (layout != _WITHOUT_CHECKSUMS)
+            if at > end:
+                return None
+            expanded = array("I", (number for first, last in runs for number in range(first, last + 1)))
+            ids._add(UUID(bytes=sender), expanded, _native(data[start:at]))
         ids.frames = frames
         return ids if ids.encode() == data else None  # else its numbers do not fit each other
+
+
+def _runs(ids: Iterable[int]) -> list[Span]:
+    """The same ids in the same order."""
+    runs: list[Span] = []
+    for number in ids:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def _big_endian(numbers: array[int]) -> bytes:
+    return Struct(f">{len(numbers)}I").pack(*numbers)
+
+
+def _native(data: bytes) -> array[int]:
+    return array("I", Struct(f">{len(data) // _CHECKSUM.size}I").unpack(data))
 
 
 class _Closed(NamedTuple):
     number: int
     messages: int
-    data: bytes  # encoded: what is forgotten some day need not be at hand
 
 
 class Seen:
-    """The ids of the last segments, which have `size` messages or more; while there are fewer, of all."""
+    """The messages of the last segments, which have `size` or more; while there are fewer, of all."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._known: dict[UUID, IntervalSet] = {}
+        self._known = MessageSet(size)
         self._closed: deque[_Closed] = deque()
         self._count = 0  # in closed segments
+        self.ids_reused = 0
+        """Messages that came under an id of another one."""
+        self.last_reused: tuple[UUID, int] | None = None
 
     @property
     def oldest(self) -> int | None:
-        """The first segment whose ids are still needed; None where no closed one's are."""
+        """The first segment whose messages are still needed; None where no closed one's are."""
         return self._closed[0].number if self._closed else None
 
-    def take(self, sender: UUID, ids: Sequence[int | None]) -> list[int]:
-        """Places in the list of those that are new; they are known from now on. None is always new."""
-        known = self._known.get(sender)
-        if known is None:
-            known = IntervalSet()
+    def take(self, sender: UUID, messages: Sequence[tuple[int | None, int]]) -> list[int]:
+        """Places in the list of those that are new; they are known from now on. One without an id is always new.
+
+        Another message under a known id is new too, unless a derived identity sends it: there it is a copy (T-72a).
+        """
+        by_id = is_derived(sender)
         fresh: list[int] = []
-        first = last = -1  # a run of new ids that is not in the set yet
-        for at, number in enumerate(ids):
-            if number is not None:
-                if first >= 0 and number == last + 1 and number not in known:
-                    last = number
-                else:
-                    if first >= 0:
-                        known.add(first, last)
-                        first = -1
-                    if number in known:
-                        continue
-                    first = last = number
-            fresh.append(at)
-        if first >= 0:
-            known.add(first, last)
-        if known:
-            self._known[sender] = known
+        for at, (message_id, checksum) in enumerate(messages):
+            if message_id is None:
+                fresh.append(at)
+                continue
+            known = self._known.find(sender, message_id, checksum) if by_id else Known.NOT
+            if known is Known.NOT:
+                known = self._known.add(sender, message_id, checksum)
+            if known is Known.BY_ID:
+                self.ids_reused += 1
+                self.last_reused = sender, message_id
+            if known is not Known.YES and not (known and by_id):
+                fresh.append(at)
         return fresh
 
     def add(self, ids: Ids) -> None:
-        """Those of a segment that was there before."""
-        for sender, spans in ids:
-            known = self._known.setdefault(sender, IntervalSet())
-            for first, last in spans:
-                known.add(first, last)
+        """Those of a segment that was there before. It counts for those that no earlier segment has."""
+        before = len(self._known)
+        for one in ids:
+            self._known.add(*one)
+        ids.count = len(self._known) - before
 
     def close(self, number: int, ids: Ids) -> None:
-        """No more come to this segment, whose ids are known. Forgets the oldest segments where the others suffice."""
-        self._closed.append(_Closed(number, ids.count, ids.encode()))
+        """No more come to this segment, whose messages are known. Forgets the oldest where the others suffice."""
+        self._closed.append(_Closed(number, ids.count))
         self._count += ids.count
         while self._closed and self._count - self._closed[0].messages >= self._size:
-            self._forget(self._closed.popleft())
-
-    def _forget(self, closed: _Closed) -> None:
-        self._count -= closed.messages
-        for sender, spans in Ids.decode(closed.data) or ():
-            known = self._known[sender]
-            for first, last in spans:
-                known.discard(first, last)
-            if not known:
-                del self._known[sender]
+            messages = self._closed.popleft().messages
+            self._count -= messages
+            for _ in range(messages):
+                self._known.forget_oldest()

@@ -6,12 +6,14 @@ stops reading, and the peers keep what they have.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from uuid import UUID
 
-from tolliver_proto import Acl, Delivery
+from tolliver_proto import Acl, Delivery, NoticeKind
 
 from ..blocking import Instance, Run, Runs, create_instance
 from ._loop import StageLoop
@@ -19,7 +21,9 @@ from ._options import StageOptions
 from ._writer import StageWriter
 
 _NAMES = 4096
+_QUIET = 60.0  # seconds between two words about ids that were used again
 _source = attrgetter("peer_id", "cid")
+_log = logging.getLogger("tolliver")
 
 
 class Stager(StageLoop[Run]):
@@ -36,6 +40,8 @@ class Stager(StageLoop[Run]):
         self.options = options
         self._wanted = _Wanted(options.subscriptions)
         self._counts = {"dropped": 0, "unwanted": 0}
+        self._told = 0
+        self._quiet_until = 0.0
 
     # The source.
 
@@ -59,6 +65,7 @@ class Stager(StageLoop[Run]):
             self._instance.close()
 
     def _take(self, writer: StageWriter, timeout: float) -> Run | None:
+        self._tell_of_ids(writer)
         try:
             run = self._runs.next(timeout)
         except TimeoutError:
@@ -68,6 +75,23 @@ class Stager(StageLoop[Run]):
             if messages:
                 writer.add(peer, cid, self.options.revision, messages)
         return run
+
+    def _tell_of_ids(self, writer: StageWriter) -> None:
+        """At once, and then with a count once a minute."""
+        count, now = writer.ids_reused - self._told, time.monotonic()
+        if not count or writer.last_reused is None or now < self._quiet_until:
+            return
+        self._told, self._quiet_until = writer.ids_reused, now + _QUIET
+        sender, message_id = writer.last_reused
+        _log.warning(
+            "%s: %d messages came under ids that their sender had given to others, the last one of %s under id %d. "
+            "Each was staged, but for those of derived identities (T-72a). A sender's database was restored from a "
+            "copy, or a copy of it is used beside it: see to it that only one is used (T-48)",
+            NoticeKind.ID_REUSED,
+            count,
+            sender,
+            message_id,
+        )
 
     def _on_synced(self, items: Sequence[Run]) -> None:
         for run in items:
@@ -104,13 +128,15 @@ class Stager(StageLoop[Run]):
 
     def stats(self) -> dict[str, int]:
         """Since the start: messages `staged` and their `bytes`, `duplicates`, unreliable ones `dropped`, and `unwanted`
-        ones, whose keys only begin like a subscription's. And `staged_bytes` now, which readers make less.
+        ones, whose keys only begin like a subscription's; `ids_reused`, messages under an id that their sender had
+        given to another one. And `staged_bytes` now, which readers make less.
         """
         writer = self._started()
         return {
             "staged": writer.messages,
             "bytes": writer.bytes,
             "duplicates": writer.duplicates,
+            "ids_reused": writer.ids_reused,
             **self._counts,
             "staged_bytes": writer.staged_bytes,
         }

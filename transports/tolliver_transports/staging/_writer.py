@@ -17,7 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tolliver_proto import Limits, Message, OwnLimitExceeded, ProtocolError, Revision, StoreError, decode, encode
-from tolliver_proto.layouts import spans_of
+from tolliver_proto.layouts import checksum_of
 from tolliver_proto.recording import (
     BLOCK,
     INDEX_SUFFIX,
@@ -47,7 +47,7 @@ from ._folder import (
     write_whole,
 )
 from ._options import FolderOptions
-from ._seen import Ids, Seen
+from ._seen import Ids, Key, Seen
 
 BLOCK_MESSAGES = 1024
 BLOCK_BYTES = 2**20
@@ -70,7 +70,7 @@ class _Source(NamedTuple):
 class _Block(NamedTuple):
     data: bytes
     sender: UUID
-    ids: list[int]
+    messages: list[Key]  # those that have an id
     frames: int
 
 
@@ -93,7 +93,7 @@ class StageWriter:
         self._waiting: deque[_Block] = deque()
         self._source: _Source | None = None
         self._frames: list[bytes] = []  # of the block that is being made
-        self._ids: list[int] = []
+        self._keys: list[Key] = []
         self._gathered = 0  # bytes in it
         self.waiting_bytes = 0
         """Bytes that were added since the last sync."""
@@ -132,7 +132,8 @@ class StageWriter:
     def add(self, sender: UUID, cid: int, revision: Revision, messages: Sequence[Message]) -> int:
         """Messages of one sender, in order; returns how many are new. They may be acknowledged after the next sync.
 
-        That holds for a copy of an earlier one too: it is not staged, and its original may not be synced yet.
+        That holds for a copy of an earlier one too: it is not staged, and its original may not be synced yet. Another
+        message under an id that is known is no copy (T-48).
         Raises LocalProtocolError where one cannot be written; then nothing was added.
         """
         frames = [encode(message, revision) for message in messages]
@@ -141,11 +142,12 @@ class StageWriter:
             raise OwnLimitExceeded(
                 "too_long", f"a frame of {longest} bytes: the limit is {MAX_LENGTH}, send it in parts"
             )
-        fresh = self._seen.take(sender, [message.message_id for message in messages])
+        keys = [(message.message_id, _checksum(message)) for message in messages]
+        fresh = self._seen.take(sender, keys)
         self.duplicates += len(messages) - len(fresh)
         source = _Source(sender, cid, revision)
         for at in fresh:
-            frame, message_id = frames[at], messages[at].message_id
+            frame, (message_id, checksum) = frames[at], keys[at]
             if (
                 source != self._source
                 or len(self._frames) >= BLOCK_MESSAGES
@@ -156,7 +158,7 @@ class StageWriter:
             self._frames.append(frame)
             self._gathered += len(frame)
             if message_id is not None:
-                self._ids.append(message_id)
+                self._keys.append((message_id, checksum))
             self.waiting_bytes += len(frame)
         return len(fresh)
 
@@ -165,8 +167,8 @@ class StageWriter:
             sender, cid, revision = self._source
             header = BlockHeader(time.time_ns(), self.local, sender, cid, Direction.IN, revision, len(self._frames))
             data = encode_block(header, b"".join(self._frames))
-            self._waiting.append(_Block(data, sender, self._ids, len(self._frames)))
-        self._source, self._frames, self._ids, self._gathered = None, [], [], 0
+            self._waiting.append(_Block(data, sender, self._keys, len(self._frames)))
+        self._source, self._frames, self._keys, self._gathered = None, [], [], 0
 
     # Messages to the disk.
 
@@ -188,6 +190,16 @@ class StageWriter:
                 self._close_segment(self._open)
                 self._next_segment()
         return True
+
+    @property
+    def ids_reused(self) -> int:
+        """Messages that came under an id that their sender had given to another one."""
+        return self._seen.ids_reused
+
+    @property
+    def last_reused(self) -> tuple[UUID, int] | None:
+        """Sender and id of the last of them."""
+        return self._seen.last_reused
 
     @property
     def failing(self) -> str | None:
@@ -356,16 +368,21 @@ def _chunks(file: FileIO) -> Iterator[bytes]:
         yield data
 
 
-def _ids_of(block: Block) -> list[int] | None:
+def _checksum(message: Message) -> int:
+    """Of one that has an id; nobody asks for any other's."""
+    return 0 if message.message_id is None else checksum_of(message)
+
+
+def _keys_of(block: Block) -> list[Key] | None:
     """Of a block that a stage wrote; None for any other."""
     try:
         messages = decode(block.payload, block.header.revision, _FORMAT)
     except ProtocolError:
         return None
-    ids = [message.message_id for message in messages if isinstance(message, Message)]
-    if len(ids) != block.header.frames or len(messages) != len(ids) or block.header.peer is None:
+    keys = [(one.message_id, _checksum(one)) for one in messages if isinstance(one, Message)]
+    if len(keys) != block.header.frames or len(messages) != len(keys) or block.header.peer is None:
         return None
-    return [number for number in ids if number is not None]
+    return [(number, checksum) for number, checksum in keys if number is not None]
 
 
 class _Segment:
@@ -408,7 +425,7 @@ class _Segment:
             raise
         for block in blocks:
             self.indexer.add(block.data, len(block.data))
-            self.ids.add(block.sender, spans_of(block.ids), block.frames)
+            self.ids.add(block.sender, block.messages, block.frames)
 
     def read_again(self) -> str:
         """Takes the ids of its blocks, up to the first that is none; returns what is wrong with that one."""
@@ -416,11 +433,11 @@ class _Segment:
             for block in read_blocks(_chunks(file)):
                 if not isinstance(block, Block):
                     return block.detail
-                ids, sender = _ids_of(block), block.header.peer
-                if ids is None or sender is None:
+                keys, sender = _keys_of(block), block.header.peer
+                if keys is None or sender is None:
                     return "this is no block of a stage"
                 self.indexer.add(os.pread(self._fd, BLOCK.size, block.offset), BLOCK.size + len(block.payload))
-                self.ids.add(sender, spans_of(ids), block.header.frames)
+                self.ids.add(sender, keys, block.header.frames)
         return "the file ends"
 
     def cut(self) -> None:

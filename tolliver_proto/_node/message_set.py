@@ -1,0 +1,241 @@
+"""Compact set of messages, in the order in which they came.
+
+A message is its sender, its id and a checksum: an id alone is not enough, since a sender that was put back from a copy
+gives its ids to other messages (T-48). As tuples a million of them would take 200 MB. Here each is a row of a few
+columns of numbers, and takes less than 17 bytes with its share of the index, whichever ids follow one another.
+
+The rows are a ring: the oldest goes at once. The index is a table of chains. A message stands in the chain of its peer
+and id; when another one comes under its id, it goes aside, into that of peer, id and checksum: else a peer that has one
+id for everything would make one chain as long as the set.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from functools import lru_cache
+from struct import Struct
+from uuid import UUID
+from zlib import crc32
+
+from .._wire.events import Message
+
+Handled = tuple[UUID, int, int | None]
+"""Peer, id, checksum. None is of an old layout, which knew ids alone: any message under that id is the same."""
+
+_LENGTHS = Struct(">II")
+_NAMES_KNOWN = 4096
+_SALT = hash("tolliver")  # another one in each process: nobody can choose ids that meet in one chain
+_LEAST = 64  # rows
+_COLUMNS = ("_peers", "_ids", "_checksums", "_nexts")
+_MOST_PEERS = 2**15  # in 16 bits with a flag
+_PEERS_UNSEEN = 512  # of whom there may be no row any more
+
+
+def checksum_of(message: Message) -> int:
+    """The crc32 of the lengths of channel and key, four bytes each, then channel, key and body."""
+    return crc32(message.body, _names_checksum(message.channel, message.key))
+
+
+@lru_cache(_NAMES_KNOWN)
+def _names_checksum(channel: str, key: str) -> int:
+    names = channel.encode(), key.encode()
+    return crc32(b"".join((_LENGTHS.pack(*map(len, names)), *names)))
+
+
+class Known(IntEnum):
+    """Whether a set has a message."""
+
+    NOT = 0
+    BY_ID = 1  # another message of that id
+    YES = 2
+
+
+_NOT, _BY_ID, _YES = Known
+
+
+class MessageSet:
+    """Messages, oldest first. `room` is for how many: until there are more, its index is never made anew."""
+
+    def __init__(self, room: int = 0, messages: Iterable[Handled] = ()) -> None:
+        self.room = room
+        # Peers are even numbers; the last bit says that there is no checksum.
+        self._numbers: dict[UUID, int] = {}
+        self._uuids: list[UUID | None] = []  # by half the number; None where it is free, or forgotten
+        self._free: list[int] = []
+        self._look_at = _PEERS_UNSEEN
+        # Columns. Row 0 is nobody's: it ends a chain.
+        self._peers = array("H", (0,))
+        self._ids = array("I", (0,))
+        self._checksums = array("I", (0,))
+        self._nexts = array("I", (0,))
+        self._heads = array("I", (0,)) * (room * 5 // 8 + 1)
+        self._size = 0  # rows that there is space for
+        self._first = 1
+        self._count = 0
+        self._aside = 0  # rows in chains by checksum
+        for message in messages:
+            self.add(*message)
+
+    def __len__(self) -> int:
+        """With those of peers that were forgotten, which go when they are the oldest."""
+        return self._count
+
+    def __iter__(self) -> Iterator[Handled]:
+        end = self._first + self._count
+        for rows in range(self._first, min(end, self._size + 1)), range(1, end - self._size):
+            for row in rows:
+                peer = self._peers[row]
+                uuid = self._uuids[peer >> 1]
+                if uuid is not None:
+                    yield uuid, self._ids[row], None if peer & 1 else self._checksums[row]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MessageSet) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def peers(self) -> list[UUID]:
+        """Whose messages it has, and a few more."""
+        return list(self._numbers)
+
+    def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
+        """Whether it has this message, or another one of its id."""
+        number = self._numbers.get(peer)
+        if number is None:
+            return _NOT
+        heads, nexts, ids = self._heads, self._nexts, self._ids
+        row = heads[hash((_SALT, number, message_id)) % len(heads)]
+        while row:
+            if ids[row] == message_id and self._peers[row] & ~1 == number:
+                return self._compared(row, checksum)
+            row = nexts[row]
+        return _NOT
+
+    def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:
+        """It has this message from now on, as the newest if it did not have it. Returns what was known before."""
+        while self._count == self._size:
+            self._grow()
+        number = self._numbers.get(peer)
+        if number is None:
+            number = self._new_number(peer)
+        heads, nexts, ids = self._heads, self._nexts, self._ids
+        at = hash((_SALT, number, message_id)) % len(heads)
+        known, other = _NOT, heads[at]
+        while other:
+            if ids[other] == message_id and self._peers[other] & ~1 == number:
+                known = self._compared(other, checksum)
+                if known is _YES:
+                    return _YES
+                self._put_aside(other, at)
+                break
+            other = nexts[other]
+        row = self._first + self._count
+        if row > self._size:
+            row -= self._size
+        try:
+            ids[row] = message_id
+        except OverflowError:
+            self._ids = array("Q", ids)
+            self._ids[row] = message_id
+        self._peers[row] = number if checksum is not None else number | 1
+        self._checksums[row] = checksum or 0
+        nexts[row] = heads[at]
+        heads[at] = row
+        self._count += 1
+        return known
+
+    def forget_oldest(self) -> None:
+        """One message fewer."""
+        row, heads = self._first, self._heads
+        at = hash((_SALT, self._peers[row] & ~1, self._ids[row])) % len(heads)
+        if heads[at] == row:
+            heads[at] = self._nexts[row]
+        elif not self._unlink(row, at):
+            self._unlink(row, self._aside_at(row))
+            self._aside -= 1
+        self._first = row + 1 if row < self._size else 1
+        self._count -= 1
+
+    def forget(self, peer: UUID) -> None:
+        """It has nothing of this peer any more."""
+        number = self._numbers.pop(peer, None)
+        if number is not None:
+            self._uuids[number >> 1] = None
+
+    # Peers.
+
+    def _new_number(self, peer: UUID) -> int:
+        if len(self._uuids) >= self._look_at and not self._free:
+            self._look_for_free()
+        if self._free:
+            at = self._free.pop()
+            self._uuids[at] = peer
+        else:
+            at = len(self._uuids)
+            self._uuids.append(peer)
+            if at == _MOST_PEERS:
+                self._peers = array("I", self._peers)
+        self._numbers[peer] = number = at << 1
+        return number
+
+    def _look_for_free(self) -> None:
+        """Numbers of which there is no row are free again."""
+        used = {number >> 1 for number in set(self._peers)}
+        self._free = [at for at in range(len(self._uuids)) if at not in used]
+        for at in self._free:
+            uuid, self._uuids[at] = self._uuids[at], None
+            if uuid is not None:
+                del self._numbers[uuid]
+        self._look_at = 2 * len(used) + _PEERS_UNSEEN
+
+    # Chains.
+
+    def _compared(self, newest: int, checksum: int | None) -> Known:
+        """With the newest of its id, and with those that went aside."""
+        number, message_id = self._peers[newest], self._ids[newest]
+        if number & 1 or checksum in (None, self._checksums[newest]):
+            return _YES
+        row = self._heads[hash((_SALT, number, message_id, checksum)) % len(self._heads)] if self._aside else 0
+        while row:
+            if self._checksums[row] == checksum and self._ids[row] == message_id and self._peers[row] == number:
+                return _YES
+            row = self._nexts[row]
+        return _BY_ID
+
+    def _aside_at(self, row: int) -> int:
+        return hash((_SALT, self._peers[row], self._ids[row], self._checksums[row])) % len(self._heads)
+
+    def _put_aside(self, row: int, at: int) -> None:
+        self._unlink(row, at)
+        at = self._aside_at(row)
+        self._nexts[row] = self._heads[at]
+        self._heads[at] = row
+        self._aside += 1
+
+    def _unlink(self, row: int, at: int) -> bool:
+        """Take a row out of a chain; False if it is not there."""
+        nexts = self._nexts
+        before, one = 0, self._heads[at]
+        while one != row:
+            if not one:
+                return False
+            before, one = one, nexts[one]
+        if before:
+            nexts[before] = nexts[row]
+        else:
+            self._heads[at] = nexts[row]
+        return True
+
+    def _grow(self) -> None:
+        """Space for more rows: as exactly as `room` says, where it says it."""
+        if self._first != 1 or self._size == self.room:
+            room = self.room if self._size < self.room else max(_LEAST, self._size * 5 // 4)
+            self.__dict__ = MessageSet(room, self).__dict__
+            return
+        more = min(max(_LEAST, self._size), self.room - self._size)
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            setattr(self, name, column + array(column.typecode, (0,)) * more)
+        self._size += more
