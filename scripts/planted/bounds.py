@@ -27,9 +27,9 @@ BUGS = (
         "the oldest go before what displaces them is stored",
         ROOM,
         "MakingRoom._look_for_oldest.done",
-        "outbox.oldest.complete_at = self._next_seq if gathered.complete else 0",
+        "outbox.oldest.complete_at = self._next_seq if is_complete else 0",
         """
-        outbox.oldest.complete_at = self._next_seq if gathered.complete else 0
+        outbox.oldest.complete_at = self._next_seq if is_complete else 0
         self._drop_oldest(peer, [*gathered][: max(0, excess[0])])
         self._begin_commit()
         """,
@@ -66,6 +66,14 @@ BUGS = (
         "peer.outbox.oldest.forget()",
         "pass",
         (f"{_NODE}test_what_is_set_aside_neither_counts_nor_goes",),
+    ),
+    Bug(
+        "a search knows what was added meanwhile",
+        ROOM,
+        "MakingRoom._look_for_oldest.done",
+        "gathered.complete and outbox.oldest.additions == additions",
+        "gathered.complete",
+        (f"{_NODE}test_what_was_kept_for_a_connection_counts_once_it_is_stored",),
     ),
     Bug(
         "a search for each send at the quota",

@@ -21,11 +21,12 @@ Share = tuple[int, int]
 class Oldest:
     """The oldest deliveries of a peer, as the last search found them and as far as they are still owed."""
 
-    __slots__ = ("_found", "complete_at", "searching")
+    __slots__ = ("_found", "additions", "complete_at", "searching")
 
     def __init__(self) -> None:
         self._found: dict[int, Found] = {}
         self.searching = False
+        self.additions = 0  # how often some were added that may be older than those that are known
         self.complete_at = 0  # the seq that was next when a search found all that there was
 
     def take(self, found: Iterable[Found]) -> None:
@@ -36,6 +37,7 @@ class Oldest:
         """Others may be older now."""
         self._found.clear()
         self.complete_at = 0
+        self.additions += 1
 
     def discard(self, first: int, last: int) -> None:
         """These are owed no more."""

@@ -86,6 +86,7 @@ class MakingRoom(Removing):
 
     def _look_for_oldest(self, peer: Peer, excess: Share, then: GoOn) -> None:
         outbox, gathered = peer.outbox, Gathered(excess, partial(_is_in_flight, peer))
+        additions = outbox.oldest.additions
 
         def take(found: Sequence[Found]) -> bool:
             return gathered.take(one for one in found if not one.parked and one.seq not in outbox.leaving)
@@ -94,7 +95,8 @@ class MakingRoom(Removing):
             outbox.oldest.searching = False
             if error is None:
                 outbox.oldest.take(one for one in gathered if one.seq not in outbox.leaving)
-                outbox.oldest.complete_at = self._next_seq if gathered.complete else 0
+                is_complete = gathered.complete and outbox.oldest.additions == additions
+                outbox.oldest.complete_at = self._next_seq if is_complete else 0
             then(error)
 
         outbox.oldest.searching = True
