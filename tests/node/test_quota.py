@@ -240,6 +240,27 @@ def test_an_ack_in_between_is_no_loss_and_no_drop() -> None:
     sound(play)
 
 
+def test_an_ack_while_the_search_waits_for_a_commit() -> None:
+    """It was found, acknowledged and removed before the search was over."""
+    play = stage(DROP, messages=4)
+    wire = play.peer(LOW, WANTED)
+    send(play, *numbered(1, 4))
+    sent = wire.messages()
+    play.hold_searches = True
+    send(play, *numbered(5, 8))
+    play.hold_commits = True
+    play.call("subscribe", "x", "")  # a commit runs when the search brings what it has found
+    wire.got()
+    play.looked()
+    wire.ack(*sent[:2])
+    play.hold_searches = play.hold_commits = False
+    play.finish()
+    play.wait(1.0)
+    assert waiting(play) == numbered(5, 8)
+    assert play.node.stats().dropped_oldest == 2
+    sound(play)
+
+
 def test_what_was_known_and_expired_is_not_dropped_again() -> None:
     policy = Policy(quota_policy=QuotaPolicy.DROP_OLDEST, expire_after=100.0)
     play = stage(policy, messages=4)

@@ -7,7 +7,6 @@ of need; they are known here until they go, in this way or another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 
 from .store import Found
 
@@ -21,23 +20,40 @@ Share = tuple[int, int]
 class Oldest:
     """The oldest deliveries of a peer, as the last search found them and as far as they are still owed."""
 
-    __slots__ = ("_found", "additions", "complete_at", "searching")
+    __slots__ = ("_found", "complete_at", "searching", "valid")
 
     def __init__(self) -> None:
         self._found: dict[int, Found] = {}
         self.searching = False
-        self.additions = 0  # how often some were added that may be older than those that are known
-        self.complete_at = 0  # the seq that was next when a search found all that there was
+        self.valid = True  # none was added since the search began that may be older
+        self.complete_at = 0  # the seq that was next when a search had found all that there is
 
-    def take(self, found: Iterable[Found]) -> None:
-        """In place of what was known: the order is that in which they are to go."""
-        self._found = {one.seq: one for one in found}
+    def begin(self) -> None:
+        """A search begins."""
+        self.forget()
+        self.searching = self.valid = True
+
+    def add(self, found: Iterable[Found], excess: Share, is_in_flight: Callable[[Found], bool]) -> bool:
+        """A piece of what it finds. True if that is enough: much that is not in flight, and as much as is needed."""
+        self._found.update((one.seq, one) for one in found)
+        idle = [one.size for one in self._found.values() if not is_in_flight(one)]
+        return len(idle) >= max(AHEAD, excess[0]) and sum(idle) >= excess[1]
+
+    def end(self, next_seq: int | None, is_in_flight: Callable[[Found], bool]) -> None:
+        """The search is over. It has seen all that there is where `next_seq`, the seq that comes next, is given."""
+        self.searching = False
+        if not self.valid:
+            self.forget()
+            return
+        idle = {seq: one for seq, one in self._found.items() if not is_in_flight(one)}
+        self._found = idle if next_seq is None else {**idle, **self._found}  # in the order in which they are to go
+        self.complete_at = next_seq or 0
 
     def forget(self) -> None:
         """Others may be older now."""
         self._found.clear()
         self.complete_at = 0
-        self.additions += 1
+        self.valid = False
 
     def discard(self, first: int, last: int) -> None:
         """These are owed no more."""
@@ -71,28 +87,3 @@ class Oldest:
                 yield one
         if self.complete_at == next_seq:
             yield from flying
-
-
-class Gathered:
-    """Deliveries that a search for the oldest finds: enough that is not in flight, or all that there is."""
-
-    __slots__ = ("_excess", "_flying", "_idle", "_is_in_flight", "complete")
-
-    def __init__(self, excess: Share, is_in_flight: Callable[[Found], bool]) -> None:
-        self._excess = excess
-        self._is_in_flight = is_in_flight
-        self._idle: list[Found] = []
-        self._flying: list[Found] = []
-        self.complete = True
-
-    def take(self, found: Iterable[Found]) -> bool:
-        """A piece of them; returns whether it is enough."""
-        for one in found:
-            (self._flying if self._is_in_flight(one) else self._idle).append(one)
-        count, size = self._excess
-        enough = len(self._idle) >= max(AHEAD, count) and sum(one.size for one in self._idle) >= size
-        self.complete = not enough
-        return enough
-
-    def __iter__(self) -> Iterator[Found]:
-        return chain(self._idle, self._flying)
