@@ -60,7 +60,7 @@ LIMITS = (
     replace(TIGHT, max_attempts=2, attempts_remembered=2, control_per_second=2, max_handshakes=2, max_body=170),
 )
 _ODD = Policy(announce_after_handshake=True, probe="ack", probe_interval=3)
-POLICY = (*POLICIES[1:4], Policy(strict_block=True), _ODD, LOSSY)
+POLICY = (*POLICIES[1:], Policy(strict_block=True), _ODD, LOSSY)
 NO_ID = 2**31 - 1  # no message has it: an ack of it says nothing (T-80)
 STARTS = (1, 2**31 - 20, 2**31 - 3, 5000)
 _MOST_ROUNDS = 3000

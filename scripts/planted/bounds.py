@@ -27,21 +27,13 @@ BUGS = (
         "the oldest go before what displaces them is stored",
         ROOM,
         "MakingRoom._look_for_oldest.done",
-        "outbox.oldest.end_search(found, self._next_seq if error is None and gathered.complete else 0)",
+        "then(error)",
         """
-        outbox.oldest.end_search(found, self._next_seq if error is None and gathered.complete else 0)
-        self._drop_oldest(peer, [*gathered][: max(0, excess[0])])
+        self._drop_oldest(peer, outbox.oldest.choose(excess, is_in_flight, self._next_seq) or [])
         self._begin_commit()
+        then(error)
         """,
         (f"{_NODE}test_the_oldest_go_in_the_commit_that_stores_the_newest",),
-    ),
-    Bug(
-        "the oldest that went while they were looked for go twice",
-        OLDEST,
-        "Oldest.end_search",
-        "one.seq not in self._gone",
-        "True",
-        ("tests/node/test_corners.py::test_a_hard_life",),
     ),
     Bug(
         "what is in flight goes first",
@@ -60,6 +52,14 @@ BUGS = (
         (f"{_NODE}test_an_ack_in_between_is_no_loss_and_no_drop",),
     ),
     Bug(
+        "an ack while the search waits is dropped once more",
+        OLDEST,
+        "Oldest.discard",
+        "not self._found",
+        "self.searching or not self._found",
+        (f"{_NODE}test_an_ack_while_the_search_waits_for_a_commit",),
+    ),
+    Bug(
         "what was set aside is dropped for room",
         ROOM,
         "MakingRoom._look_for_oldest.take",
@@ -74,6 +74,14 @@ BUGS = (
         "peer.outbox.oldest.forget()",
         "pass",
         (f"{_NODE}test_what_is_set_aside_neither_counts_nor_goes",),
+    ),
+    Bug(
+        "a search knows what was added meanwhile",
+        OLDEST,
+        "Oldest.end",
+        "not self.valid",
+        "False",
+        (f"{_NODE}test_what_was_kept_for_a_connection_counts_once_it_is_stored",),
     ),
     Bug(
         "a search for each send at the quota",

@@ -35,7 +35,7 @@ from tolliver_proto._testing.checks import check
 from tolliver_proto._testing.pair import Side
 from tolliver_proto._testing.shrink import FAULTS
 from tolliver_proto._testing.shrink import shrink as shrink_life
-from tolliver_proto._testing.world import TIGHT
+from tolliver_proto._testing.world import LOSSY, TIGHT
 from tolliver_proto.layouts import Known
 from tolliver_proto.testing import ConnectionPair, MemoryStore, SimFailure, SimNet, Weather, shrink
 
@@ -350,6 +350,9 @@ def test_a_window_drops_what_is_owed_no_more() -> None:
     assert one.next_to_send() == row(1)
     one.drop({1: 1, 2: 2})
     assert one.next_to_send() == row(3)
+    one.committed([row(4), row(5), row(6)])
+    one.drop({5: 5})
+    assert [one.next_to_send(), one.next_to_send()] == [row(4), row(6)]
 
 
 def test_a_window_and_what_is_settled_while_it_waits_for_its_turn() -> None:
@@ -426,6 +429,14 @@ def test_a_hard_life(seed: int) -> None:
     """Everything that the simulator can do happens in a few long lives."""
     limits = replace(TIGHT, outbox_messages=15) if seed % 2 else None
     report = SimNet(seed, weather=None if seed % 2 else HARD, limits=limits, operations=300, seconds=90.0).run()
+    assert report.counts["messages"]
+
+
+@pytest.mark.parametrize("seed", [2, 5, 8])
+def test_a_hard_life_at_the_quota(seed: int) -> None:
+    """D-10: peers that lose their oldest messages, or are skipped."""
+    limits = replace(TIGHT, outbox_messages=15)
+    report = SimNet(seed, policy=LOSSY, weather=HARD, limits=limits, operations=150, seconds=60.0).run()
     assert report.counts["messages"]
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tolliver_proto import Action, Limits, Message, NoticeKind, Stored
+from tolliver_proto._node.letters import DeadLetters
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, only
 
@@ -119,6 +120,10 @@ def test_a_letter_that_never_was_is_not_taken_back() -> None:
     play.fail()
     play.fail()
     assert (counted(play), ids(play)) == (0, [])
+
+
+def test_nothing_goes_where_there_is_nothing() -> None:
+    assert DeadLetters((), 1).beyond(1, 1) == []
 
 
 @given(st.data())

@@ -23,10 +23,11 @@ from tolliver_proto import (
     RemoveDeliveries,
     RemoveMessages,
     Stored,
+    StoredMessage,
     StoreError,
     StoreMessages,
 )
-from tolliver_proto._testing.checks import audit
+from tolliver_proto._testing.checks import Ledger, Sent, SimFailure, audit
 from tolliver_proto._testing.world import LOSSY, TIGHT
 from tolliver_proto.testing import SimNet
 
@@ -239,6 +240,27 @@ def test_an_ack_in_between_is_no_loss_and_no_drop() -> None:
     sound(play)
 
 
+def test_an_ack_while_the_search_waits_for_a_commit() -> None:
+    """It was found, acknowledged and removed before the search was over."""
+    play = stage(DROP, messages=4)
+    wire = play.peer(LOW, WANTED)
+    send(play, *numbered(1, 4))
+    sent = wire.messages()
+    play.hold_searches = True
+    send(play, *numbered(5, 8))
+    play.hold_commits = True
+    play.call("subscribe", "x", "")  # a commit runs when the search brings what it has found
+    wire.got()
+    play.looked()
+    wire.ack(*sent[:2])
+    play.hold_searches = play.hold_commits = False
+    play.finish()
+    play.wait(1.0)
+    assert waiting(play) == numbered(5, 8)
+    assert play.node.stats().dropped_oldest == 2
+    sound(play)
+
+
 def test_what_was_known_and_expired_is_not_dropped_again() -> None:
     policy = Policy(quota_policy=QuotaPolicy.DROP_OLDEST, expire_after=100.0)
     play = stage(policy, messages=4)
@@ -351,6 +373,36 @@ def test_many_drops_are_told_once_a_minute_with_their_number() -> None:
     assert len(told(actions, NoticeKind.DROPPED_OLDEST)) == 1
     [sum_of_a_minute] = told(play.wait(61.0), NoticeKind.DROPPED_OLDEST)
     assert sum_of_a_minute.startswith("10 messages")
+
+
+def test_a_store_that_has_lost_them_makes_no_room() -> None:
+    play = stage(DROP, messages=2)
+    send(play, b"1", b"2")
+    play.store.commit([RemoveDeliveries(LOW, [(1, 2)])])  # behind the node's back
+    receipt, actions = send(play, b"3")
+    [failed] = every(actions, Stored)
+    assert failed.tokens == [receipt]
+    assert isinstance(failed.error, OutboxFull)
+
+
+def test_what_was_kept_for_a_connection_counts_once_it_is_stored() -> None:
+    """T-62: it became this peer's while the search ran, and was not found."""
+    play = stage(DROP, messages=2)
+    send(play, b"1", b"2")
+    wire = play.dialled(play.call("connect", "there"), LOW)
+    for body in (b"d1", b"d2"):
+        play.send("d", "", body)
+    play.hold_searches = True
+    play.hold_commits = True
+    receipt, _ = send(play, b"3")
+    wire.respond(WANTED, ("d", ""))
+    play.looked()
+    assert play.pending() == 4
+    play.hold_searches = play.hold_commits = False
+    [stored] = [one for one in every(play.finish(), Stored) if receipt in one.tokens]
+    assert stored.error is None
+    assert waiting(play) == [b"d2", b"3"]
+    sound(play)
 
 
 # Skip that peer.
@@ -481,12 +533,45 @@ def test_at_80_percent_of_the_bytes_too() -> None:
     assert not every(send(play, b"")[1], Fetch)
 
 
+def removing(seq: int) -> RemoveDeliveries:
+    return RemoveDeliveries(LOW, [(seq, seq)])
+
+
+def storing(seq: int) -> StoreMessages:
+    return StoreMessages([StoredMessage(seq, seq, "c", "", b"%d" % seq, 20)], [[LOW]])
+
+
+def ledger(policy: Policy) -> Ledger:
+    """Of a simulated instance that owes LOW two messages."""
+    one = Ledger(HIGH, [])
+    one.policy = policy
+    one.applied([storing(1), storing(2)])
+    return one
+
+
+def test_a_simulated_network_sees_what_goes_for_nothing() -> None:
+    """I3."""
+    with pytest.raises(SimFailure, match="without an ack"):
+        ledger(SKIP).applied([storing(3), removing(1)])
+    with pytest.raises(SimFailure, match="makes room for nothing"):
+        ledger(DROP).applied([removing(1)])
+    fine = ledger(DROP)
+    fine.applied([storing(3), removing(1)])
+    fine.not_applied([storing(4), removing(2)])
+    fine.applied([removing(2)])
+    assert not any(fine.is_owed(Sent(0, "c", "", b"%d" % seq), LOW) for seq in (1, 2))
+    assert fine.is_owed(Sent(0, "c", "", b"3"), LOW)
+    skipped = Sent(0, "c", "", b"9")
+    skipped.full_for.add(LOW)
+    assert not fine.is_owed(skipped, LOW)
+
+
 @pytest.mark.search
 @pytest.mark.parametrize("quota", [8, 15])
 def test_simulated_networks_lose_nothing_else(quota: int) -> None:
     """I3: what goes for newer ones goes with them, what is skipped is told, and all else is handled."""
     lost: Counter[str] = Counter()
-    for seed in range(16):
+    for seed in range(24):
         lost.update(SimNet(seed, policy=LOSSY, limits=replace(TIGHT, outbox_messages=quota)).run().counts)
     assert lost["displaced"] > 0
     assert lost["not_owed"] > 0

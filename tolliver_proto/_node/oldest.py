@@ -7,9 +7,7 @@ of need; they are known here until they go, in this way or another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 
-from .intervals import IntervalSet
 from .store import Found
 
 AHEAD = 256
@@ -22,33 +20,43 @@ Share = tuple[int, int]
 class Oldest:
     """The oldest deliveries of a peer, as the last search found them and as far as they are still owed."""
 
-    __slots__ = ("_found", "_gone", "complete_at", "searching")
+    __slots__ = ("_found", "complete_at", "searching", "valid")
 
     def __init__(self) -> None:
         self._found: dict[int, Found] = {}
-        self._gone = IntervalSet()  # since the search began, which may have found them before
         self.searching = False
-        self.complete_at = 0  # the seq that was next when a search found all that there was
+        self.valid = True  # none was added since the search began that may be older
+        self.complete_at = 0  # the seq that was next when a search had found all that there is
 
-    def begin_search(self) -> None:
-        self.searching = True
-        self._gone = IntervalSet()
+    def begin(self) -> None:
+        """A search begins."""
+        self.forget()
+        self.searching = self.valid = True
 
-    def end_search(self, found: Iterable[Found], complete_at: int) -> None:
-        """In place of what was known: the order is that in which they are to go."""
+    def add(self, found: Iterable[Found], excess: Share, is_in_flight: Callable[[Found], bool]) -> bool:
+        """A piece of what it finds. True if that is enough: much that is not in flight, and as much as is needed."""
+        self._found.update((one.seq, one) for one in found)
+        idle = [one.size for one in self._found.values() if not is_in_flight(one)]
+        return len(idle) >= max(AHEAD, excess[0]) and sum(idle) >= excess[1]
+
+    def end(self, next_seq: int | None, is_in_flight: Callable[[Found], bool]) -> None:
+        """The search is over. It has seen all that there is where `next_seq`, the seq that comes next, is given."""
         self.searching = False
-        self._found = {one.seq: one for one in found if one.seq not in self._gone}
-        self.complete_at = complete_at
+        if not self.valid:
+            self.forget()
+            return
+        idle = {seq: one for seq, one in self._found.items() if not is_in_flight(one)}
+        self._found = idle if next_seq is None else {**idle, **self._found}  # in the order in which they are to go
+        self.complete_at = next_seq or 0
 
     def forget(self) -> None:
         """Others may be older now."""
         self._found.clear()
         self.complete_at = 0
+        self.valid = False
 
     def discard(self, first: int, last: int) -> None:
         """These are owed no more."""
-        if self.searching:
-            self._gone.add(first, last)
         if not self._found:
             return
         if last - first < len(self._found):
@@ -79,28 +87,3 @@ class Oldest:
                 yield one
         if self.complete_at == next_seq:
             yield from flying
-
-
-class Gathered:
-    """Deliveries that a search for the oldest finds: enough that is not in flight, or all that there is."""
-
-    __slots__ = ("_excess", "_flying", "_idle", "_is_in_flight", "complete")
-
-    def __init__(self, excess: Share, is_in_flight: Callable[[Found], bool]) -> None:
-        self._excess = excess
-        self._is_in_flight = is_in_flight
-        self._idle: list[Found] = []
-        self._flying: list[Found] = []
-        self.complete = True
-
-    def take(self, found: Iterable[Found]) -> bool:
-        """A piece of them; returns whether it is enough."""
-        for one in found:
-            (self._flying if self._is_in_flight(one) else self._idle).append(one)
-        count, size = self._excess
-        enough = len(self._idle) >= max(AHEAD, count) and sum(one.size for one in self._idle) >= size
-        self.complete = not enough
-        return enough
-
-    def __iter__(self) -> Iterator[Found]:
-        return chain(self._idle, self._flying)

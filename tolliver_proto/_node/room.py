@@ -16,7 +16,7 @@ from .._common.errors import TolliverError
 from .actions import NoticeKind
 from .batch import GoOn
 from .link import BufferedForConnect, Peer
-from .oldest import AHEAD, Gathered, Share
+from .oldest import AHEAD, Share
 from .quota import Quota
 from .removing import Removing
 from .store import Found
@@ -85,17 +85,20 @@ class MakingRoom(Removing):
         return chosen
 
     def _look_for_oldest(self, peer: Peer, excess: Share, then: GoOn) -> None:
-        outbox, gathered = peer.outbox, Gathered(excess, partial(_is_in_flight, peer))
+        outbox, is_in_flight = peer.outbox, partial(_is_in_flight, peer)
+        is_enough = False
 
         def take(found: Sequence[Found]) -> bool:
-            return gathered.take(one for one in found if not one.parked and one.seq not in outbox.leaving)
+            nonlocal is_enough
+            owed = [one for one in found if not one.parked and one.seq not in outbox.leaving]
+            is_enough = outbox.oldest.add(owed, excess, is_in_flight)
+            return is_enough
 
         def done(error: TolliverError | None) -> None:
-            found = gathered if error is None else ()
-            outbox.oldest.end_search(found, self._next_seq if error is None and gathered.complete else 0)
+            outbox.oldest.end(None if error or is_enough else self._next_seq, is_in_flight)
             then(error)
 
-        outbox.oldest.begin_search()
+        outbox.oldest.begin()
         self._room.begin(peer.uuid, take, done, piece=AHEAD)
 
 

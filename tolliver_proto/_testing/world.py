@@ -82,7 +82,9 @@ _WATCHFUL = Policy(
 )
 LOSSY = Policy(quota_policy=QuotaPolicy.DROP_OLDEST)
 """At the quota of a peer something goes; a simulation draws for each peer what."""
-POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), _WATCHFUL, LOSSY)
+POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), _WATCHFUL)
+_LOSSY_EACH = 9  # every ninth world is LOSSY
+_SMALL_QUOTA = {"outbox_messages": 31}  # and room for no more than the most that is sent at once
 
 ROOMY = Limits(resend_first=2.0, resend_max=20.0)
 
@@ -167,10 +169,11 @@ class World(Clockwork):
         self._weather = replace(weather or drawn, **{name: 0.0 for name in Weather.__slots__ if name in never})
         self._split_until = 0.0
         self._calm = False
-        self._policy = policy or rng.choice(POLICIES)
+        drawn_policy = rng.choice(POLICIES) if policy is None else policy
+        is_lossy = policy is None and seed % _LOSSY_EACH == _LOSSY_EACH - 1
+        self._policy = LOSSY if is_lossy else drawn_policy
         bounds = limits or rng.choice((TIGHT, TIGHT, ROOMY))
-        if self._policy is LOSSY and limits is None:
-            bounds = replace(bounds, outbox_messages=31)  # no less than the most that is sent at once
+        bounds = replace(bounds, **(_SMALL_QUOTA if is_lossy and limits is None else {}))
         count = nodes or rng.choice((2, 2, 2, 3, 3, 3, 4, 5, 6, 7))
         self._hosts = [self._make_host(index, bounds) for index in range(count)]
         if self._policy is LOSSY:
