@@ -9,6 +9,7 @@ from .bug import Bug
 
 SQLITE_FILE = "transports/tolliver_transports/_store/file.py"
 SQLITE = "transports/tolliver_transports/_store/sqlite.py"
+INSPECTION = "transports/tolliver_transports/_store/inspection.py"
 RECORDING = "tolliver_proto/recording.py"
 RECORDER = "transports/tolliver_transports/_messages/recorder.py"
 
@@ -272,5 +273,45 @@ BUGS = (
         "length and length + len(block) > self._file_bytes",
         "False",
         ("tests/adapters/test_recorder.py::test_files_end_and_the_next_begins",),
+    ),
+    Bug(
+        "recordings: those that hold nothing stay",
+        RECORDER,
+        "_Files.close",
+        "not self._indexer.length",
+        "False",
+        ("tests/blocking/test_threads.py::test_without_a_thread_nothing_is_recorded_and_nothing_opened",),
+    ),
+    Bug(
+        "a database that failed to be made leaves a draft",
+        SQLITE_FILE,
+        "DatabaseFile._remove_draft",
+        "os.remove(leftover)",
+        "pass",
+        ("tests/store/test_opening.py::test_a_creation_that_fails_leaves_no_file",),
+    ),
+    Bug(
+        "check: what was set aside is not read",
+        INSPECTION,
+        "_unreadable",
+        "store.commit([UnparkDeliveries(peer, [(0, _LAST)])])",
+        "pass",
+        ("tests/cli/test_check.py::test_every_finding_is_a_line_each_time",),
+    ),
+    Bug(
+        "check: the log is left out",
+        INSPECTION,
+        "",
+        '_WITH_IT = ("", "-wal")',
+        '_WITH_IT = ("",)',
+        ("tests/cli/test_check.py::test_a_log_that_a_killed_process_left_is_looked_at",),
+    ),
+    Bug(
+        "check: a database in use is checked",
+        INSPECTION,
+        "inspect",
+        "take_lock(str(whole))",
+        "None",
+        ("tests/cli/test_check.py::test_one_that_is_in_use_is_left_alone",),
     ),
 )
