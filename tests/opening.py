@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import linecache
 import os
-import resource
 import sqlite3
 import sys
 import threading
@@ -51,6 +49,8 @@ class Opening:
 
 def is_free(database: Path) -> bool:
     """Nobody has it open."""
+    import fcntl  # POSIX alone has it
+
     with database.with_name(f"{database.name}.lock").open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,6 +72,8 @@ def no_more_threads() -> Iterator[None]:
 @contextmanager
 def few_descriptors(free: int) -> Iterator[None]:
     """Meanwhile this process may have so many more."""
+    import resource  # POSIX alone has it
+
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/dev/fd"))) + 1
     with ExitStack() as ending:
