@@ -42,9 +42,17 @@ BUGS = (
         "half a commit",
         SQLITE_FILE,
         "DatabaseFile.transaction",
-        'connection.execute("BEGIN")',
+        'connection.execute("BEGIN IMMEDIATE")',
         "",
         ("tests/store/test_power_loss.py::test_every_commit_is_synced",),
+    ),
+    Bug(
+        "an opening does not wait for who writes",
+        SQLITE_FILE,
+        "DatabaseFile.transaction",
+        'connection.execute("BEGIN IMMEDIATE")',
+        'connection.execute("BEGIN"), connection.execute("SELECT * FROM instance").fetchall()',
+        ("tests/store/test_opening.py::test_an_opening_waits_for_another_program_that_writes",),
     ),
     Bug(
         "a commit that failed is kept",
