@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
+import linecache
 import os
-import resource
 import sqlite3
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+import tolliver_transports
+
+_ADAPTERS = Path(tolliver_transports.__path__[0])
 
 
 class Writer:
@@ -43,6 +49,8 @@ class Opening:
 
 def is_free(database: Path) -> bool:
     """Nobody has it open."""
+    import fcntl  # POSIX alone has it
+
     with database.with_name(f"{database.name}.lock").open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,6 +72,8 @@ def no_more_threads() -> Iterator[None]:
 @contextmanager
 def few_descriptors(free: int) -> Iterator[None]:
     """Meanwhile this process may have so many more."""
+    import resource  # POSIX alone has it
+
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/dev/fd"))) + 1
     with ExitStack() as ending:
@@ -74,3 +84,40 @@ def few_descriptors(free: int) -> Iterator[None]:
                 ending.enter_context(open(os.devnull))
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + free, limits[1]))
         yield
+
+
+class Stop(BaseException):
+    """As Ctrl-C."""
+
+
+class Interruption:
+    """Raises Stop as the line with that number begins, of those that a thread runs in these modules of the adapters.
+
+    Not in `__enter__` and its like, behind their call of `open`: nobody was given the block yet, and Python itself has
+    no place for an exception there.
+    """
+
+    def __init__(self, number: int, modules: Iterable[str]) -> None:
+        self.happened = False
+        self._left = number
+        self._files = {str(_ADAPTERS / name) for name in modules}
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _error: object, _trace: object) -> bool:
+        sys.settrace(self._before)
+        return self.happened and kind is Stop
+
+    def _trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
+        code = frame.f_code
+        if code.co_filename not in self._files or code.co_name in ("__enter__", "__aenter__"):
+            return None
+        if event == "line" and linecache.getline(code.co_filename, frame.f_lineno).strip() != "try:":  # does nothing
+            self._left -= 1
+            if not self._left:
+                self.happened = True
+                raise Stop
+        return self._trace

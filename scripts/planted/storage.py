@@ -14,6 +14,7 @@ BATCHES = "transports/tolliver_transports/_store/batches.py"
 CHECKS = "transports/tolliver_transports/_store/checks.py"
 MIGRATION = "transports/tolliver_transports/_store/migration.py"
 COPYING = "transports/tolliver_transports/_store/copying.py"
+INSPECTION = "transports/tolliver_transports/_store/inspection.py"
 RECORDING = "tolliver_proto/recording.py"
 SEEN = "transports/tolliver_transports/staging/_seen.py"
 STAGE_FOLDER = "transports/tolliver_transports/staging/_folder.py"
@@ -88,9 +89,17 @@ BUGS = (
         "half a commit",
         SQLITE_FILE,
         "DatabaseFile.transaction",
-        'connection.execute("BEGIN")',
+        'connection.execute("BEGIN IMMEDIATE")',
         "",
         ("tests/store/test_power_loss.py::test_every_commit_is_synced",),
+    ),
+    Bug(
+        "an opening does not wait for who writes",
+        SQLITE_FILE,
+        "DatabaseFile.transaction",
+        'connection.execute("BEGIN IMMEDIATE")',
+        'connection.execute("BEGIN"), connection.execute("SELECT * FROM instance").fetchall()',
+        ("tests/store/test_opening.py::test_an_opening_waits_for_another_program_that_writes",),
     ),
     Bug(
         "a commit that failed is kept",
@@ -420,5 +429,45 @@ BUGS = (
         '"number, peer, wire_id, NULL, crc"',
         "f\"number, peer, wire_id, NULL, {check_of('handled', 'peer', 'wire_id', 'NULL')}\"",
         ("tests/store/test_migration.py::test_what_was_handled_and_damaged_is_left_out_and_told",),
+    ),
+    Bug(
+        "recordings: those that hold nothing stay",
+        RECORDER,
+        "_Files.close",
+        "not self._indexer.length",
+        "False",
+        ("tests/blocking/test_threads.py::test_without_a_thread_nothing_is_recorded_and_nothing_opened",),
+    ),
+    Bug(
+        "a database that failed to be made leaves a draft",
+        SQLITE_FILE,
+        "DatabaseFile._remove_draft",
+        "os.remove(leftover)",
+        "pass",
+        ("tests/store/test_opening.py::test_a_creation_that_fails_leaves_no_file",),
+    ),
+    Bug(
+        "check: what was set aside is not read",
+        INSPECTION,
+        "_unreadable",
+        "store.commit([UnparkDeliveries(peer, [(0, _LAST)])])",
+        "pass",
+        ("tests/cli/test_check.py::test_every_finding_is_a_line_each_time",),
+    ),
+    Bug(
+        "check: the log is left out",
+        INSPECTION,
+        "",
+        '_WITH_IT = ("", "-wal")',
+        '_WITH_IT = ("",)',
+        ("tests/cli/test_check.py::test_a_log_that_a_killed_process_left_is_looked_at",),
+    ),
+    Bug(
+        "check: a database in use is checked",
+        INSPECTION,
+        "inspect",
+        "take_lock(str(whole))",
+        "None",
+        ("tests/cli/test_check.py::test_one_that_is_in_use_is_left_alone",),
     ),
 )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import ExitStack, closing
+from itertools import count
 from pathlib import Path
 
 import anyio
+import psutil
 import pytest
 from tolliver_transports.anyio import StreamsOptions, create_streams
 from tolliver_transports.sqlite import SQLiteStore
 
 from tests.anyio.nodes import Nodes, until
-from tests.opening import Opening, written_into
+from tests.opening import Interruption, Opening, is_free, written_into
 from tolliver_proto import AddOwnSubscription, LocalProtocolError, Subscription
 
 by_its_own_cancel = pytest.mark.parametrize("anyio_backend", ["asyncio"])
@@ -103,6 +105,21 @@ def test_the_end_of_a_loop_closes_the_database_after_its_last_job(nodes: Nodes) 
     with closing(SQLiteStore(nodes.database("left"), instance_id=None)) as store:
         assert not store.unclean
         assert store.load().own_subscriptions == {Subscription("news", "")}
+
+
+@pytest.mark.anyio
+async def test_an_exception_on_any_line_leaves_nothing_open(nodes: Nodes, database: Path) -> None:
+    """As Ctrl-C on trio. Lines that run off the loop cannot have one."""
+    for number in count(1):
+        left = nodes.open("left")
+        with Interruption(number, ("_driver/endpoint.py", "anyio/endpoint.py")) as interruption:
+            await left.__aenter__()
+        if not interruption.happened:
+            break
+        assert is_free(database)
+        assert not [one for one in psutil.Process().net_connections() if one.status == psutil.CONN_LISTEN]
+    await left.__aexit__(None, None, None)
+    assert number > 10  # lines that were tried
 
 
 @pytest.mark.anyio

@@ -5,60 +5,20 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import psutil
 import pytest
-import tolliver_transports
 from tolliver_transports.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
 from tolliver_transports.blocking.process import running
 
 from tests.blocking.nodes import PATIENCE, Nodes
-from tests.opening import few_descriptors
+from tests.opening import Interruption, few_descriptors
 from tolliver_proto import LocalProtocolError, TolliverError
 
-ROOMS = tuple(
-    str(Path(tolliver_transports.__path__[0]) / name)
-    for name in ("_messages/instance.py", "_driver/endpoint.py", "blocking/endpoint.py", "blocking/instance.py")
-)
-ENTERED = "__enter__"
-"""Behind its call of `open` Python itself has no place for an exception: nobody was given the block yet."""
-
-
-class Stop(BaseException):
-    """As Ctrl-C."""
-
-
-class Interruption:
-    """Raises Stop as the line with that number begins, of those that these rooms run in this thread."""
-
-    def __init__(self, number: int) -> None:
-        self._left = number
-
-    def of(self, call: Callable[[], object]) -> bool:
-        """Whether it came to that."""
-        before = sys.gettrace()
-        sys.settrace(self._trace)
-        try:
-            call()
-        except Stop:
-            return True
-        finally:
-            sys.settrace(before)
-        return False
-
-    def _trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(ROOMS) or frame.f_code.co_name == ENTERED:
-            return None
-        if event == "line":
-            self._left -= 1
-            if not self._left:
-                raise Stop
-        return self._trace
+ROOMS = ("_messages/instance.py", "_driver/endpoint.py", "blocking/endpoint.py", "blocking/instance.py")
 
 
 def made(what: str, database: Path) -> Any:
@@ -95,10 +55,13 @@ def test_an_exception_on_any_line_leaves_nothing_open(tmp_path: Path, what: str)
     database = tmp_path / "node.db"
 
     nothing = left_open(database)
-    number, opening = 1, made(what, database)
-    while Interruption(number).of(opening.__enter__):
+    for number in count(1):
+        opening = made(what, database)
+        with Interruption(number, ROOMS) as interruption:
+            opening.__enter__()
+        if not interruption.happened:
+            break
         assert left_open(database) == nothing, f"at line {number} of them"
-        number, opening = number + 1, made(what, database)
     opening.close()
     assert number > 20  # lines that were tried
 

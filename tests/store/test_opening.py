@@ -7,7 +7,9 @@ import shutil
 import sqlite3
 import stat
 import sys
+import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from uuid import UUID
@@ -17,6 +19,7 @@ from tolliver_transports._store import file as store_file
 from tolliver_transports._store.layout import LAYOUT
 from tolliver_transports._store.sqlite import SQLiteStore
 
+from tests.opening import Opening, written_into
 from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages
 from tolliver_proto._node.ids import IdAllocator
 
@@ -115,6 +118,17 @@ def test_a_second_opening_is_refused_and_the_first_goes_on(
     store = open_store(path)
     assert seqs(everything(store)) == [1, 2, 3, 4, 5]
     store.close()
+
+
+def test_an_opening_waits_for_another_program_that_writes(path: Path) -> None:
+    open_store(path).close()
+    opening = Opening(path)
+    with written_into(path) as writer, ThreadPoolExecutor(1) as pool:
+        opened = pool.submit(open_store, path)
+        while not opening.begun():
+            time.sleep(0.001)
+        writer.let_go()
+        opened.result(30).close()
 
 
 def test_another_name_of_the_file_is_the_same_lock(path: Path) -> None:

@@ -330,12 +330,12 @@ class DatabaseFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing. The write lock is taken by the first statement, which must be one that writes."""
+        """All or nothing. The write lock comes first: it is waited for, as it would not be once something is read."""
         connection = self.connection
         try:
             if connection.in_transaction:  # the last error was followed by one in its ROLLBACK
                 connection.execute("ROLLBACK")
-            connection.execute("BEGIN")
+            connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
         except BaseException:

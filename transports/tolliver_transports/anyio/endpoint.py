@@ -40,27 +40,27 @@ class Endpoint(BaseEndpoint):
         self._halted = False
 
     async def open(self) -> None:
-        self._claim()
         self._halted = False
+        self._claim()
         try:
             await off_loop(self._prepare)
             if self.options.listen is not None:
                 await off_loop(partial(self._listen, *self.options.listen))
             self._tasks = await anyio.create_task_group().__aenter__()
+            try:
+                self._tasks.start_soon(self._serve)
+                self._tasks.start_soon(self._keep_timer)
+                self._begin()
+            except BaseException:
+                await self._end_tasks()
+                raise
         except BaseException:
             await self._close_files()
             raise
-        try:
-            self._tasks.start_soon(self._serve)
-            self._tasks.start_soon(self._keep_timer)
-            self._begin()
-        except BaseException:
-            await self._release()
-            raise
 
     async def close(self) -> None:
-        self._listening.cancel()
         try:
+            self._listening.cancel()
             self._begin_close()
             with anyio.move_on_after(self.options.limits.close_timeout + 1, shield=True):
                 while not (self._machine.idle or self._halted):
@@ -70,12 +70,15 @@ class Endpoint(BaseEndpoint):
             await self._release()
 
     async def _release(self) -> None:
-        """The body's exception is not given to the task group, which would wrap it in a group."""
-        self._tasks.cancel_scope.cancel()
         try:
-            await self._tasks.__aexit__(None, None, None)
+            await self._end_tasks()
         finally:
             await self._close_files()
+
+    async def _end_tasks(self) -> None:
+        """The body's exception is not given to the task group, which would wrap it in a group."""
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(None, None, None)
 
     async def _close_files(self) -> None:
         with suppress(OutOfThreads), anyio.CancelScope(shield=True):
