@@ -21,6 +21,7 @@ NODE = (
     "derived",
     "duplicates",
     "floods",
+    "ids",
     "links",
     "parts",
     "probes",

@@ -155,7 +155,7 @@ BUGS = (
         "a crash is not noticed",
         SQLITE_FILE,
         "DatabaseFile._open",
-        "instance[2] is None or bool(self.damage)",
+        "instance[1] is None or bool(self.damage)",
         "False",
         ("tests/store/test_opening.py::test_an_end_without_close_is_seen_once",),
     ),

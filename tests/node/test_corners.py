@@ -432,3 +432,15 @@ def test_a_life_that_fails_is_made_short(monkeypatch: pytest.MonkeyPatch) -> Non
     found = next(filter(None, (shrink(seed, lives=2) for seed in (2, 3))))
     assert found.lives == 2
     assert str(found.failure).startswith(f"seed {found.seed} at ")
+
+
+def test_a_late_handler_of_a_former_life_is_registered_nowhere() -> None:
+    net = SimNet(1)
+    host = net._hosts[0]
+    host.ledger.ordered = False  # its handlers come late
+    net._start(host)
+    assert host.node is not None
+    net._register_late(host, host.born - 1)
+    assert not host.node._handlers
+    net._register_late(host, host.born)
+    assert host.node._handlers
