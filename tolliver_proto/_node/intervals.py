@@ -60,7 +60,7 @@ class IntervalSet:
     __slots__ = ("_blocks",)
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
-        self._blocks: dict[int, IntervalList] = {}
+        self._blocks: dict[int, _IntervalBlock] = {}
         for first, last in spans:
             self.add(first, last)
 
@@ -80,7 +80,7 @@ class IntervalSet:
         for low, high in _pieces(first, last):
             block = self._blocks.get(low // BLOCK)
             if block is None:
-                block = self._blocks[low // BLOCK] = IntervalList()
+                block = self._blocks[low // BLOCK] = _IntervalBlock()
             block.add(low, high)
 
     def discard(self, first: int, last: int) -> None:
@@ -155,8 +155,8 @@ class RefCounts:
             self.take(first, last)
 
 
-class IntervalList:
-    """A set of whole numbers that is a few spans, such as those of one block."""
+class _IntervalBlock:
+    """The spans of one block."""
 
     __slots__ = ("_firsts", "_lasts")
 
