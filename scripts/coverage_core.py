@@ -21,6 +21,7 @@ NODE = (
     "derived",
     "duplicates",
     "floods",
+    "ids",
     "letters",
     "links",
     "message_set",

@@ -457,3 +457,15 @@ def test_stores_that_are_put_back_from_a_copy() -> None:
         counts.update(SimNet(seed, nodes=2, operations=300, seconds=90.0, policy=policy, never=never).run().counts)
     assert counts["restored"] > 10
     assert counts["handled"] > 100
+
+
+def test_a_late_handler_of_a_former_life_is_registered_nowhere() -> None:
+    net = SimNet(1)
+    host = net._hosts[0]
+    host.ledger.ordered = False  # its handlers come late
+    net._start(host)
+    assert host.node is not None
+    net._register_late(host, host.born - 1)
+    assert not host.node._handlers
+    net._register_late(host, host.born)
+    assert host.node._handlers

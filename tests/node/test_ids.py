@@ -52,6 +52,7 @@ places = st.one_of(st.integers(1, LAST_ID), st.integers(1, 3 * RESERVE), st.inte
 spans = st.lists(st.tuples(places, st.integers(0, 2**28)), max_size=12)
 
 
+@pytest.mark.search
 @settings(max_examples=200)
 @given(st.integers(0, 2**32), spans, st.lists(st.tuples(places, st.integers(1, 5000)), max_size=6))
 def test_a_drawn_place_is_clear_for_a_whole_block(
@@ -64,6 +65,7 @@ def test_a_drawn_place_is_clear_for_a_whole_block(
         assert span[1] == 0 or not meet((first, RESERVE), span)
 
 
+@pytest.mark.search
 @settings(max_examples=60)
 @given(st.lists(places, min_size=DRAWS + 1, max_size=DRAWS + 1), spans)
 def test_the_first_draw_that_is_clear_is_taken(drawn: list[int], handed_out: list[tuple[int, int]]) -> None:

@@ -12,11 +12,12 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from .._common.errors import OutboxFull
-from .intervals import IntervalList, IntervalSet
+from .intervals import IntervalSet
 from .store import IdSpan, Loaded, ReserveIds, Span
 
 FIRST_ID = 1
@@ -49,10 +50,7 @@ class IdAllocator:
         """`older` are the spans of earlier openings, the oldest first. They are passed over as long as can be."""
         self.live = live if isinstance(live, IntervalSet) else IntervalSet(live)
         kept = remembered(older)
-        self._older = IntervalList()
-        for one in kept:
-            for span in _on_the_line(one):
-                self._older.add(*span)
+        self._older = _HandedOut(kept)
         self._keep = min(1 + len(kept), OPENINGS)
         self._begin(first)
 
@@ -116,12 +114,12 @@ class IdAllocator:
                 return
         if not self._older:
             raise OutboxFull("every message id is outstanding: nothing was stored. Wait for acknowledgements (T-41)")
-        self._older = IntervalList()
+        self._older = _HandedOut()
         self._find_clear()
 
     def _next_free(self, number: int) -> int:
-        while (free := self.live.next_free(number)) in self._older:
-            number = self._older.end_of(free) + 1
+        while (free := self._older.next_free(self.live.next_free(number))) != number:
+            number = free
         return free
 
     def _next_taken(self, number: int) -> int:
@@ -150,6 +148,33 @@ class IdAllocator:
         """To be stored before the block ahead is used up."""
         self._reserved = self._passed + RESERVE
         return ReserveIds(self._first, self._reserved, self._keep)
+
+
+class _HandedOut:
+    """The ids of a few spans, looked up by bisection."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self, spans: Iterable[IdSpan] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in sorted(piece for span in spans for piece in _on_the_line(span)):
+            if self._lasts and first <= self._lasts[-1] + 1:
+                self._lasts[-1] = max(self._lasts[-1], last)
+            else:
+                self._firsts.append(first)
+                self._lasts.append(last)
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
+    def next_free(self, number: int) -> int:
+        at = bisect_right(self._firsts, number) - 1
+        return max(number, self._lasts[at] + 1) if at >= 0 else number
+
+    def next_taken(self, number: int) -> int | None:
+        at = bisect_left(self._lasts, number)
+        return max(number, self._firsts[at]) if at < len(self._firsts) else None
 
 
 def remembered(spans: Sequence[IdSpan]) -> list[IdSpan]:
@@ -188,9 +213,11 @@ def _ahead(number: int, count: int) -> int:
     return FIRST_ID + (number - FIRST_ID + count) % LAST_ID
 
 
-def _on_the_line(span: IdSpan) -> Iterable[Span]:
-    """The ids of a span that may reach round, ascending."""
+def _on_the_line(span: IdSpan) -> Iterator[Span]:
+    """The ids of a span that may reach round the circle."""
     first, count = span
     last = first + count - 1
-    pieces = ((first, min(last, LAST_ID)), (FIRST_ID, last - LAST_ID))
-    return [(low, high) for low, high in pieces if low <= high]
+    if count > 0:
+        yield first, min(last, LAST_ID)
+    if last > LAST_ID:
+        yield FIRST_ID, last - LAST_ID

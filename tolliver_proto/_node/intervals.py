@@ -78,7 +78,7 @@ class IntervalSet:
     __slots__ = ("_blocks",)
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
-        self._blocks: dict[int, IntervalList] = {}
+        self._blocks: dict[int, _IntervalBlock] = {}
         for first, last in spans:
             self.add(first, last)
 
@@ -104,7 +104,7 @@ class IntervalSet:
         for at, low, high in _pieces(first, last):
             block = self._blocks.get(at)
             if block is None:
-                block = self._blocks[at] = IntervalList("H")
+                block = self._blocks[at] = _IntervalBlock()
             block.add(low, high)
 
     def extend(self, firsts: Sequence[int], lasts: Sequence[int]) -> None:
@@ -210,15 +210,14 @@ class RefCounts:
             self.take(first, last)
 
 
-class IntervalList:
-    """A set of whole numbers that is a few spans: those of one block, for one, counted from its beginning."""
+class _IntervalBlock:
+    """The spans of one block, counted from its beginning: two bytes a number."""
 
     __slots__ = ("_firsts", "_lasts")
 
-    def __init__(self, code: str = "Q") -> None:
-        """`code` is that of `array` for a number."""
-        self._firsts = array(code)
-        self._lasts = array(code)
+    def __init__(self) -> None:
+        self._firsts = array("H")
+        self._lasts = array("H")
 
     def __iter__(self) -> Iterator[Span]:
         return zip(self._firsts, self._lasts, strict=True)
@@ -239,8 +238,8 @@ class IntervalList:
         stop = bisect_right(firsts, last + 1)
         if start < stop:
             first, last = min(first, firsts[start]), max(last, lasts[stop - 1])
-        firsts[start:stop] = array(firsts.typecode, (first,))
-        lasts[start:stop] = array(firsts.typecode, (last,))
+        firsts[start:stop] = array("H", (first,))
+        lasts[start:stop] = array("H", (last,))
 
     def extend(self, base: int, firsts: Sequence[int], lasts: Sequence[int]) -> None:
         if firsts[0] - base > self._lasts[-1] + 1:
@@ -261,8 +260,8 @@ class IntervalList:
             keep.append((firsts[start], first - 1))
         if lasts[stop - 1] > last:
             keep.append((last + 1, lasts[stop - 1]))
-        firsts[start:stop] = array(firsts.typecode, [one for one, _ in keep])
-        lasts[start:stop] = array(firsts.typecode, [one for _, one in keep])
+        firsts[start:stop] = array("H", [one for one, _ in keep])
+        lasts[start:stop] = array("H", [one for _, one in keep])
 
     def end_of(self, number: int) -> int:
         """The last number of the span that this one is in."""
