@@ -35,27 +35,34 @@ class Story:
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
         self.options = FolderOptions(
-            directory=directory, segment_bytes=segment_bytes, max_staged_bytes=10**6, full_timeout=0, lock_timeout=0
+            directory=directory,
+            segment_bytes=segment_bytes,
+            max_staged_bytes=10**6,
+            full_timeout=0,
+            lock_timeout=0,
+            dedupe=10_000,
         )
         self.writer = StageWriter(self.options)
         self.added: list[_Sent] = []
         self.synced: list[_Sent] = []
-        self.known: set[tuple[UUID, int]] = set()
+        self.known: set[_Sent] = set()
         self.deleted = 0  # messages that readers are through with
         self.bodies = 0
 
     def add(self, which: int, number: int, count: int) -> None:
-        """A run of messages, some of them copies, some without an id."""
+        """A run of messages: some are copies, some are others under an id that is known, some have no id."""
         sender = SENDERS[which]
         ids = [None if number == 255 else number + at for at in range(count)]
         messages = []
         for message_id in ids:
             self.bodies += 1
-            messages.append(Message("c", "k", b"%d" % self.bodies, message_id))
-        fresh = [one for one in messages if one.message_id is None or (sender, one.message_id) not in self.known]
+            body = self.bodies if message_id is None else count
+            messages.append(Message("c", "k", b"%d" % body, message_id))
+        fresh = [one for one in messages if (sender, one.message_id, one.body) not in self.known]
         assert self.writer.add(sender, which + 1, Revision.DRAFT_2, messages) == len(fresh), "copies are told apart"
-        self.known.update((sender, one.message_id) for one in fresh if one.message_id is not None)
-        self.added += [(sender, one.message_id, one.body) for one in fresh]
+        sent = [(sender, one.message_id, one.body) for one in fresh]
+        self.known.update(sent)
+        self.added += sent
 
     def sync(self) -> None:
         assert self.writer.sync()
@@ -71,7 +78,7 @@ class Story:
     def restart(self) -> None:
         """A kill: what was not synced is gone, and is sent again."""
         self.writer.close()
-        self.known -= {(sender, number) for sender, number, _ in self.added if number is not None}
+        self.known -= set(self.added)
         self.added = []
         self.writer = StageWriter(self.options)
         assert self.writer.end.frames == len(self.synced), "a restart knows how much there was"
@@ -192,7 +199,7 @@ def stages_seeds() -> list[bytes]:
 
 def ids(data: bytes, *, watch_memory: bool = False) -> None:
     """Any bytes are such ids, or not: never an error, even where the checksum is right."""
-    with bounded(64 * len(data), watch_memory):
+    with bounded(64 * (len(data) + 1000), watch_memory):
         read = Ids.decode(data)
         frames = int.from_bytes(data[_FRAMES])
         checked = Ids.decode(data + crc32(data).to_bytes(_CRC)) if frames < 1000 else None  # as many ids are made
@@ -203,12 +210,15 @@ def ids(data: bytes, *, watch_memory: bool = False) -> None:
 def ids_seeds() -> list[bytes]:
     """Ids of two senders, whole and cut, and with too many or too few told."""
     made = Ids()
-    made.add(SENDERS[0], [(1, 5), (9, 9), (2**31, 2**31 + 200)], 300)
+    numbers = [*range(1, 6), 9, 9, *range(2**31, 2**31 + 20)]
+    made.add(SENDERS[0], [(number, number * 7 % 2**32) for number in numbers], 50)
     made.add(SENDERS[1], [(0, 0)], 1)
     whole = made.encode()
+    first_layout = bytes.fromhex("544c565300010000000000000005 00000001") + SENDERS[0].bytes + bytes(3) + b"\1"
+    first_layout += bytes([0, 0, 0, 1, 0, 0, 0, 5])
     bare = whole[:-_CRC]
     changed = [bare[:at] + bytes([bare[at] ^ 3]) + bare[at + 1 :] for at in range(len(bare))]
-    return [whole, bare, *changed, *(bare[:size] for size in range(0, len(bare), 5)), Ids().encode()]
+    return [whole, bare, first_layout, *changed, *(bare[:size] for size in range(0, len(bare), 5)), Ids().encode()]
 
 
 @cache

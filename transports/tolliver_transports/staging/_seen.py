@@ -22,6 +22,7 @@ from tolliver_proto.layouts import Fields, Known, MessageSet
 Key = tuple[int, int]
 """Id and checksum."""
 
+_YES = Known.YES
 _MAGIC = b"TLVS"
 _LAYOUT = 2
 _WITHOUT_CHECKSUMS = 1
@@ -152,20 +153,22 @@ class Seen:
         Another message under a known id is new too, unless a derived identity sends it: there it is a copy (T-72a).
         """
         by_id = is_derived(sender)
+        add = self._add_by_id if by_id else self._known.add
         fresh: list[int] = []
         for at, (message_id, checksum) in enumerate(messages):
-            if message_id is None:
-                fresh.append(at)
-                continue
-            known = self._known.find(sender, message_id, checksum) if by_id else Known.NOT
-            if known is Known.NOT:
-                known = self._known.add(sender, message_id, checksum)
-            if known is Known.BY_ID:
+            if message_id is not None and (known := add(sender, message_id, checksum)):
+                if known is _YES:
+                    continue
                 self.ids_reused += 1
                 self.last_reused = sender, message_id
-            if known is not Known.YES and not (known and by_id):
-                fresh.append(at)
+                if by_id:
+                    continue
+            fresh.append(at)
         return fresh
+
+    def _add_by_id(self, sender: UUID, message_id: int, checksum: int) -> Known:
+        known = self._known.find(sender, message_id, checksum)
+        return known or self._known.add(sender, message_id, checksum)
 
     def add(self, ids: Ids) -> None:
         """Those of a segment that was there before. It counts for those that no earlier segment has."""

@@ -142,7 +142,7 @@ class StageWriter:
             raise OwnLimitExceeded(
                 "too_long", f"a frame of {longest} bytes: the limit is {MAX_LENGTH}, send it in parts"
             )
-        keys = [(message.message_id, _checksum(message)) for message in messages]
+        keys = [(message.message_id, checksum_of(message)) for message in messages]
         fresh = self._seen.take(sender, keys)
         self.duplicates += len(messages) - len(fresh)
         source = _Source(sender, cid, revision)
@@ -368,18 +368,13 @@ def _chunks(file: FileIO) -> Iterator[bytes]:
         yield data
 
 
-def _checksum(message: Message) -> int:
-    """Of one that has an id; nobody asks for any other's."""
-    return 0 if message.message_id is None else checksum_of(message)
-
-
 def _keys_of(block: Block) -> list[Key] | None:
     """Of a block that a stage wrote; None for any other."""
     try:
         messages = decode(block.payload, block.header.revision, _FORMAT)
     except ProtocolError:
         return None
-    keys = [(one.message_id, _checksum(one)) for one in messages if isinstance(one, Message)]
+    keys = [(one.message_id, checksum_of(one)) for one in messages if isinstance(one, Message)]
     if len(keys) != block.header.frames or len(messages) != len(keys) or block.header.peer is None:
         return None
     return [(number, checksum) for number, checksum in keys if number is not None]
