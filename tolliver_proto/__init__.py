@@ -12,6 +12,7 @@ from ._common.errors import (
     CertificateError,
     ConnectionClosing,
     ConnectionLost,
+    DiskFull,
     HandshakeRejected,
     IdentityConflict,
     LimitExceeded,
@@ -51,6 +52,7 @@ from ._node.node import Node, PeerInfo
 from ._node.policy import Policy, Probe
 from ._node.stats import NodeStats
 from ._node.store import (
+    STORING,
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
@@ -79,6 +81,7 @@ from ._node.store import (
     StoreMessages,
     UnparkDeliveries,
     UnpinPeer,
+    bytes_of,
 )
 from ._wire.connection import Connection
 from ._wire.events import (
@@ -109,6 +112,7 @@ from ._wire.state import State
 __all__ = [
     "PROBE_CHANNEL",
     "RESERVED_CHANNEL",
+    "STORING",
     "Abort",
     "AccessDenied",
     "Ack",
@@ -134,6 +138,7 @@ __all__ = [
     "Delivery",
     "Dial",
     "DialEnded",
+    "DiskFull",
     "Established",
     "Event",
     "Fetch",
@@ -208,6 +213,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "bytes_of",
     "counter",
     "decode",
     "encode",

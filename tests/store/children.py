@@ -29,6 +29,15 @@ def holder(path: Path) -> None:
     store.close()
 
 
+def stayer(path: Path) -> None:
+    """Makes as many commits as it is told to, and stays until it is killed."""
+    store = open_store(path)
+    for seq in range(1, int(sys.stdin.readline()) + 1):
+        store.commit([storing([seq])])
+    say(seq)
+    sys.stdin.read()
+
+
 def opener(path: Path) -> None:
     """Tries to open the database."""
     try:
@@ -90,4 +99,6 @@ def limited(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    {program.__name__: program for program in (holder, opener, forker, writer, limited)}[sys.argv[1]](Path(sys.argv[2]))
+    {program.__name__: program for program in (holder, stayer, opener, forker, writer, limited)}[sys.argv[1]](
+        Path(sys.argv[2])
+    )

@@ -42,7 +42,7 @@ def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
     if wanted is None and len(mine.uuids) == 1:
         (wanted,) = mine.uuids
     first_id = 1 if wanted is not None and is_derived(wanted) else 1 + secrets.randbelow(LAST_ID)
-    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=first_id)
+    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=first_id, min_free=options.min_free)
     try:
         known = store.instance_id
         if (wanted is not None and known != wanted) or not mine.may_be(known):
@@ -64,6 +64,8 @@ def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
             acl=options.acl,
             now=time.monotonic(),
         )
+        for kind, detail in store.news():
+            node.notice(kind, detail)
     except BaseException:
         store.close()
         raise

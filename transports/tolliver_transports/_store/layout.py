@@ -10,7 +10,7 @@ import sqlite3
 
 from .checks import STAMP, check_of
 
-LAYOUT = 2
+LAYOUT = 3
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
@@ -18,7 +18,7 @@ _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
 TABLES = {
     "instance": f"""CREATE TABLE instance(
         id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, next_id INTEGER NOT NULL, seal BLOB,
-        crc INTEGER NOT NULL
+        crc INTEGER NOT NULL, commits INTEGER NOT NULL
     ) {_BY_ROWID}""",
     "peer": f"""CREATE TABLE peer(
         id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL
@@ -51,7 +51,7 @@ TABLES = {
 }
 _FROM = {
     1: {
-        "instance": "id, uuid, next_id, NULL, row_check(uuid, next_id, NULL)",
+        "instance": "id, uuid, next_id, NULL, row_check(uuid, next_id, NULL), 0",
         "peer": "id, uuid, spki_sha256, row_check(id, uuid, spki_sha256)",
         "message": f"seq, wire_id, crc, stored_at * {STAMP}, channel, key, body",
         "delivery": f"peer, seq, wire_id, size, parked, {check_of('delivery')}",
@@ -61,6 +61,7 @@ _FROM = {
         "dead_letter": """number, peer, wire_id, attempts, failed_at,
             letter_check(crc, number, peer, attempts, failed_at), channel, key, body""",
     },
+    2: {"instance": "id, uuid, next_id, seal, crc, 0"},
 }
 """By the layout of the file and the new table: what its old rows give. A table that is not named stays as it is."""
 

@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import merge
 from itertools import accumulate, chain, groupby, islice, takewhile
 from struct import Struct
@@ -23,6 +23,7 @@ from uuid import UUID
 from zlib import crc32
 
 from tolliver_proto import (
+    STORING,
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
@@ -33,6 +34,7 @@ from tolliver_proto import (
     Found,
     Loaded,
     LoadedPeer,
+    NoticeKind,
     Operation,
     ParkDelivery,
     PinPeer,
@@ -49,10 +51,12 @@ from tolliver_proto import (
     Subscription,
     UnparkDeliveries,
     UnpinPeer,
+    bytes_of,
 )
 
+from .causes import MALFORMED, primary_code
 from .checks import GOOD, PARK, STAMP, UNPARK, check_of, letter_check
-from .file import MALFORMED, DatabaseFile, primary_code, set_instance
+from .file import DatabaseFile, set_instance
 
 Row = StoredMessage | CorruptMessage
 Span = tuple[int, int]
@@ -182,14 +186,15 @@ class SQLiteStore:
     and the next call works if the cause is gone.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, instance_id: UUID | None, first_id: int) -> None:
-        self._file = DatabaseFile(path, instance_id, first_id)
+    def __init__(
+        self, path: str | os.PathLike[str], *, instance_id: UUID | None, first_id: int, min_free: int = 0
+    ) -> None:
+        self._file = DatabaseFile(path, instance_id, first_id, min_free)
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
         """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
         self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
-        self._news: list[str] = []
         # Nobody connecting, nothing held, nothing lost its recipients: then nothing is to be removed from `held`.
         self._may_hold = bool(self._file.damage)
         self._peers: dict[UUID, int] = self._file.peers
@@ -198,13 +203,26 @@ class SQLiteStore:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         self._file.close()
 
+    @property
+    def missing(self) -> int:
+        """Commits that were confirmed and are not there: the notice `commits_missing` (D-13)."""
+        return self._file.missing
+
+    def clear_missing(self) -> None:
+        """What is missing is known and put up with: no opening tells of it again, until more is."""
+        with self._file.failing("write the mark of"):
+            self._file.clear_missing()
+
     def check(self) -> list[str]:
         """Faults in the structure of the file, [] if none. Slow: reads all of it, beside commits."""
         return self._file.check()
 
-    def news(self) -> list[str]:
-        """Damage that reading has found since the last call."""
-        news, self._news = self._news, []
+    def news(self) -> list[tuple[NoticeKind, str]]:
+        """What an operator may want to know of it, since the last call: any thread."""
+        news = []
+        with suppress(IndexError):
+            while True:
+                news.append(self._file.news.popleft())
         return news
 
     # Reading.
@@ -290,7 +308,8 @@ class SQLiteStore:
                     names = (channel.decode(), key.decode())
                     letters.append(DeadLetter(uuids[peer], *names, body, wire_id, attempts, number, failed_at))
                 else:
-                    self._news.append(f"dead letter {number} has a wrong checksum and is left out: its text is lost")
+                    text = f"dead letter {number} has a wrong checksum and is left out: its text is lost"
+                    self._file.tell_damage(text)
         return letters
 
     def _salvaged(self, seqs: Iterable[int]) -> Iterator[tuple[int, _Values]]:
@@ -304,10 +323,15 @@ class SQLiteStore:
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """As `Store.commit`: when it returns, all is on the disk (T-54)."""
+        growth = partial(bytes_of, operations) if any(type(operation) in STORING for operation in operations) else None
+        with self._file.failing("commit to"):
+            self._file.write(partial(self._apply, operations), growth)
+
+    def _apply(self, operations: Sequence[Operation]) -> None:
         self._new_peers.clear()
         known = dict(self._peers) if any(type(operation) is ForgetPeer for operation in operations) else None
         try:
-            with self._file.failing("commit to"), self._file.transaction():
+            with self._file.transaction():
                 for kind, run in groupby(operations, type):
                     self._APPLY[kind](self, list(run))
         except BaseException:

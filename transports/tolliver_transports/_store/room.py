@@ -1,0 +1,127 @@
+"""Room on the disk: what is refused when there is little, and what goes on when there is none (D-13).
+
+A commit that stores messages is refused while less than `min_free` is left. One that stores none, above all what
+removes those that peers have acknowledged, is given the reserve. When the outbox has drained, the database is made as
+small as its contents are, and the reserve is there again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from tolliver_proto import DiskFull, NoticeKind
+
+from .causes import primary_code
+from .reserve import Reserve
+
+Growth = Callable[[], int]
+"""Says how many bytes of messages a commit stores."""
+Tell = Callable[[NoticeKind, str], object]
+
+_CHECKPOINT = 1000  # pages of the log after which SQLite copies them into the database
+_PLENTY = 2**30  # bytes of free disk: more than a commit takes
+_SHRINK_AGAIN = 10.0  # seconds after shrinking has failed
+
+
+class Room:
+    """What the disk of the database `path` has room for. `tell` is told when that changes."""
+
+    def __init__(self, path: str, min_free: int, tell: Tell) -> None:
+        self._path = path
+        self._min_free = min_free
+        self._tell = tell
+        self._reserve = Reserve(path)
+        self._low = False
+        self._shrink_after = 0.0
+
+    def set_checkpoints(self, connection: sqlite3.Connection) -> None:
+        """One half of the reserve is for the log, and one for what the log is copied to."""
+        if self._reserve.size:
+            pages = self._reserve.size // 2 // _pragma(connection, "page_size")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {min(_CHECKPOINT, pages)}")
+
+    def require(self, connection: sqlite3.Connection, growth: Growth) -> None:
+        """Before messages are stored, which need room in the log and then in the database. Raises DiskFull."""
+        free = self._reserve.free()
+        if free >= self._min_free + _PLENTY:
+            self._low = False
+            return
+        free += _pragma(connection, "freelist_count") * _pragma(connection, "page_size")
+        was_low, self._low = self._low, free < self._min_free
+        if self._low:
+            text = f"{free} bytes are free for the database {self._path}, less than min_free={self._min_free}"
+            if not was_low:
+                self._tell(
+                    NoticeKind.DISK_LOW,
+                    f"{text}: new messages are refused until there are more; what peers acknowledge is removed",
+                )
+            raise DiskFull(f"{text}: nothing was stored. Free some, or lower min_free, and try again (D-13)")
+        size = growth()
+        if size > self._reserve.size // 2 and free + _size(f"{self._path}-wal") < 2 * size:
+            raise DiskFull(
+                f"{free} bytes are free for the database {self._path}, and {size} bytes of messages need twice their "
+                "size for a while: nothing was stored. Free some, or send less at once (D-13)"
+            )
+
+    def make(self, error: sqlite3.Error) -> bool:
+        """Give up the reserve, if that may help: True if it is worth another try."""
+        code = primary_code(error)
+        is_full = code == sqlite3.SQLITE_FULL
+        is_perhaps = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)  # where a file cannot be made or mapped
+        if not is_full and not (is_perhaps and self._reserve.free() < self._reserve.size):
+            return False
+        if not self._reserve.give_up():
+            return False
+        self._tell(
+            NoticeKind.RESERVE_USED,
+            f"the disk of the database {self._path} is full: its reserve of {self._reserve.size} bytes was given up, "
+            "so that what peers acknowledge can be removed. Free some space: there is no second one",
+        )
+        return True
+
+    def restore(self, connection: sqlite3.Connection, is_news: bool = True) -> None:
+        """Make the reserve again, if there is room for it. Never raises."""
+        if self._reserve.there:
+            return
+        if not self._reserve.make():
+            with suppress(OSError, sqlite3.Error):
+                self._shrink(connection)
+            if not self._reserve.make():
+                return
+        if is_news:
+            self._tell(
+                NoticeKind.RESERVE_RESTORED,
+                f"the disk of the database {self._path} has room again: the reserve of {self._reserve.size} bytes is "
+                "back in its place",
+            )
+
+    def _shrink(self, connection: sqlite3.Connection) -> None:
+        """A database that has drained is as large as ever, and mostly free pages."""
+        page, pages, free = (_pragma(connection, name) for name in ("page_size", "page_count", "freelist_count"))
+        if (pages - free) * page > self._reserve.size or free * page < self._reserve.size // 2:
+            return
+        if monotonic() < self._shrink_after:
+            return
+        self._shrink_after = monotonic() + _SHRINK_AGAIN
+        for statement in (
+            "PRAGMA wal_checkpoint(PASSIVE)",  # so that the log begins anew and needs no room
+            "PRAGMA temp_store = MEMORY",
+            "VACUUM",
+            "PRAGMA wal_checkpoint(TRUNCATE)",
+        ):
+            connection.execute(statement).fetchall()
+        self._shrink_after = 0.0
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _size(path: str) -> int:
+    with suppress(OSError):
+        return os.path.getsize(path)
+    return 0
