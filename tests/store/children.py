@@ -38,6 +38,19 @@ def stayer(path: Path) -> None:
     sys.stdin.read()
 
 
+def filler(path: Path) -> None:
+    """Stores until that fails, says how many messages it stored, and stays until its input ends."""
+    store = open_store(path)
+    stored = 0
+    with contextlib.suppress(StoreError):
+        while True:
+            store.commit([storing([stored + 1], body=bytes(500))])
+            stored += 1
+    say(stored)
+    sys.stdin.read()
+    store.close()
+
+
 def opener(path: Path) -> None:
     """Tries to open the database."""
     try:
@@ -99,6 +112,6 @@ def limited(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    {program.__name__: program for program in (holder, stayer, opener, forker, writer, limited)}[sys.argv[1]](
+    {program.__name__: program for program in (holder, stayer, filler, opener, forker, writer, limited)}[sys.argv[1]](
         Path(sys.argv[2])
     )
