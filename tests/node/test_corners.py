@@ -25,6 +25,7 @@ from tolliver_proto import (
     StoreError,
     StoreMessages,
     Subscribe,
+    Subscription,
     encode,
 )
 from tolliver_proto._node.dedupe import DedupeCache
@@ -301,11 +302,11 @@ def test_what_a_loser_says_it_wants_is_not_stored() -> None:
     old = play.peer(LOW)
     new = play.accepted(LOW)
     play.hold_commits = True
-    new.request()
+    new.request(("d", ""))
     play._commit()
     play.node.receive_data(old.cid, encode(Subscribe("c", "", 1), Revision.DRAFT_2))
     play.run()
-    assert play.knows() == set()
+    assert play.knows() == {Subscription("d", "")}
     assert old.acks() == []
 
 

@@ -92,7 +92,7 @@ def test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again(disk: 
         stored = fill(store, count)
         assert len(stored) > 1000
         assert reserve_of(disk) == SIZE // 8
-        with pytest.raises(DiskFull, match="[Ff]ree some"):
+        with pytest.raises(DiskFull, match=r"[Ff]ree some"):
             store.commit([storing(range(100_000, 101_000), body=BODY), RemoveDeliveries(PEER, [(1, 3)])])
         assert seqs(everything(store)) == stored
         remove(store, stored)

@@ -17,6 +17,7 @@ from .._common.errors import TolliverError
 from .._wire.events import Subscription
 from .actions import Receipt
 from .store import (
+    STORING,
     AddDeliveries,
     ForgetPeer,
     Operation,
@@ -65,6 +66,11 @@ class Batch:
     def urgent(self) -> bool:
         """True if anything in it is waited for; removals alone wait for whatever comes next."""
         return bool(self.operations or self.tokens or self.acks or self.forgets or self.then)
+
+    @property
+    def stores(self) -> bool:
+        """True if it stores messages, which takes room (D-13)."""
+        return any(isinstance(operation, STORING) for operation in self.operations)
 
     @property
     def empty(self) -> bool:

@@ -311,6 +311,10 @@ class Receiving(Sending):
         self._set_told(link, applied(link.told, [said]), said)
         assert link.peer is not None
         self._route_to(link.peer)
+        self._look_for_wildcard(link)
+
+    def _look_for_wildcard(self, link: Link) -> None:
+        assert link.peer is not None
         if not link.peer.wide and not self._gate.acl.is_open and any(not one.channel for one in link.told):
             link.peer.wide = True
             self._notice(

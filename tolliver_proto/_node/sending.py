@@ -13,6 +13,7 @@ from uuid import UUID
 
 from .._common.errors import (
     ConnectionClosing,
+    DiskFull,
     LocalProtocolError,
     OutboxFull,
     OwnLimitExceeded,
@@ -42,7 +43,8 @@ class Sending(NodeState):
         """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
 
         Raises, before anything changes, ReservedChannel (T-27), LocalProtocolError, OwnLimitExceeded (T-06, T-07),
-        OutboxFull (D-10). While a connecting peer's share of kept messages is full, the send waits inside (T-62).
+        OutboxFull (D-10), DiskFull (D-13). While a connecting peer's share of kept messages is full, the send waits
+        inside (T-62).
         """
         self._tick(now)
         if self.closing:
@@ -124,6 +126,8 @@ class Sending(NodeState):
         shares = self._shares(routed, sizes)
         kept = list(self._keeping.values())
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
+        if stored and self._now < self._refuse_until:
+            raise DiskFull(self._refusal)
         numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         receipt.counts += [len(recipients.peers) for recipients in routed]
         receipt.first_seq = self._next_seq

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from .._common.errors import TolliverError
+from .._common.errors import DiskFull, TolliverError
 from .actions import Commit, NoticeKind, Stored
 from .batch import Batch
 from .handshakes import Handshakes
@@ -50,6 +50,8 @@ class Storing(Handshakes):
                 self._committed_for(peer, messages)
         for peer, messages in batch.linked:
             self._read_again(peer, messages[0].seq, messages[-1].seq)
+        for peer in batch.lists:
+            peer.stored = True
         for one in batch.put_away:
             self._peers[one.peer].outbox.removed(one.spans)
         if batch.tokens:
@@ -69,12 +71,27 @@ class Storing(Handshakes):
             self._sendable[peer.link] = None
 
     def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
-        """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later."""
+        """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later.
+
+        Where the disk was too full for its messages, that is at once, without any, and new ones are refused for a
+        while: so the room that acknowledgements make is not waited for by what needs it (D-13).
+        """
         batch = self._finish(batch_id, now)
         if batch is None:
             return
         self._ids.forget_reserve()
         self._notice(NoticeKind.STORE_ERROR, None, f"a commit failed, nothing of it was stored: {error}")
+        no_room = batch.stores and isinstance(error, DiskFull)
+        if no_room:
+            self._refuse_until, self._refusal = self._now + _STORE_RETRY, str(error)
+            if self._batch.stores:  # it would fail as well
+                gathered, self._batch = self._batch, Batch()
+                self._fail(gathered, error)
+        self._fail(batch, error)
+        self._removals_due = no_room
+        self._unblock()
+
+    def _fail(self, batch: Batch, error: TolliverError) -> None:
         self._restore_lists(batch)
         for peer, messages in batch.linked:
             peer.outbox.add(-len(messages), -sum(message.size for message in messages))
@@ -90,7 +107,6 @@ class Storing(Handshakes):
             self._actions.append(Stored(batch.tokens, error))
         for go_on in batch.then:
             go_on(error)
-        self._unblock()
 
     def _restore_lists(self, failed: Batch) -> None:
         """Subscriptions as the store has them, and on top what the next commit says about them."""

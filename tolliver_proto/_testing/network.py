@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._common.errors import ConnectionLost, StoreError, TolliverError
+from .._common.errors import ConnectionLost, DiskFull, StoreError, TolliverError
 from .._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
 from .._node.actions import Commit, Fetch, Find
 from .._wire.events import Revision
@@ -176,6 +176,8 @@ class Network(World):
             try:
                 host.store.commit(job.operations)
                 host.ledger.applied(job.operations)
+            except DiskFull as raised:
+                error = raised
             except StoreError as raised:
                 check(raised is error, f"the store refused a commit: {raised}")
         elif isinstance(job, Find):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from .._common.errors import OutboxFull
+from .._common.errors import DiskFull, OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
 from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, PeerUp, Stored
@@ -33,8 +33,8 @@ class Simulation(Network):
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
     applications do in that time. Anything that `never` names does not happen: an operation ("crash", "break", "close",
-    "corrupt", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every line is
-    kept in `lines`, else the last few.
+    "corrupt", "fill", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace` every
+    line is kept in `lines`, else the last few.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Simulation(Network):
             (1, self._op_crash),
             (1, self._op_close),
             (1, self._op_corrupt),
+            (1, self._op_fill),
             (1, self._op_retry),
             (1, self._op_split),
             (1, self._op_jump),
@@ -253,8 +254,8 @@ class Simulation(Network):
         try:
             items = [(sent.channel, sent.key, sent.body) for sent in batch]
             receipt = host.node.send_many(items, now=host.time(self.now))
-        except OutboxFull:
-            self.counts["outbox_full"] += 1
+        except (OutboxFull, DiskFull) as error:
+            self.counts["outbox_full" if isinstance(error, OutboxFull) else "refused_when_full"] += 1
             return
         host.ledger.receipts[receipt] = batch
         self._trace(f"{host.name} sends {', '.join(f'{s.channel}/{s.key} {s.index}' for s in batch)}: {receipt}")
@@ -347,6 +348,16 @@ class Simulation(Network):
             host.ledger.sent[spoilt.body].due_to.clear()
             host.ledger.sent[spoilt.body].damaged = True
 
+    def _op_fill(self, host: Host) -> None:
+        """Its disk is full for a while: what stores no message still finds room (D-13)."""
+        self.counts["filled"] += 1
+        self._trace(f"{host.name} has a full disk")
+        host.store.full = True
+        self._at(self._rng.random() * 10, self._free, host)
+
+    def _free(self, host: Host) -> None:
+        host.store.full = False
+
     def _op_retry(self, host: Host) -> None:
         """Dead letters are sent again (T-09)."""
         for uuid in sorted(self._ledgers.keys() - {host.ledger.uuid}):
@@ -405,6 +416,7 @@ class Simulation(Network):
         self._calm = True
         self._weather = replace(CALM, late_drain=self._weather.late_drain)
         for host in self._hosts:
+            host.store.full = False
             if host.closing:
                 self._stop(host)
             self._start(host)

@@ -1,0 +1,239 @@
+"""A disk without room: what is put away goes on, and so do handshakes (D-13, V10)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tolliver_proto import (
+    Ack,
+    AddDeadLetter,
+    Deliver,
+    Delivery,
+    DiskFull,
+    Limits,
+    Message,
+    NoticeKind,
+    PeerIdentity,
+    PeerUp,
+    Policy,
+    RememberHandled,
+    Stored,
+    StoreMessages,
+    Subscribe,
+    Subscription,
+)
+
+from .play import HIGH, LOW, Play, Wire, every, notices, only
+
+KEY = bytes(32)
+
+
+def backlog(play: Play, count: int = 5) -> tuple[Wire, list[Message]]:
+    """A peer that was sent so many messages."""
+    wire = play.peer(LOW, ("c", ""))
+    for number in range(count):
+        play.send("c", "k", b"%d" % number)
+    return wire, wire.messages()
+
+
+def test_what_was_acknowledged_is_removed_at_once_though_no_message_can_be_stored() -> None:
+    play = Play()
+    wire, messages = backlog(play)
+    play.store.full = True
+    play.hold_commits = True
+    refused = play.send("c", "k", b"refused")
+    wire.ack(*messages)
+    gathered = play.send("c", "k", b"gathered")
+    play.hold_commits = False
+    actions = play.finish()
+    assert [stored.tokens for stored in every(actions, Stored) if isinstance(stored.error, DiskFull)] == [
+        [gathered],
+        [refused],
+    ]
+    assert notices(actions) == [NoticeKind.STORE_ERROR]
+    assert play.store.messages == []
+    assert play.pending() == 0
+    assert wire.bodies() == []
+
+
+def test_new_messages_are_refused_for_a_second_so_that_other_commits_go_without_them() -> None:
+    play = Play()
+    wire, _ = backlog(play, 1)
+    play.store.full = True
+    assert isinstance(only(play.call("send", "c", "k", b"1"), Stored).error, DiskFull)
+    with pytest.raises(DiskFull, match="no space is left"):
+        play.send("c", "k", b"2")
+    assert play.send("nobody", "wants", b"it").recipients == 0
+    other = play.accepted(HIGH)
+    assert every(other.request(("other", "")), PeerUp)  # a new list, which is stored
+    assert play.store.load().peers[HIGH].subscriptions == {Subscription("other", "")}
+    play.store.full = False
+    play.wait(0.9)
+    with pytest.raises(DiskFull):
+        play.send("c", "k", b"3")
+    play.wait(0.2)
+    wire.got()
+    play.send("c", "k", b"4")
+    assert wire.bodies() == [b"4"]
+
+
+def test_a_gathered_batch_that_stores_nothing_goes_on() -> None:
+    play = Play()
+    wire, _ = backlog(play, 1)
+    play.store.full = True
+    play.hold_commits = True
+    play.send("c", "k", b"refused")
+    wire.send(Subscribe("d", "", 7))
+    play.hold_commits = False
+    play.finish()
+    assert wire.acks() == [7]
+    assert play.store.load().peers[LOW].subscriptions == {Subscription("c", ""), Subscription("d", "")}
+
+
+def test_without_a_reserve_removals_are_tried_again_later_and_not_without_pause() -> None:
+    play = Play()
+    wire, messages = backlog(play)
+    play.hold_commits = True
+    play.send("c", "k", b"refused")
+    wire.ack(*messages)
+    play.fail(DiskFull("full"))
+    for _ in range(3):
+        assert len(play.held) == 1
+        play.fail(DiskFull("full"))
+        assert play.held == []
+        play.wait(1.1)
+    play.finish()
+    assert play.store.messages == []
+
+
+def test_a_dead_letter_that_finds_no_room_comes_again_and_its_ack_waits() -> None:
+    play = Play(limits=replace(Limits(), max_attempts=1))
+    play.node.register("c", "", "handler")
+    play.call("subscribe", "c", "")
+    wire, messages = backlog(play)
+    play.store.full = True
+    play.hold_commits = True
+    deliveries: list[Delivery] = []
+    for deliver in every(wire.send(Message("c", "k", b"bad", 9), *(Ack(m.message_id or 0) for m in messages)), Deliver):
+        deliveries += deliver.deliveries
+    play.node.fail(deliveries, now=play.now)
+    play.run()
+    assert any(isinstance(one, AddDeadLetter) for one in play.held[0].operations)
+    play.hold_commits = False
+    play.finish()
+    assert wire.acks() == []
+    assert (play.store.dead_letters(0, 9), play.store.messages) == ([], [])
+    play.store.full = False
+    [again] = only(wire.send(Message("c", "k", b"bad", 9)), Deliver).deliveries
+    play.node.fail([again], now=play.now)
+    play.run()
+    assert wire.acks() == [9]
+
+
+def test_what_was_handled_is_remembered_with_what_is_put_away() -> None:
+    """Durable: its ack comes with a copy, as it does after any failure."""
+
+    play = Play(policy=Policy(dedupe=9, dedupe_durable=True))
+    play.node.register("c", "", "handler")
+    play.call("subscribe", "c", "")
+    wire, messages = backlog(play)
+    play.store.full = True
+    play.hold_commits = True
+    play.send("c", "k", b"refused")
+    deliver = only(wire.send(Message("c", "k", b"handled", 9)), Deliver)
+    play.node.acknowledge(deliver.deliveries, now=play.now)
+    wire.ack(*messages)
+    play.hold_commits = False
+    play.finish()
+    assert any(isinstance(one, RememberHandled) for one in play.commits[-1].operations)
+    assert not any(isinstance(one, StoreMessages) for one in play.commits[-1].operations)
+    assert play.store.load().handled == [(LOW, 9)]
+    assert play.store.messages == []
+
+
+# A handshake that the store has nothing to learn from.
+
+
+def shaken(play: Play, *subscriptions: tuple[str, str], identity: PeerIdentity | None = None) -> int:
+    """Commits of a handshake, which was successful."""
+    before = len(play.commits)
+    wire = play.accepted(LOW, identity)
+    assert every(wire.request(*subscriptions), PeerUp)
+    commits = len(play.commits) - before
+    wire.lose()
+    return commits
+
+
+def test_a_list_and_a_pin_that_the_store_has_need_no_commit() -> None:
+    play = Play()
+    with_key = PeerIdentity(uuids=frozenset({LOW}), spki_sha256=KEY)
+    assert shaken(play, ("c", ""), identity=with_key) == 1
+    for again in (play, play.restart()):
+        assert shaken(again, ("c", ""), identity=with_key) == 0
+        assert again.knows() == {Subscription("c", "")}
+    assert shaken(play, ("d", ""), identity=with_key) == 1
+    assert shaken(play, ("d", ""), identity=replace(with_key, spki_sha256=bytes(31) + b"1")) == 1
+    assert shaken(play) == 1
+    assert shaken(play) == 0
+
+
+def test_a_peer_without_subscriptions_is_stored_once() -> None:
+    play = Play()
+    assert shaken(play) == 1
+    assert LOW in play.store.load().peers
+    assert shaken(play) == 0
+
+
+def test_a_list_that_is_on_its_way_is_waited_for() -> None:
+    """The store may yet refuse it."""
+    play = Play()
+    old = play.peer(LOW, ("c", ""))
+    play.hold_commits = True
+    old.send(Subscribe("d", "", 1))
+    new = play.accepted(LOW)
+    assert every(new.request(("c", ""), ("d", "")), PeerUp) == []
+    play.fail()
+    assert len(play.held) == 1
+    assert every(play.finish(), PeerUp)
+    assert play.store.load().peers[LOW].subscriptions == {Subscription("c", ""), Subscription("d", "")}
+
+
+def test_a_pin_that_is_on_its_way_is_waited_for() -> None:
+    play = Play()
+    shaken(play)
+    play.hold_commits = True
+    play.call("repin", LOW, KEY)
+    wire = play.accepted(LOW, PeerIdentity(uuids=frozenset({LOW}), spki_sha256=KEY))
+    assert every(wire.request(), PeerUp) == []
+    play.finish()
+    assert every(play.finish(), PeerUp)
+
+
+def test_what_was_kept_for_a_peer_is_still_linked_to_it() -> None:
+    """T-62: it subscribed long ago, and was away as the message was sent."""
+    play = Play()
+    shaken(play)
+    remote = object()
+    wire = play.dialled(play.call("connect", remote))
+    wire.respond(("c", ""))
+    wire.lose()
+    wire = play.dialled(play.wait(1.0))
+    play.send("c", "k", b"for it anyway")
+    assert len(every(wire.respond(("c", "")), PeerUp)) == 1
+    assert wire.bodies() == [b"for it anyway"]
+
+
+def test_a_failure_of_something_else_does_not_undo_such_a_handshake() -> None:
+    play = Play()
+    shaken(play, ("c", ""))
+    play.hold_commits = True
+    play.call("subscribe", "own", "")
+    wire = play.accepted(LOW)
+    assert every(wire.request(("c", "")), PeerUp)
+    play.fail()
+    play.hold_commits = False
+    assert play.knows() == {Subscription("c", "")}
+    wire.send(Subscribe("d", "", 1))
+    assert play.knows() == {Subscription("c", ""), Subscription("d", "")} == play.store.load().peers[LOW].subscriptions
