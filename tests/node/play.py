@@ -221,7 +221,7 @@ class Play:
     def fail(self, error: StoreError | None = None) -> list[Action]:
         """It was not applied."""
         commit = self.held.pop(0)
-        self.node.store_failed(commit.batch_id, error or StoreError("it is locked"), now=self.now)
+        self.node.store_failed(commit.batch_id, error or StoreError("disk full"), now=self.now)
         return self.run()
 
     def written(self) -> list[Action]:

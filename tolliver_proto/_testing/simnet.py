@@ -310,6 +310,9 @@ class Simulation(Network):
     def _set_acl(self, host: Host, acl: Acl) -> None:
         host.acl = acl
         host.opening.clear()  # those that are being made are promised nothing
+        for waiting in host.ledger.receipts.values():  # sends that wait are routed by the rules of later (T-62)
+            for sent in waiting:
+                sent.due_to.clear()
         self._call(host, "set_acl", acl)
 
     def _op_break(self, host: Host) -> None:
