@@ -127,7 +127,7 @@ class DatabaseFile:
         [(journal,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
         if journal != b"wal":
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
-        self._room.set_checkpoints(connection)
+        self._room.opened(connection)
         self.damage: list[str] = self._log_damage(connection, log)
         with self.transaction():
             bring_up(connection)
@@ -140,7 +140,6 @@ class DatabaseFile:
             set_instance(connection, "seal", None)
         self.instance_id = UUID(bytes=instance[0])
         self.unclean = instance[2] is None or bool(self.damage)
-        self._lock.watch_log()
         self._count_commits(connection)
 
     def _count_commits(self, connection: sqlite3.Connection) -> None:

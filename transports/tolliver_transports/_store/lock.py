@@ -40,8 +40,9 @@ class Lock:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._log = f"{path}-wal"
         self._file: int | None = None
-        self._identities: dict[str, Identity] = {}
+        self._identity: Identity | None = None
         self._beside = self._take_beside() if FLOCK else None
 
     @property
@@ -85,27 +86,22 @@ class Lock:
                 raise self._in_use() from error
             except OSError:
                 pass  # a file system without such locks: the one beside must do
-        self._identities[self._path] = identity
+        self._identity = identity
         _used.add(identity)
 
-    def watch_log(self) -> None:
-        """SQLite has made its log: `lost` looks at that name, too."""
-        log = f"{self._path}-wal"
-        self._identities[log] = _identity(log)
-
     def lost(self) -> str | None:
-        """The name at which another file lies now, or none."""
-        for path, identity in self._identities.items():
-            try:
-                if _identity(path) != identity:
-                    return path
-            except FileNotFoundError:
-                return path
-        return None
+        """The name at which a file of the database, which is open, lies no more; or none."""
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return self._path
+        if (found.st_dev, found.st_ino) != self._identity:
+            return self._path
+        return None if os.access(self._log, os.F_OK) else self._log
 
     def close(self) -> None:
         """After SQLite has closed the file."""
-        identity = self._identities.pop(self._path, None)
+        identity, self._identity = self._identity, None
         if identity is not None:
             _used.discard(identity)
         file, self._file = self._file, None
@@ -114,8 +110,3 @@ class Lock:
                 os.close(file)
         if self._beside is not None:
             self._beside.close()
-
-
-def _identity(path: str) -> Identity:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino

@@ -20,6 +20,14 @@ _MAGIC = b"tollmark"
 _CHECK = Struct(">I")
 
 
+def _write_at_once(file: int, data: bytes, place: int) -> None:
+    os.lseek(file, place, os.SEEK_SET)
+    os.write(file, data)
+
+
+_write = getattr(os, "pwrite", _write_at_once)  # one call of the system, where there is one
+
+
 class Mark:
     """`missing` is the number of commits that were confirmed and are not there, since `clear` was called last."""
 
@@ -52,8 +60,7 @@ class Mark:
             return
         body = _BODY.pack(_MAGIC, self._instance, commits, self.missing)
         with suppress(OSError):
-            os.lseek(self._file, 0, os.SEEK_SET)
-            os.write(self._file, body + _CHECK.pack(crc32(body)))
+            _write(self._file, body + _CHECK.pack(crc32(body)), 0)
 
     def clear(self) -> None:
         """What is missing was put up with: no opening tells of it again."""

@@ -22,8 +22,8 @@ Growth = Callable[[], int]
 """Says how many bytes of messages a commit stores."""
 Tell = Callable[[NoticeKind, str], object]
 
-_CHECKPOINT = 1000  # pages of the log after which SQLite copies them into the database
 _PLENTY = 2**30  # bytes of free disk: more than a commit takes
+_LOOK_AGAIN = 0.25  # seconds after there was plenty
 _SHRINK_AGAIN = 10.0  # seconds after shrinking has failed
 
 
@@ -36,20 +36,37 @@ class Room:
         self._tell = tell
         self._reserve = Reserve(path)
         self._low = False
-        self._shrink_after = 0.0
+        self._look_after = self._shrink_after = 0.0
+        self._checkpoint: int | None = None
 
-    def set_checkpoints(self, connection: sqlite3.Connection) -> None:
-        """One half of the reserve is for the log, and one for what the log is copied to."""
-        if self._reserve.size:
-            pages = self._reserve.size // 2 // _pragma(connection, "page_size")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {min(_CHECKPOINT, pages)}")
+    def opened(self, connection: sqlite3.Connection) -> None:
+        """This is the connection from now on, as SQLite makes one."""
+        self._look_after, self._checkpoint = 0.0, None
+        self.has_plenty(connection)
+
+    def has_plenty(self, connection: sqlite3.Connection) -> bool:
+        """Where it has not, the log is kept so short that the reserve has room for it, and for what it is copied to."""
+        now = monotonic()
+        if now < self._look_after:
+            return True
+        plenty = self._reserve.free() >= self._min_free + _PLENTY
+        if plenty:
+            self._look_after = now + _LOOK_AGAIN
+        if plenty == (self._checkpoint is None):
+            return plenty
+        pages = usual = self._checkpoint or _pragma(connection, "wal_autocheckpoint")
+        if not plenty and self._reserve.size:
+            pages = min(usual, self._reserve.size // 2 // _pragma(connection, "page_size"))
+        self._checkpoint = None if plenty else usual
+        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+        return plenty
 
     def require(self, connection: sqlite3.Connection, growth: Growth) -> None:
         """Before messages are stored, which need room in the log and then in the database. Raises DiskFull."""
-        free = self._reserve.free()
-        if free >= self._min_free + _PLENTY:
+        if self.has_plenty(connection):
             self._low = False
             return
+        free = self._reserve.free()
         free += _pragma(connection, "freelist_count") * _pragma(connection, "page_size")
         was_low, self._low = self._low, free < self._min_free
         if self._low:
