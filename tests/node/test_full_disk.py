@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from tolliver_proto import (
     Ack,
     AddDeadLetter,
@@ -19,6 +17,7 @@ from tolliver_proto import (
     PeerUp,
     Policy,
     RememberHandled,
+    ReserveIds,
     Stored,
     StoreMessages,
     Subscribe,
@@ -58,25 +57,54 @@ def test_what_was_acknowledged_is_removed_at_once_though_no_message_can_be_store
     assert wire.bodies() == []
 
 
-def test_new_messages_are_refused_for_a_second_so_that_other_commits_go_without_them() -> None:
+def test_messages_go_in_commits_of_their_own_until_there_is_room() -> None:
+    """A new list is stored, though somebody never stops to send."""
     play = Play()
     wire, _ = backlog(play, 1)
     play.store.full = True
     assert isinstance(only(play.call("send", "c", "k", b"1"), Stored).error, DiskFull)
-    with pytest.raises(DiskFull, match="no space is left"):
-        play.send("c", "k", b"2")
-    assert play.send("nobody", "wants", b"it").recipients == 0
+    play.hold_commits = True
     other = play.accepted(HIGH)
-    assert every(other.request(("other", "")), PeerUp)  # a new list, which is stored
+    play.send("c", "k", b"2")
+    other.request(("other", ""))
+    play.send("c", "k", b"3")
+    for _ in range(3):
+        play.send("c", "k", b"more")
+        assert every(play.finish(), PeerUp) == [] or len(play.held) == 1
     assert play.store.load().peers[HIGH].subscriptions == {Subscription("other", "")}
+    for commit in play.commits:
+        operations = [one for one in commit.operations if not isinstance(one, ReserveIds)]
+        assert len({isinstance(one, StoreMessages) for one in operations}) == 1
     play.store.full = False
-    play.wait(0.9)
-    with pytest.raises(DiskFull):
-        play.send("c", "k", b"3")
-    play.wait(0.2)
-    wire.got()
     play.send("c", "k", b"4")
-    assert wire.bodies() == [b"4"]
+    while play.held:
+        play.finish()
+    assert b"4" in wire.bodies()
+    assert not play.node._apart
+
+
+def test_a_send_that_needs_no_room_does_not_end_that() -> None:
+    play = Play()
+    backlog(play, 1)
+    play.store.full = True
+    assert isinstance(only(play.call("send", "c", "k", b"1"), Stored).error, DiskFull)
+    assert only(play.call("send", "nobody", "wants", b"it"), Stored).error is None
+    assert isinstance(only(play.call("send", "c", "k", b"2"), Stored).error, DiskFull)
+    play.store.full = False
+    assert only(play.call("send", "c", "k", b"3"), Stored).error is None
+
+
+def test_what_waits_for_a_connecting_peer_waits_on_a_full_disk_too() -> None:
+    """T-62: both reasons must be over."""
+    play = Play(limits=Limits(keep_bytes=1))
+    backlog(play, 1)
+    play.store.full = True
+    assert isinstance(only(play.call("send", "c", "k", b"1"), Stored).error, DiskFull)
+    play.store.full = False
+    wire = play.dialled(play.call("connect", "remote"), HIGH)
+    assert only(play.call("send", "c", "k", b"2"), Stored).error is None
+    assert every(play.call("send", "c", "k", b"3"), Stored) == []
+    assert only(wire.respond(), Stored).error is None
 
 
 def test_a_gathered_batch_that_stores_nothing_goes_on() -> None:
@@ -126,10 +154,12 @@ def test_a_dead_letter_that_finds_no_room_comes_again_and_its_ack_waits() -> Non
     assert wire.acks() == []
     assert (play.store.dead_letters(0, 9), play.store.messages) == ([], [])
     play.store.full = False
-    [again] = only(wire.send(Message("c", "k", b"bad", 9)), Deliver).deliveries
-    play.node.fail([again], now=play.now)
-    play.run()
-    assert wire.acks() == [9]
+    for wait, acks in ((0.9, []), (0.2, [9])):  # a second after the last one was refused
+        play.wait(wait)
+        [again] = only(wire.send(Message("c", "k", b"bad", 9)), Deliver).deliveries
+        play.node.fail([again], now=play.now)
+        play.run()
+        assert wire.acks() == acks
 
 
 def test_what_was_handled_is_remembered_with_what_is_put_away() -> None:

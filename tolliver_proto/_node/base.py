@@ -96,8 +96,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._batch = Batch()
         self._running: tuple[int, Batch] | None = None
         self._removals_due = False
-        self._refuse_until = 0.0  # new messages, as there was no room for the last ones, and why
-        self._refusal = ""
+        self._apart = False  # there was no room for the last messages: they go in commits of their own
+        self._no_letters_until = 0.0  # for that reason
         self._fetching: dict[UUID, tuple[Link, int]] = {}
         # The outbox.
         self._next_seq = loaded.next_seq

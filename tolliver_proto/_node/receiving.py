@@ -184,7 +184,7 @@ class Receiving(Sending):
                 is_last = delivery.attempt >= self.limits.max_attempts
                 # Until the dead letter is stored a copy is still a message: it may be tried once more.
                 self._count_attempt(link.peer, message_id, delivery.attempt - is_last)
-                if is_last:
+                if is_last and self._now >= self._no_letters_until:  # else there is no room for it, and it comes again
                     self._give_up(link, delivery, message_id)
 
     def _count_attempt(self, peer: Peer, message_id: int, attempts: int) -> None:

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from .._common.errors import (
     ConnectionClosing,
-    DiskFull,
     LocalProtocolError,
     OutboxFull,
     OwnLimitExceeded,
@@ -43,8 +42,8 @@ class Sending(NodeState):
         """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
 
         Raises, before anything changes, ReservedChannel (T-27), LocalProtocolError, OwnLimitExceeded (T-06, T-07),
-        OutboxFull (D-10), DiskFull (D-13). While a connecting peer's share of kept messages is full, the send waits
-        inside (T-62).
+        OutboxFull (D-10). While a connecting peer's share of kept messages is full (T-62), or the disk (D-13), the send
+        waits inside.
         """
         self._tick(now)
         if self.closing:
@@ -126,8 +125,6 @@ class Sending(NodeState):
         shares = self._shares(routed, sizes)
         kept = list(self._keeping.values())
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
-        if stored and self._now < self._refuse_until:
-            raise DiskFull(self._refusal)
         numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         receipt.counts += [len(recipients.peers) for recipients in routed]
         receipt.first_seq = self._next_seq
@@ -172,6 +169,9 @@ class Sending(NodeState):
         self._keeping[link] = BufferedForConnect()
 
     def _must_wait(self) -> bool:
+        return self._apart or self._keeps_enough()
+
+    def _keeps_enough(self) -> bool:
         if self._policy.strict_block:
             return bool(self._keeping)
         return any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())
@@ -197,8 +197,13 @@ class Sending(NodeState):
         return taken
 
     def _unblock(self) -> None:
-        """Store the sends that waited, in order, as far as the shares of the connecting peers allow."""
-        while self._blocked and not self._must_wait():
+        """Store the sends that waited, in order, unless they are to go apart."""
+        if not self._apart:
+            self._store_blocked()
+
+    def _store_blocked(self) -> None:
+        """As far as the shares of the connecting peers allow."""
+        while self._blocked and not self._keeps_enough():
             items, receipt = self._blocked.popleft()
             try:
                 self._store(items, [self._size(*item) for item in items], receipt)

@@ -29,6 +29,8 @@ class Storing(Handshakes):
 
     def _begin_commit(self) -> None:
         self._removals_due = False
+        if self._waits_alone:
+            self._store_blocked()
         batch, self._batch = self._batch, Batch()
         if batch.empty:
             return
@@ -40,11 +42,17 @@ class Storing(Handshakes):
         self._running = (self._last_batch, batch)
         self._actions.append(Commit(self._last_batch, batch.all_operations()))
 
+    @property
+    def _waits_alone(self) -> bool:
+        """True if messages wait for a commit of their own, and may have the next one (D-13)."""
+        return self._apart and bool(self._blocked) and self._batch.empty and not self._keeps_enough()
+
     def committed(self, batch_id: int, now: float | None = None) -> None:
         """The Commit is durable."""
         batch = self._finish(batch_id, now)
         if batch is None:
             return
+        self._apart = self._apart and not batch.stores
         for recipients, messages in batch.runs:
             for peer in recipients.peers:
                 self._committed_for(peer, messages)
@@ -62,6 +70,7 @@ class Storing(Handshakes):
             self._dedupe.add(*remembered)
         for go_on in batch.then:
             go_on(None)
+        self._unblock()
 
     def _read_again(self, peer: Peer, first: int, last: int) -> None:
         """Deliveries were added below what a live window may have read already."""
@@ -73,8 +82,8 @@ class Storing(Handshakes):
     def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
         """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later.
 
-        Where the disk was too full for its messages, that is at once, without any, and new ones are refused for a
-        while: so the room that acknowledgements make is not waited for by what needs it (D-13).
+        Where the disk was too full for its messages, all else goes in commits without any until there is room again:
+        what peers acknowledge is removed at once, and who connects is not turned away (D-13).
         """
         batch = self._finish(batch_id, now)
         if batch is None:
@@ -83,12 +92,12 @@ class Storing(Handshakes):
         self._notice(NoticeKind.STORE_ERROR, None, f"a commit failed, nothing of it was stored: {error}")
         no_room = batch.stores and isinstance(error, DiskFull)
         if no_room:
-            self._refuse_until, self._refusal = self._now + _STORE_RETRY, str(error)
+            self._apart, self._no_letters_until = True, self._now + _STORE_RETRY
             if self._batch.stores:  # it would fail as well
                 gathered, self._batch = self._batch, Batch()
                 self._fail(gathered, error)
         self._fail(batch, error)
-        self._removals_due = no_room
+        self._removals_due = no_room and self._batch.putting_away
         self._unblock()
 
     def _fail(self, batch: Batch, error: TolliverError) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from .._common.errors import DiskFull, OutboxFull
+from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
 from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, PeerUp, Stored
@@ -254,8 +254,8 @@ class Simulation(Network):
         try:
             items = [(sent.channel, sent.key, sent.body) for sent in batch]
             receipt = host.node.send_many(items, now=host.time(self.now))
-        except (OutboxFull, DiskFull) as error:
-            self.counts["outbox_full" if isinstance(error, OutboxFull) else "refused_when_full"] += 1
+        except OutboxFull:
+            self.counts["outbox_full"] += 1
             return
         host.ledger.receipts[receipt] = batch
         self._trace(f"{host.name} sends {', '.join(f'{s.channel}/{s.key} {s.index}' for s in batch)}: {receipt}")

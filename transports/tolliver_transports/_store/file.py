@@ -265,14 +265,11 @@ class DatabaseFile:
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         if self._connection is not None:
-            with suppress(StoreError, *FAILURES):  # if it cannot, the next opening is unclean
-                self.write(self._seal)
+            with suppress(StoreError, *FAILURES), self.transaction() as connection:
+                set_instance(connection, "seal", None)
+                set_instance(connection, "seal", seal(connection))  # if it cannot, the next opening is unclean
             self._release()
-
-    def _seal(self) -> None:
-        with self.transaction() as connection:
-            set_instance(connection, "seal", None)
-            set_instance(connection, "seal", seal(connection))
+            self._room.closed()
 
     def _release(self) -> None:
         connection, self._connection = self._connection, None

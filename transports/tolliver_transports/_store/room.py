@@ -70,19 +70,23 @@ class Room:
         free += _pragma(connection, "freelist_count") * _pragma(connection, "page_size")
         was_low, self._low = self._low, free < self._min_free
         if self._low:
-            text = f"{free} bytes are free for the database {self._path}, less than min_free={self._min_free}"
+            text = f"only {free} bytes are free, less than min_free={self._min_free}"
             if not was_low:
                 self._tell(
                     NoticeKind.DISK_LOW,
-                    f"{text}: new messages are refused until there are more; what peers acknowledge is removed",
+                    f"the disk of the database {self._path} is nearly full, {text}: new messages are refused until "
+                    "there are more, and what peers acknowledge is removed",
                 )
-            raise DiskFull(f"{text}: nothing was stored. Free some, or lower min_free, and try again (D-13)")
+            raise self._refusal(f"{text}; free some, or lower min_free, and try again")
         size = growth()
         if size > self._reserve.size // 2 and free + _size(f"{self._path}-wal") < 2 * size:
-            raise DiskFull(
-                f"{free} bytes are free for the database {self._path}, and {size} bytes of messages need twice their "
-                "size for a while: nothing was stored. Free some, or send less at once (D-13)"
+            raise self._refusal(
+                f"only {free} bytes are free, and {size} bytes of messages need twice as many for a while; free some, "
+                "or send less at once"
             )
+
+    def _refusal(self, why: str) -> DiskFull:
+        return DiskFull(f"cannot commit to the database {self._path}: {why} (D-13)")
 
     def make(self, error: sqlite3.Error) -> bool:
         """Give up the reserve, if that may help: True if it is worth another try."""
@@ -99,6 +103,10 @@ class Room:
             "so that what peers acknowledge can be removed. Free some space: there is no second one",
         )
         return True
+
+    def closed(self) -> None:
+        """What SQLite has given back may be room for the reserve."""
+        self._reserve.make()
 
     def restore(self, connection: sqlite3.Connection, is_news: bool = True) -> None:
         """Make the reserve again, if there is room for it. Never raises."""
