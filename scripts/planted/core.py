@@ -33,6 +33,61 @@ CONNECTION = "tolliver_proto/_wire/connection.py"
 
 BUGS = (
     Bug(
+        "on a full disk removals wait for messages to be stored",
+        STORING,
+        "Storing.store_failed",
+        "batch.stores and isinstance(error, DiskFull)",
+        "False",
+        (
+            "tests/node/test_full_disk.py::"
+            "test_what_was_acknowledged_is_removed_at_once_though_no_message_can_be_stored",
+        ),
+    ),
+    Bug(
+        "on a full disk messages go with everything else",
+        SENDING,
+        "Sending._must_wait",
+        "self._apart or self._keeps_enough()",
+        "self._keeps_enough()",
+        ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
+    ),
+    Bug(
+        "a disk that has room again is taken for full",
+        STORING,
+        "Storing.committed",
+        "self._apart = self._apart and not batch.stores",
+        "",
+        ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
+    ),
+    Bug(
+        "every handshake is stored",
+        HANDSHAKES,
+        "Handshakes._store_list",
+        "self._is_stored(peer, link, wanted)",
+        "False",
+        ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
+    ),
+    Bug(
+        "a list that is on its way is taken for stored",
+        HANDSHAKES,
+        "Handshakes._is_stored",
+        """
+        any(
+            peer in batch.lists or peer in batch.peer_lists or ("pin", peer) in batch.undo for batch in batches
+        )
+        """,
+        "False",
+        ("tests/node/test_full_disk.py::test_a_list_that_is_on_its_way_is_waited_for",),
+    ),
+    Bug(
+        "a new list is taken for the stored one",
+        HANDSHAKES,
+        "Handshakes._is_stored",
+        "said == peer.subscriptions",
+        "True",
+        ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
+    ),
+    Bug(
         "ack before handler",
         RECEIVING,
         "Receiving._on_message",

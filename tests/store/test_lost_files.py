@@ -106,13 +106,25 @@ def test_a_database_that_another_program_has_looked_into_lacks_nothing(path: Pat
         assert told(store) == []
 
 
-@pytest.mark.parametrize("mark", [b"", b"garbage", bytes(44), None], ids=["empty", "garbage", "zeros", "missing"])
-def test_a_mark_that_a_loss_of_power_has_spoilt_says_nothing(path: Path, mark: bytes | None) -> None:
-    beside = Path(f"{path}.mark")
-    if mark is None:
-        beside.unlink()
-    else:
-        beside.write_bytes(mark)
+def torn(mark: bytes) -> bytes:
+    """Another number of commits, and the rest of an older one."""
+    return mark[:24] + b"\1" + mark[25:]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [torn, lambda mark: b"", lambda mark: bytes(44), lambda mark: mark[:30]],
+    ids=["torn", "no", "zeros", "cut"],
+)
+def test_a_mark_that_a_loss_of_power_has_spoilt_says_nothing(path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    mark = Path(f"{path}.mark")
+    mark.write_bytes(spoil(mark.read_bytes()))
+    with closing(open_store(path)) as store:
+        assert told(store) == []
+
+
+def test_a_database_without_a_mark_is_an_old_one(path: Path) -> None:
+    Path(f"{path}.mark").unlink()
     with closing(open_store(path)) as store:
         assert told(store) == []
 

@@ -325,9 +325,9 @@ class SQLiteStore:
         """As `Store.commit`: when it returns, all is on the disk (T-54)."""
         growth = partial(bytes_of, operations) if any(type(operation) in STORING for operation in operations) else None
         with self._file.failing("commit to"):
-            self._file.write(partial(self._apply, operations), growth)
+            self._file.write(partial(self._commit, operations), growth)
 
-    def _apply(self, operations: Sequence[Operation]) -> None:
+    def _commit(self, operations: Sequence[Operation]) -> None:
         self._new_peers.clear()
         known = dict(self._peers) if any(type(operation) is ForgetPeer for operation in operations) else None
         try:
