@@ -78,7 +78,7 @@ BUGS = (
         "Lock._take_beside",
         "fcntl.LOCK_EX",
         "fcntl.LOCK_SH",
-        ("tests/store/test_opening.py::test_a_second_opening_is_refused_and_the_first_goes_on",),
+        ("tests/store/test_lost_files.py::test_where_files_have_no_such_locks_the_one_beside_is_enough",),
     ),
     Bug(
         "a forked child goes on with the store",
@@ -134,7 +134,7 @@ BUGS = (
         "DatabaseFile.transaction",
         "connection.execute(_COUNT, (self._commits + 1,))",
         "pass",
-        ("tests/store/test_lost_files.py::test_a_kill_alone_loses_nothing_and_is_no_news",),
+        ("tests/store/test_lost_files.py::test_a_database_that_another_program_has_looked_into_lacks_nothing",),
     ),
     Bug(
         "the mark stays as it was",
