@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from tolliver_transports._store import lock
 from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import NoticeKind, RemoveDeliveries, RemoveMessages, StoreError
@@ -226,6 +227,13 @@ def test_a_hard_link_is_no_second_database(path: Path, inside: bool) -> None:
     with pytest.raises(StoreError, match="remove the other names, and keep the one that its log"):
         open_store(path)
     link.unlink()
+    open_store(path).close()
+
+
+def test_where_files_have_no_such_locks_the_one_beside_is_enough(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "_SET_LOCK", None)
+    with holding(path), pytest.raises(StoreError, match="in use by another instance"):
+        open_store(path)
     open_store(path).close()
 
 
