@@ -42,7 +42,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", place], check=True)
+        subprocess.run(["umount", "-l", place], check=True)  # it may be open still, if this fails
 
 
 def fill(store: SQLiteStore, count: int = 10) -> list[int]:
