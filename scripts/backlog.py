@@ -50,7 +50,7 @@ class Instance:
     """A node, its store, and at most one peer that is connected and acknowledges."""
 
     def __init__(self, path: Path) -> None:
-        self.store = SQLiteStore(path, instance_id=OURS, first_id=1)
+        self.store = SQLiteStore(path, instance_id=OURS)
         self.node = Node(instance_id=OURS, rng=Random(0), limits=NO_QUOTA, loaded=self.store.load())
         self.peer: Connection | None = None
         self.cid = 0

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import warnings
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 
 import coverage
@@ -41,6 +42,16 @@ disable_warnings = no-data-collected, module-not-imported
 """
 KILLED = ".* isn't a coverage data file: .*no such table: coverage_schema|Couldn't use data file .* is malformed"
 """Warning of coverage about the file of a process that a test killed before or while it wrote: nothing is missing."""
+
+
+class Tolerant:
+    """Plugin of pytest, whose own filter makes errors of warnings: not of those."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        warnings.filterwarnings("ignore", KILLED, CoverageWarning)
+        return (yield)
+
 
 Line = tuple[str, str, str]
 """Module, function, text."""
@@ -97,13 +108,13 @@ def complaints(lines: dict[Line, int]) -> list[str]:
 def main() -> int:
     if sys.argv[1:2] == ["--other-loops"]:
         return int(pytest.main([*FOLDERS, "-q", "-m", OTHER_LOOPS, *sys.argv[2:]]))
-    warnings.filterwarnings("ignore", KILLED, CoverageWarning)
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory) / "coverage.ini"
         data = Path(directory) / "data"
         config.write_text(CONFIG.format(package=PACKAGE, data=data))
         watched = [f"--cov={PACKAGE}", f"--cov-config={config}", "--cov-report="]
-        status = pytest.main([*FOLDERS, "-q", "-m", f"not {OTHER_LOOPS}", *sys.argv[1:], *watched])
+        tests = [*FOLDERS, "-q", "-m", f"not {OTHER_LOOPS}"]
+        status = pytest.main([*tests, *sys.argv[1:], *watched], plugins=[Tolerant()])
         if status:
             return int(status)
         wrong = complaints(missed(str(data)))

@@ -208,7 +208,7 @@ def live(directory: Path, trouble: str, database: Path) -> None:
     expected = [b"before %d" % n for n in range(20)] + [b"unreliable %d" % n for n in range(SENDS)]
     expected += [b"after %d" % n for n in range(20)] + [b"large"]
     must(sorted(handled) == sorted(expected), f"handled is {sorted(set(handled) ^ set(expected))} off")
-    with closing(SQLiteStore(database, instance_id=None, first_id=1)) as store:
+    with closing(SQLiteStore(database, instance_id=None)) as store:
         must(all(peer.pending == 0 for peer in store.load().peers.values()), "something is left of what was refused")
         must(not store.unclean and store.check() == [], "the database is not whole")
 

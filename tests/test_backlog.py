@@ -33,7 +33,7 @@ def traced() -> Iterator[list[int]]:
 
 
 def opened(path: Path) -> SQLiteStore:
-    return SQLiteStore(path, instance_id=OURS, first_id=1)
+    return SQLiteStore(path, instance_id=OURS)
 
 
 def node_of(loaded: Loaded) -> Node:

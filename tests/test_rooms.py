@@ -158,7 +158,7 @@ def test_all_parts_are_drawn_once() -> None:
 
 
 def test_the_store_has_the_tables_of_the_page(tmp_path: Path) -> None:
-    SQLiteStore(tmp_path / "node.db", instance_id=UUID(int=1), first_id=1).close()
+    SQLiteStore(tmp_path / "node.db", instance_id=UUID(int=1)).close()
     with closing(sqlite3.connect(tmp_path / "node.db")) as database:
         made = {
             table: [column for _, column, *_ in database.execute(f"PRAGMA table_info({table})")]

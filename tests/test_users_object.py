@@ -18,7 +18,9 @@ ROOT = Path(__file__).parent.parent
 ADAPTERS = {"anyio": anyio, "blocking": blocking, "twisted": twisted}
 INSTANCE = {
     "addresses",
+    "backup",
     "dead_letters",
+    "drop_dead_letters",
     "drop_parked",
     "forget_peer",
     "instance_id",

@@ -19,6 +19,7 @@ from ._common.errors import (
     LocalProtocolError,
     MalformedFrame,
     OutboxFull,
+    OutOfThreads,
     OwnLimitExceeded,
     ProtocolError,
     RemoteProtocolError,
@@ -48,8 +49,9 @@ from ._node.actions import (
     Receipt,
     Stored,
 )
+from ._node.ids import Randomness, begin_elsewhere
 from ._node.node import Node, PeerInfo
-from ._node.policy import Policy, Probe
+from ._node.policy import Policy, Probe, QuotaPolicy
 from ._node.stats import NodeStats
 from ._node.store import (
     STORING,
@@ -166,6 +168,7 @@ __all__ = [
     "Notice",
     "NoticeKind",
     "Operation",
+    "OutOfThreads",
     "OutboxFull",
     "OwnLimitExceeded",
     "ParkDelivery",
@@ -178,6 +181,8 @@ __all__ = [
     "Policy",
     "Probe",
     "ProtocolError",
+    "QuotaPolicy",
+    "Randomness",
     "Receipt",
     "RememberHandled",
     "RemoteProtocolError",
@@ -213,6 +218,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "begin_elsewhere",
     "bytes_of",
     "counter",
     "decode",

@@ -3,6 +3,7 @@
 A test's world is made of the same pieces as the product and driven by one random generator, so a seed is a whole story.
 All is in memory and repeatable. `ConnectionPair` joins two connections, `MemoryStore` is a store, `SimNet` a network of
 nodes with crashes and faults that checks the promises of the node at every step; `shrink` makes a failure short.
+`BeginAt` is a random generator for a node whose message ids are to begin at a known place.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from ._testing import shrink as _shrink
 from ._testing.checks import SimFailure
 from ._testing.clockwork import Report
+from ._testing.dice import BeginAt
 from ._testing.memory import MemoryStore
 from ._testing.pair import ConnectionPair, Side
 from ._testing.shrink import Shrunk
@@ -49,4 +51,15 @@ def _live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
     return None
 
 
-__all__ = ["ConnectionPair", "MemoryStore", "Report", "Shrunk", "Side", "SimFailure", "SimNet", "Weather", "shrink"]
+__all__ = [
+    "BeginAt",
+    "ConnectionPair",
+    "MemoryStore",
+    "Report",
+    "Shrunk",
+    "Side",
+    "SimFailure",
+    "SimNet",
+    "Weather",
+    "shrink",
+]

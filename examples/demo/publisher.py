@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 from tolliver_transports.anyio import Instance, create_instance, run
 
-from tolliver_proto import OutboxFull
+from tolliver_proto import Limits, OutboxFull
 
 from .child import HOST, options, stop_with_parent, until
 from .log import Log
@@ -28,7 +28,9 @@ DRAIN_SECONDS = 15.0
 async def publish(directory: Path, name: str, run: int, port: int, rate: float, subscribers: int) -> None:
     stopping = stop_with_parent()
     log = Log(directory, name, run)
-    async with create_instance(options(directory, name, listen=f"{HOST}:{port}")) as instance:
+    # A Spark driver that was killed may be away for long where the machine is slow: that refuses nothing here.
+    limits = Limits(outbox_messages=10_000_000)
+    async with create_instance(options(directory, name, listen=f"{HOST}:{port}", limits=limits)) as instance:
         await until(lambda: _known(instance) >= subscribers or stopping.is_set())
         await _publish(instance, log, run, rate, stopping)
         left = await _drain(instance)

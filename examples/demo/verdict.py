@@ -94,6 +94,7 @@ def table_of(tallies: list[Tally]) -> Table:
 
 
 LEGEND = """\
-sent: handed to send; stored: on the publisher's disk, as it was told; delivered: handled by the subscriber;
+sent: handed to send; stored: on the publisher's disk, as it was told, the rest being refused or cut off by the kill;
+delivered: handled by the subscriber;
 duplicates: of these, handled more than once; resent: the copies beyond the first;
 unlogged: delivered, but the publisher was killed before it could log them as stored; lost: stored, never delivered."""

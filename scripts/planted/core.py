@@ -19,6 +19,8 @@ OUTBOX = "tolliver_proto/_node/outbox.py"
 LAYOUTS = "tolliver_proto/_wire/layouts.py"
 STATE = "tolliver_proto/_wire/state.py"
 MAINTENANCE = "tolliver_proto/_node/maintenance.py"
+REMOVING = "tolliver_proto/_node/removing.py"
+QUOTA = "tolliver_proto/_node/quota.py"
 BASE = "tolliver_proto/_node/base.py"
 NODE = "tolliver_proto/_node/node.py"
 ACCESS = "tolliver_proto/_node/access.py"
@@ -157,10 +159,85 @@ BUGS = (
     Bug(
         "wrap onto a live id",
         IDS,
-        "IdAllocator._find_clear",
-        "self.live.next_free(start)",
-        "start",
+        "IdAllocator._next_free",
+        "self.live.next_free(number)",
+        "number",
         ("tests/node/test_sending.py::test_ids_wrap_over_live_ones",),
+    ),
+    Bug(
+        "ids go on where the last opening ended",
+        BASE,
+        "NodeState.__init__",
+        "None if is_derived(instance_id) else rng",
+        "None",
+        ("tests/test_restored.py::test_receivers_get_all_that_a_restored_sender_sends",),
+    ),
+    Bug(
+        "a derived identity begins anywhere",
+        BASE,
+        "NodeState.__init__",
+        "None if is_derived(instance_id) else rng",
+        "rng",
+        (
+            "tests/node/test_ids.py::test_a_derived_identity_begins_at_1_and_goes_on_behind_what_was_reserved",
+            "tests/adapters/test_derived.py::test_every_try_of_a_task_counts_once",
+        ),
+    ),
+    Bug(
+        "ids begin among those that were handed out",
+        IDS,
+        "IdAllocator._drawn",
+        "self._is_clear(first, first + RESERVE - 1)",
+        "True",
+        ("tests/node/test_ids.py::test_the_first_draw_that_is_clear_is_taken",),
+    ),
+    Bug(
+        "only the first id of a block is looked at",
+        IDS,
+        "IdAllocator._drawn",
+        "self._is_clear(first, first + RESERVE - 1)",
+        "self._is_clear(first, first)",
+        ("tests/node/test_ids.py::test_a_wrapping_block_is_looked_at_on_both_sides",),
+    ),
+    Bug(
+        "ids run into those of earlier openings",
+        IDS,
+        "IdAllocator._next_free",
+        "(free := self.live.next_free(number)) in self._older",
+        "(free := self.live.next_free(number)) > LAST_ID + 1",
+        ("tests/node/test_ids.py::test_ids_that_were_handed_out_are_passed_over_as_long_as_there_are_others",),
+    ),
+    Bug(
+        "more than 2^30 ids are remembered",
+        IDS,
+        "remembered",
+        "room <= 0",
+        "False",
+        ("tests/node/test_ids.py::test_what_is_remembered_is_the_newest_ids",),
+    ),
+    Bug(
+        "openings are remembered without a bound",
+        IDS,
+        "remembered",
+        "spans[-OPENINGS:]",
+        "spans",
+        ("tests/node/test_ids.py::test_so_many_openings_are_remembered_and_no_more",),
+    ),
+    Bug(
+        "a restored copy meets the ids that followed it",
+        IDS,
+        "begin_elsewhere",
+        "count + BEYOND_A_COPY",
+        "count",
+        ("tests/node/test_ids.py::test_a_restored_copy_keeps_clear_of_where_the_original_went_on",),
+    ),
+    Bug(
+        "an opening that used no id leaves a row",
+        IDS,
+        "IdAllocator.needs_reserve",
+        "0 < self._passed > self._reserved - RESERVE // 2",
+        "self._passed > self._reserved - RESERVE // 2",
+        ("tests/node/test_ids.py::test_an_opening_that_used_no_id_reserves_none",),
     ),
     Bug(
         "id 2^31-1 allocated",
@@ -376,9 +453,9 @@ BUGS = (
         "a dead letter acknowledged before it is stored",
         RECEIVING,
         "Receiving._give_up",
-        "self._batch.operations.append(AddDeadLetter(letter))",
+        "self._keep_letter(letter)",
         """
-        self._batch.operations.append(AddDeadLetter(letter))
+        self._keep_letter(letter)
         self._ack(link, [message_id])
         """,
         ("tests/node/test_duplicates.py::test_twenty_failures_make_a_dead_letter",),
@@ -393,8 +470,8 @@ BUGS = (
     ),
     Bug(
         "searched for before all is stored",
-        MAINTENANCE,
-        "Maintenance._when_stored",
+        REMOVING,
+        "Removing._when_stored",
         "self._running is None and self._batch.empty",
         "True",
         ("tests/node/test_upkeep.py::test_what_is_being_stored_for_it_is_purged_too",),
@@ -746,10 +823,10 @@ BUGS = (
     ),
     Bug(
         "the quota of a peer is not looked at",
-        SENDING,
-        "Sending._shares",
-        "not peer.outbox.has_room(count, total, self.limits)",
-        "False",
+        QUOTA,
+        "Quota.full",
+        "max(self.excess(peer.outbox, share)) <= 0",
+        "True",
         ("tests/node/test_sending.py::test_a_full_outbox_refuses_before_anything_changes",),
     ),
     Bug(
@@ -816,7 +893,7 @@ BUGS = (
     Bug(
         "kept messages have no bound",
         SENDING,
-        "Sending._must_wait",
+        "Sending._keeps_enough",
         "any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())",
         "False",
         ("tests/node/test_connecting.py::test_beyond_its_share_sends_wait_until_the_peer_has_answered",),
@@ -865,8 +942,8 @@ BUGS = (
     ),
     Bug(
         "what expires was acknowledged already",
-        MAINTENANCE,
-        "Maintenance._remove",
+        REMOVING,
+        "Removing._remove",
         """
         if one.seq in outbox.leaving and one.seq not in being_parked:
             continue

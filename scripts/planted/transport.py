@@ -394,14 +394,6 @@ BUGS = (
         ("tests/adapters/test_instance.py::test_who_it_is_must_not_be_contradicted[asyncio]",),
     ),
     Bug(
-        "derived: ids begin anywhere",
-        OPENING,
-        "open_instance",
-        "1 if wanted is not None and is_derived(wanted) else 1 + secrets.randbelow(LAST_ID)",
-        "1 + secrets.randbelow(LAST_ID)",
-        ("tests/adapters/test_derived.py::test_every_try_of_a_task_counts_once",),
-    ),
-    Bug(
         "an instance is copied",
         FACADE,
         "BaseInstance.__reduce__",

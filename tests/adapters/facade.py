@@ -306,8 +306,14 @@ class Facade(Opened):
     def dead_letters(self, after: int = 0) -> list[DeadLetter]:
         return self._call("dead_letters", after)  # type: ignore[no-any-return]  # as above
 
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> int:
+        return self._call("drop_dead_letters", letters)  # type: ignore[no-any-return]  # as above
+
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         return self._call("replay", letters)  # type: ignore[no-any-return]  # as above
+
+    def backup(self, path: object) -> None:
+        self._call("backup", path)
 
     def reload_tls(self) -> None:
         self._call("reload_tls")

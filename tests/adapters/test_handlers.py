@@ -322,7 +322,7 @@ def test_what_always_fails_becomes_a_dead_letter_until_somebody_handles_it(nodes
         assert (letter.peer, letter.channel, letter.key, letter.body) == (left.instance_id, "news", "k", b"poison")
         assert letter.attempts == 3
         assert "'news' 'k' failed 3 times" in noticed(right, NoticeKind.DEAD_LETTER)[0]
-    assert nodes.rows("left", "message") == 0
+    assert nodes.rows("left", "batch") == 0
     with nodes.open("right") as right:
         assert right.dead_letters() == [letter]
         assert right.dead_letters(after=letter.number) == []
@@ -343,6 +343,24 @@ def test_what_always_fails_becomes_a_dead_letter_until_somebody_handles_it(nodes
         assert inbox.bodies == [b"poison"]
     with nodes.open("right") as right:
         assert right.dead_letters() == []
+
+
+def test_dead_letters_have_a_bound_and_are_given_up_on_request(nodes: Nodes) -> None:
+    limits = Limits(max_attempts=1, max_dead_letters=3)
+    with nodes.pair(channels=(), right={"limits": limits}) as (left, right, _):
+        right.subscribe("news", handler=lambda _: False)
+        subscribed(left)
+        for body in (b"1", b"2", b"3", b"4", b"5"):
+            left.wait_acked(left.send("news", "", body))
+        kept = right.dead_letters()
+        assert [letter.body for letter in kept] == [b"3", b"4", b"5"]
+        assert "the oldest, were dropped" in noticed(right, NoticeKind.LETTERS_DROPPED)[0]
+        assert right.stats().dropped_letters == 2
+        assert right.drop_dead_letters([kept[0], kept[2].number]) == 2
+        assert right.drop_dead_letters(kept) == 1
+        assert right.drop_dead_letters([]) == 0
+        assert right.dead_letters() == []
+        assert right.stats().dead_letters == 0
 
 
 # Copies (T-48).

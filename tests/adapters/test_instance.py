@@ -150,6 +150,7 @@ def test_after_its_end_every_call_says_so(nodes: Nodes) -> None:
         lambda: left.retry(SOMEBODY),
         lambda: left.drop_parked(SOMEBODY),
         lambda: left.dead_letters(),
+        lambda: left.drop_dead_letters([1]),
         lambda: left.replay([]),
         lambda: left.set_acl(Acl()),
         lambda: left.reload_tls(),
@@ -228,6 +229,23 @@ def test_nothing_is_left_open(nodes: Nodes) -> None:
     until(lambda: _left_open()[0] <= descriptors, f"{descriptors} descriptors as before, now {_left_open()}")
     assert _left_open()[1] == set()
     until(lambda: _left_open()[2] <= threads + 2, f"{threads} threads as before, now {_left_open()}")
+
+
+# Processes that get no more threads.
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio", "twisted"])  # on threads, see tests/blocking
+@pytest.mark.skipif(sys.platform == "win32", reason="there a thread may have a stack of any size")
+def test_without_threads_it_says_so_and_leaves_nothing(nodes: Nodes, kind: str) -> None:
+    command = [sys.executable, "-m", "tests.adapters.threadless", kind, str(nodes.directory)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    opening, streams, call, connected, *rest = done.stdout.splitlines()
+    for line in (opening, streams, call):
+        assert "no further thread" in line
+        assert "ulimit -u" in line
+    assert (connected, rest) == ("0", ["all goes on", "True"])
 
 
 # Forks (T-79).

@@ -188,7 +188,7 @@ def test_an_acknowledgement_that_comes_while_it_closes_counts(nodes: Nodes, cert
             raw.read_to_the_end()
             raw.send_raw(encode(Ack(message.message_id or 0)))
         closing.wait()
-    assert nodes.rows("left", "delivery") == 0
+    assert nodes.rows("left", "owed") == 0
 
 
 def test_a_line_that_is_cut_in_large_messages_loses_nothing(nodes: Nodes) -> None:

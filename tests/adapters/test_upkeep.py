@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from contextlib import closing
+import threading
+import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,17 @@ from tolliver_transports._store.checks import make_known
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import Ack, Limits, Message, NoticeKind, OutboxFull, Subscribe
+from tolliver_proto import (
+    Ack,
+    ConnectionClosing,
+    Limits,
+    Message,
+    NoticeKind,
+    OutboxFull,
+    QuotaPolicy,
+    StoreError,
+    Subscribe,
+)
 
 from .facade import Facade, until
 from .kinds import ONE_KIND
@@ -76,7 +88,7 @@ def test_a_peer_is_forgotten_with_all_that_waits_for_it(nodes: Nodes) -> None:
         left.wait_acked(receipt)  # nobody is owed any of it
         assert left.send("news", "", b"x").recipients == 0
         left.forget_peer(gone)
-    tables = ("message", "delivery", "peer", "peer_subscription")
+    tables = ("batch", "owed", "peer", "peer_subscription")
     assert {table: nodes.rows("left", table) for table in tables} == dict.fromkeys(tables, 0)
 
 
@@ -106,7 +118,37 @@ def test_a_full_outbox_is_refused_until_it_is_forgotten(nodes: Nodes) -> None:
         assert left.stats()["pending"] == 2
         left.forget_peer(gone)
         assert left.send("news", "", b"3").recipients == 0
-    assert nodes.rows("left", "message") == 0
+    assert nodes.rows("left", "batch") == 0
+
+
+@ONE_KIND
+def test_at_its_quota_one_peer_loses_its_oldest_and_another_is_skipped(nodes: Nodes) -> None:
+    """D-10: and the one that is there gets everything."""
+    with ExitStack() as stack:
+        gone = []
+        for name in ("mallory", "right"):
+            with nodes.open("left") as left, nodes.open(name) as away:
+                away.subscribe("news")
+                away.new_connection(address(left))
+                subscribed(left)
+                until(lambda: all(peer.subscriptions for peer in left.peers()))
+                gone.append(away.instance_id)
+        policies = {gone[0]: QuotaPolicy.DROP_OLDEST, gone[1]: QuotaPolicy.SKIP}
+        left = stack.enter_context(nodes.open("left", limits=Limits(outbox_messages=3), quota_policies=policies))
+        receipts = [left.send("news", "", b"%d" % number) for number in range(1, 6)]
+        assert [receipt.recipients for receipt in receipts] == [2, 2, 2, 1, 1]
+        assert {peer.uuid: peer.pending for peer in left.peers()} == dict.fromkeys(gone, 3)
+        assert left.stats().dropped_oldest == left.stats().skipped == 2
+        assert len(noticed(left, NoticeKind.OUTBOX_FILLING)) == 2
+        for kind in (NoticeKind.DROPPED_OLDEST, NoticeKind.SKIPPED):
+            assert noticed(left, kind)[0].startswith("1 messages")
+        for name, bodies in (("mallory", [b"3", b"4", b"5"]), ("right", [b"1", b"2", b"3"])):
+            inbox = Inbox()
+            with nodes.open(name) as back:
+                back.register_callback("news", "", inbox)
+                back.new_connection(address(left))
+                until(lambda inbox=inbox: len(inbox.bodies) == 3)  # type: ignore[misc]
+                assert inbox.bodies == bodies
 
 
 @ONE_KIND
@@ -123,7 +165,26 @@ def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
         assert left.stats()["expired_messages"] == 2
         assert sum(int(text.split()[0]) for text in noticed(left, NoticeKind.EXPIRED)) == 2
         assert [peer.uuid for peer in left.peers()] == [gone]  # it stays known
-    assert nodes.rows("left", "message") == nodes.rows("left", "delivery") == 0
+    assert nodes.rows("left", "batch") == nodes.rows("left", "owed") == 0
+
+
+@ONE_KIND
+def test_a_wall_clock_that_is_set_makes_no_message_older(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-10. The system's function is another one here, as nobody may set the clock of a machine that runs tests."""
+    real, ahead = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + ahead[0])
+    with nodes.open("left", expire_after=2.0) as left:
+        with nodes.open("right") as right:
+            right.subscribe("news")
+            right.new_connection(address(left))
+            subscribed(left)
+        until(lambda: not connected(left))
+        left.send("news", "", b"new")
+        sent_at = time.monotonic()
+        ahead[0] = 2 * 86400.0
+        until(lambda: not left.stats()["pending"])
+        assert time.monotonic() - sent_at > 1.0  # ages are in whole seconds
+        assert left.stats()["expired_messages"] == 1
 
 
 # A message that the peer cannot take (T-09).
@@ -152,7 +213,7 @@ def test_a_message_over_the_peers_limit_is_set_aside_and_the_next_one_goes(nodes
             inbox.holds(2)
             assert inbox.bodies[1:] == [bytes(1000)]
             until(lambda: not left.stats()["pending"] + left.stats()["parked"])
-    assert nodes.rows("left", "message") == 0
+    assert nodes.rows("left", "batch") == 0
 
 
 @ONE_KIND
@@ -170,7 +231,7 @@ def test_what_was_set_aside_stays_so_until_it_is_dropped(nodes: Nodes) -> None:
             assert left.drop_parked(right.instance_id) == 0
             assert left.drop_parked(SOMEBODY) == left.retry(SOMEBODY) == 0
             assert left.stats()["parked"] == 0
-    assert nodes.rows("left", "message") == 0
+    assert nodes.rows("left", "batch") == 0
 
 
 # Keys in place of UUIDs in certificates (D-3).
@@ -216,7 +277,7 @@ def _damage(database: Path) -> None:
     """As after a crash of the machine: not closed in order, and a page of zeroes that opening does not read."""
     with closing(sqlite3.connect(database)) as connection, connection:
         make_known(connection)
-        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, next_id, NULL)")
+        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, NULL)")
         [(page,)] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'dead_letter'").fetchall()
         [(size,)] = connection.execute("PRAGMA page_size").fetchall()
     with database.open("r+b") as file:
@@ -241,11 +302,12 @@ def test_a_database_that_cannot_be_looked_at_is_told(nodes: Nodes) -> None:
         pass
     with closing(sqlite3.connect(left.database)) as connection, connection:
         make_known(connection)
-        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, next_id, NULL)")
+        connection.execute("UPDATE instance SET seal = NULL, crc = row_check(uuid, NULL)")
     with nodes.open("left") as left:
         left.database.unlink()
-        left._look(lambda instance: instance._on_damage(instance._check_store()))
-        assert "cannot check" in noticed(left, NoticeKind.STORE_ERROR)[-1]
+        left._look(lambda instance: instance.beside(instance._store.check, instance._on_checked))
+        until(lambda: noticed(left, NoticeKind.STORE_ERROR))
+        assert "was not looked through for damage: cannot check" in noticed(left, NoticeKind.STORE_ERROR)[-1]
 
 
 @ONE_KIND
@@ -260,7 +322,7 @@ def test_commits_that_are_missing_are_told_at_opening(nodes: Nodes) -> None:
     with nodes.open("left") as left:
         until(lambda: noticed(left, NoticeKind.COMMITS_MISSING))
         assert left.stats()["notices_commits_missing"] == 1
-        assert f"{left.database} lacks 2 commits that were confirmed" in noticed(left, NoticeKind.COMMITS_MISSING)[0]
+        assert f"{left.database} lacks 3 commits that were confirmed" in noticed(left, NoticeKind.COMMITS_MISSING)[0]
 
 
 def test_what_cannot_be_read_is_told_and_goes_out_later(nodes: Nodes) -> None:
@@ -272,16 +334,62 @@ def test_what_cannot_be_read_is_told_and_goes_out_later(nodes: Nodes) -> None:
             subscribed(left)
         until(lambda: not connected(left))
         left.send("news", "", b"x")
-        _rename(left, "message", "away")
+        _rename(left, "batch", "away")
         with nodes.open("right", remotes=[address(left)]):
             until(lambda: noticed(left, NoticeKind.STORE_ERROR))
             assert "reading the outbox failed" in noticed(left, NoticeKind.STORE_ERROR)[0]
-        _rename(left, "away", "message")
+        _rename(left, "away", "batch")
         with nodes.open("right") as right:
             right.register_callback("news", "", inbox)
             right.new_connection(address(left))
             until(lambda: not left.stats()["pending"])
     assert inbox.bodies == [b"x"]
+
+
+# Copies of a database that is in use.
+
+
+def test_a_copy_of_the_database_is_an_instance_of_its_own_time(nodes: Nodes, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    with nodes.open("left") as left, nodes.open("right") as right:
+        right.subscribe("news")
+        right.new_connection(address(left))
+        subscribed(left)
+        right.close()
+        until(lambda: not connected(left))
+        left.send("news", "", b"in it")
+        left.backup(copy)
+        left.send("news", "", b"later")
+        with pytest.raises(StoreError, match=rf"there is a file {copy}: .* Give another name"):
+            left.backup(copy)
+        assert left.start("backup", tmp_path / "away" / "copy.db").outcome()
+        uuid = left.instance_id
+    with nodes.open("left", database=copy) as restored:
+        assert restored.instance_id == uuid
+        assert restored.stats()["pending"] == 1
+
+
+def test_closing_gives_a_copy_up(nodes: Nodes, tmp_path: Path) -> None:
+    copy, under_way, given_up = tmp_path / "copy.db", threading.Event(), threading.Event()
+    with nodes.open("left") as left:
+        store = left._look(lambda instance: instance._store)
+        honest = store._look
+
+        def look() -> None:
+            under_way.set()
+            until(lambda: store._ending)
+            given_up.set()
+            honest()
+
+        store._look = look
+        copying = left.start("backup", copy)
+        until(under_way.is_set)
+        left.close()
+    assert given_up.is_set()
+    assert isinstance(copying.outcome(), ConnectionClosing)
+    with pytest.raises(ConnectionClosing):
+        left.backup(copy)
+    assert not copy.exists()
 
 
 def _rename(node: Facade, old: str, new: str) -> None:

@@ -33,9 +33,17 @@ class Nodes:
         self._certs = certs
 
     def open(self, name: str, **options: Any) -> Instance:
-        database, tls = self._directory / f"{name}.db", self._certs.tls(name)
+        database, tls = self.database(name), self._certs.tls(name)
         patient = {"retry_interval": RETRY, **options}
         return create_instance(InstanceOptions(database=database, tls=tls, listen="127.0.0.1:0", **patient))
+
+    def database(self, name: str) -> Path:
+        return self._directory / f"{name}.db"
+
+    async def live(self, name: str, **options: Any) -> None:
+        """Open it, and wait to be cancelled."""
+        async with self.open(name, **options):
+            await anyio.sleep_forever()
 
     @asynccontextmanager
     async def pair(self, **options: Any) -> AsyncIterator[tuple[Instance, Instance]]:

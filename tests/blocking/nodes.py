@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,16 +21,6 @@ def until(true: Callable[[], object]) -> None:
     while not true():
         assert time.monotonic() < end, "it did not come true"
         time.sleep(0.002)
-
-
-@contextmanager
-def no_more_threads() -> Iterator[None]:
-    """Meanwhile the system has no room for another thread."""
-    size = threading.stack_size(1 << 47)
-    try:
-        yield
-    finally:
-        threading.stack_size(size)
 
 
 class Nodes:

@@ -15,7 +15,8 @@ from tolliver_transports._driver import socket_session
 from tolliver_transports._driver.sockets import NEXT_ADDRESS, tune
 from tolliver_transports.blocking.loop import Dialling, Loop
 
-from tests.blocking.nodes import PATIENCE, Nodes, address, no_more_threads, until
+from tests.blocking.nodes import PATIENCE, Nodes, address, until
+from tests.opening import no_more_threads
 from tolliver_proto import Limits
 
 TCP = (socket.AF_INET, socket.SOCK_STREAM, 0, "")

@@ -23,8 +23,9 @@ import pytest
 from tolliver_transports.blocking import Peer, Streams, StreamsOptions, Subscription, create_streams
 from tolliver_transports.blocking.feed import ThreadOutboundStream
 
-from tests.blocking.nodes import PATIENCE, no_more_threads, until
+from tests.blocking.nodes import PATIENCE, until
 from tests.blocking.test_process import needs_fork, run
+from tests.opening import no_more_threads
 from tolliver_proto import ConnectionClosing, ConnectionLost
 from tolliver_proto.reactive import (
     UNBOUNDED,

@@ -9,13 +9,15 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tolliver_transports.blocking import Instance, Received
 
-from tests.blocking.nodes import PATIENCE, Nodes, no_more_threads, until
-from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, ReservedChannel
+from tests.blocking.nodes import PATIENCE, Nodes, until
+from tests.opening import no_more_threads
+from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, OutOfThreads, ReservedChannel
 
 
 def test_many_threads_send_at_once_and_each_has_its_own_order(nodes: Nodes) -> None:
@@ -290,6 +292,7 @@ def calls(instance: Instance) -> Iterator[Any]:
     yield lambda: instance.retry(peer, timeout=0)
     yield lambda: instance.drop_parked(peer, timeout=0)
     yield lambda: instance.dead_letters(timeout=0)
+    yield lambda: instance.drop_dead_letters([1], timeout=0)
     yield lambda: instance.repin(peer, bytes(32), timeout=0)
 
 
@@ -327,7 +330,7 @@ def test_a_generator_that_waits_holds_up_nobody(nodes: Nodes) -> None:
 
 def test_without_a_thread_a_callback_is_refused_and_leaves_nothing(nodes: Nodes) -> None:
     with nodes.pair() as (left, right):
-        with no_more_threads(), pytest.raises(RuntimeError, match="thread"):
+        with no_more_threads(), pytest.raises(OutOfThreads, match="ulimit -u"):
             right.register_callback("news", "", lambda _message: None)
         assert not right._core.mailboxes
         right.register_callback("news", "", lambda _message: None)
@@ -335,10 +338,20 @@ def test_without_a_thread_a_callback_is_refused_and_leaves_nothing(nodes: Nodes)
 
 
 def test_without_a_thread_an_instance_is_not_opened_and_leaves_nothing(nodes: Nodes) -> None:
-    with no_more_threads(), pytest.raises(RuntimeError, match="thread"), nodes.open("left"):
+    with no_more_threads(), pytest.raises(OutOfThreads, match="ulimit -u"), nodes.open("left"):
         pytest.fail("an instance without threads")
     with nodes.open("left") as left:
         assert not left._core._store.unclean
+
+
+def test_without_a_thread_nothing_is_recorded_and_nothing_opened(nodes: Nodes, tmp_path: Path) -> None:
+    recordings = tmp_path / "recordings"
+    with no_more_threads(), pytest.raises(OutOfThreads), nodes.open("left", record=recordings):
+        pytest.fail("an instance without threads")
+    assert list(recordings.iterdir()) == []
+    with nodes.open("left", record=recordings) as left:
+        assert not left._core._store.unclean
+    assert list(recordings.iterdir()) == []  # nobody was connected
 
 
 # What cannot be.

@@ -86,7 +86,7 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return text.replace(alice_there, alice_here)
 
     shown = examples()
-    assert len(shown) == 23
+    assert len(shown) == 26
     (certs, again), rest = shown[:2], shown[2:]
     made, refused = tolliver(*certs.arguments), tolliver(*again.arguments)
     for result, example in ((made, certs), (refused, again)):

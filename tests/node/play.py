@@ -39,7 +39,7 @@ from tolliver_proto import (
     Transmit,
     encode,
 )
-from tolliver_proto.testing import MemoryStore
+from tolliver_proto.testing import BeginAt, MemoryStore
 
 ME = UUID("01890000-0000-7000-8000-00000000000a")
 LOW = UUID("01890000-0000-7000-8000-000000000001")
@@ -121,7 +121,13 @@ class Play:
     """One node, its store and its stage."""
 
     def __init__(
-        self, *, limits: Limits | None = None, store: MemoryStore | None = None, uuid: UUID = ME, **options: Any
+        self,
+        *,
+        limits: Limits | None = None,
+        store: MemoryStore | None = None,
+        uuid: UUID = ME,
+        first_id: int = 1,
+        **options: Any,
     ) -> None:
         self.store = store or MemoryStore()
         self.dice = Dice()
@@ -139,7 +145,12 @@ class Play:
         self.commits: list[Commit] = []
         self.unreported: list[int] = []
         self.node = Node(
-            instance_id=uuid, rng=self.dice, limits=limits, loaded=self.store.reopen().load(), now=0.0, **options
+            instance_id=uuid,
+            rng=BeginAt(self.dice, first_id),
+            limits=limits,
+            loaded=self.store.reopen().load(),
+            now=0.0,
+            **options,
         )
 
     # What happens to it.

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import count
 from random import Random
 
-from tolliver_proto import Decoder, Message, ReserveIds, Revision, Transmit
-from tolliver_proto._node.ids import LAST_ID
+from tolliver_proto import Decoder, Message, Revision, Transmit
+from tolliver_proto._node.ids import LAST_ID, RESERVE
 from tolliver_proto._node.subscriptions import matching
 
 from .table import End, Seat, Table
@@ -95,7 +95,7 @@ def wrap(seed: int, messages: int = 5000) -> None:
     bodies = [b"early %d" % n for n in range(60)]
     sender.send("c", "both", *bodies)  # ids from 1 on, owed to the peer that is away
     table.steps(1000)
-    sender.store.commit([ReserveIds(LAST_ID - messages // 2)])
+    sender.first_id = LAST_ID - RESERVE  # the last place before them that is clear
     sender.wishes.remove(away.number)
     sender.crash()
     seen: dict[int, bytes] = {}

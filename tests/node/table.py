@@ -33,7 +33,7 @@ from tolliver_proto import (
     Transmit,
 )
 from tolliver_proto._testing.checks import audit
-from tolliver_proto.testing import MemoryStore
+from tolliver_proto.testing import BeginAt, MemoryStore
 
 LIMITS = Limits(resend_first=1.0, resend_max=8.0, redial_max=2.0)
 
@@ -51,11 +51,11 @@ class End:
 class Seat:
     """An instance: what survives a crash, and the node, which does not."""
 
-    def __init__(self, table: Table, number: int, next_id: int) -> None:
+    def __init__(self, table: Table, number: int) -> None:
         self.table = table
         self.number = number
         self.uuid = UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + table.dice.randrange(2**32) * 8 + number)
-        self.store = MemoryStore(next_id)
+        self.store = MemoryStore()
         self.node: Node
         self.ends: dict[int, End] = {}
         self.wishes: list[int] = []
@@ -63,6 +63,7 @@ class Seat:
         self.stored: set[bytes] = set()
         self.unreported: dict[Receipt, list[bytes]] = {}
         self.life = 0
+        self.first_id = 1
         self.clock = 0.0  # ahead of the table's
         self.start()
 
@@ -70,7 +71,7 @@ class Seat:
         self.life += 1
         self.node = Node(
             instance_id=self.uuid,
-            rng=self.table.dice,
+            rng=BeginAt(self.table.dice, self.first_id),
             limits=LIMITS,
             loaded=self.store.reopen().load(),
             handlers=[("", "", "handler")],
@@ -112,14 +113,14 @@ class Seat:
 class Table:
     """`seats` instances, and what happens between them."""
 
-    def __init__(self, seed: int, seats: int = 2, next_id: int = 1) -> None:
+    def __init__(self, seed: int, seats: int = 2) -> None:
         self.dice = Random(seed)
         self.now = 0.0
         self.dials = 0
         self.at_store: Callable[[Seat, str], None] = lambda seat, when: None
         self.on_transmit: Callable[[Seat, End, Transmit], None] = lambda seat, end, action: None
         self._queues: dict[Hashable, deque[Callable[[], None]]] = {}
-        self.seats = [Seat(self, number, next_id) for number in range(seats)]
+        self.seats = [Seat(self, number) for number in range(seats)]
 
     # What happens.
 

@@ -346,7 +346,7 @@ def test_a_window_drops_what_is_owed_no_more() -> None:
     one = window()
     one.committed([row(1), row(2), row(3)])
     assert one.next_to_send() == row(1)
-    one.drop({1, 2})
+    one.drop({1: 1, 2: 2})
     assert one.next_to_send() == row(3)
 
 

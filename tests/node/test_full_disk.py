@@ -16,6 +16,7 @@ from tolliver_proto import (
     PeerIdentity,
     PeerUp,
     Policy,
+    QuotaPolicy,
     RememberHandled,
     ReserveIds,
     Stored,
@@ -268,3 +269,24 @@ def test_a_failure_of_something_else_does_not_undo_such_a_handshake() -> None:
     assert play.knows() == {Subscription("c", "")}
     wire.send(Subscribe("d", "", 1))
     assert play.knows() == {Subscription("c", ""), Subscription("d", "")} == play.store.load().peers[LOW].subscriptions
+
+
+def test_a_send_apart_waits_until_room_at_a_quota_is_found() -> None:
+    """D-10: nothing is committed meanwhile, and what makes room is found again where there was none on the disk."""
+    play = Play(policy=Policy(quota_policy=QuotaPolicy.DROP_OLDEST), limits=Limits(outbox_messages=3))
+    play.peer(LOW, ("c", "")).lose()
+    for number in range(2):
+        play.send("c", "k", b"%d" % number)
+    play.store.full = True
+    assert isinstance(only(play.call("send", "c", "k", b"refused"), Stored).error, DiskFull)
+    assert play.node._apart
+    play.store.full = False
+    play.hold_searches = True
+    commits = len(play.commits)
+    receipt = play.node.send_many([("c", "k", b"2"), ("c", "k", b"3")], now=play.now)
+    assert every(play.run(), Stored) == []
+    assert len(play.searches) == 1
+    assert len(play.commits) == commits
+    assert only(play.looked(), Stored).tokens == [receipt]
+    assert [message.body for message in play.store.messages] == [b"1", b"2", b"3"]
+    assert not play.node._apart

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tolliver_proto import Delivery, LocalProtocolError, Message, NodeStats, NoticeKind, OutboxFull, Subscription
 from tolliver_proto._common.timers import Timers
-from tolliver_proto._node.ids import LAST_ID, RESERVE, IdAllocator
+from tolliver_proto._node.ids import LAST_ID, IdAllocator
 from tolliver_proto._node.intervals import BLOCK, RefCounts
 from tolliver_proto._node.subscriptions import Routes
 from tolliver_proto.layouts import IntervalSet, spans_of
@@ -74,6 +74,29 @@ def test_owed_counts_down(start: int, counts: list[int], steps: list[tuple[bool,
         assert all(one[1] < other[0] for one, other in pairwise(owed))
 
 
+spans_in_bulk = st.lists(st.tuples(st.integers(1, 3 * BLOCK // 2), st.integers(1, BLOCK)), min_size=1, max_size=12)
+
+
+@given(spans_in_bulk, st.lists(st.tuples(st.integers(0, 9 * BLOCK), st.integers(0, BLOCK)), max_size=4))
+def test_spans_in_bulk_are_the_same_as_one_by_one(gaps: list[tuple[int, int]], before: list[tuple[int, int]]) -> None:
+    firsts, lasts, end = [], [], 0
+    for gap, length in gaps:
+        firsts.append(end + gap + 1)
+        lasts.append(firsts[-1] + length - 1)
+        end = lasts[-1]
+    spans = list(zip(firsts, lasts, strict=True))
+    held, other = (IntervalSet((first, first + more) for first, more in before) for _ in range(2))
+    held.extend(firsts, lasts)
+    for span in spans:
+        other.add(*span)
+    assert held == other
+    owed = RefCounts([(0, 1, 1)])
+    owed.extend(firsts, lasts, 2)
+    assert owed == [(0, 1, 1), *((first, last, 2) for first, last in spans)]
+    assert repr(owed) == f"RefCounts({[*owed]})"
+    assert repr(held) == f"IntervalSet({[*held]})"
+
+
 @given(st.sets(st.integers(0, 40)))
 def test_long_runs_are_one_run_in_any_number_of_blocks(holes: set[int]) -> None:
     """A backlog from before the first block to behind the third, with holes at its start and its end."""
@@ -128,29 +151,6 @@ def test_all_ids_outstanding_is_outbox_full_and_takes_nothing() -> None:
     assert sorted(ids.take_many(2)) == [10, 11]
     ids.give_back([(4, 4)])
     assert ids.take() == 4
-
-
-def test_ids_after_a_restart_begin_behind_all_that_were_given() -> None:
-    ids = IdAllocator(1)
-    assert ids.needs_reserve
-    reserved = ids.reserve()
-    for _ in range(20 * RESERVE):
-        assert ids.take() < reserved
-        if ids.needs_reserve:
-            reserved = ids.reserve()
-
-
-def test_a_jump_over_live_ids_is_reserved_too() -> None:
-    ids = IdAllocator(1, [(100, 100_000)])
-    ids.reserve()
-    taken = [ids.take() for _ in range(100)]
-    assert taken[-1] == 100_001
-    assert ids.needs_reserve
-    assert ids.reserve() > taken[-1]
-
-
-def test_reservation_wraps() -> None:
-    assert IdAllocator(LAST_ID).reserve() == RESERVE
 
 
 times = st.floats(0, 100, allow_nan=False)

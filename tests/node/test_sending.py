@@ -15,7 +15,6 @@ from tolliver_proto import (
     Stored,
     Subscription,
 )
-from tolliver_proto.testing import MemoryStore
 
 from .play import HIGH, LOW, Play, deliveries, every, notices, only
 
@@ -64,7 +63,7 @@ def test_no_delivery_to_oneself_and_no_relaying() -> None:
 @pytest.mark.parametrize("start", [1, 2**31 - 8, 2**31 - 2])
 def test_ids_wrap_over_live_ones(start: int) -> None:
     """T-40, T-41, V17: never 0, never 2^31-1 or more, never one that is still owed."""
-    play = Play(store=MemoryStore(next_id=start))
+    play = Play(first_id=start)
     wire = play.peer(LOW, ("c", ""))
     play.send("c", "k", b"never acknowledged")
     (stuck,) = wire.messages()

@@ -83,7 +83,7 @@ def test_a_decision_of_ones_own() -> None:
 
 class MemoryContract(StoreContract):
     def reopen(self, store: Store | None) -> MemoryStore:
-        return store.snapshot().reopen() if isinstance(store, MemoryStore) else MemoryStore(self.first_id)
+        return store.snapshot().reopen() if isinstance(store, MemoryStore) else MemoryStore()
 
 
 TestMemoryStore = MemoryContract.TestCase

@@ -95,12 +95,36 @@ def late_but_there(a: Witness, b: Witness) -> None:
 
 @story
 def set_back(a: Witness, b: Witness) -> None:
-    """The clock was set back between two runs, so the file of the second one is sorted before the first one's."""
-    second = Wire(a, b, 100, (2, 2))
+    """The sender's clock was set back between two runs, so the file of the second one is sorted before the first's."""
+    second = Wire(a, b, 100, (1, 2))
     second.send(2, 110)
     second.send(3, 120, arrives=False, acked=False)
     a.end()
-    Wire(a, b, 0, (1, 1)).send(1, 10)
+    with b.earlier():
+        Wire(a, b, 0, (1, 1)).send(9, 10)
+
+
+STARTS = (1_900_000_000, 70_000, 5_000, 2_000_000_000, LAST_ID - 2, 60_000, 1_000_000_000, 1_400_000_000, 80_000, 900)
+LEFT_OUT = {
+    (start + at - 1) % LAST_ID + 1 for run, start in enumerate(STARTS) for at in ((1, 3) if run % 2 else (1, 3, 5))
+}
+"""The last of a run with an odd number is sent again, and of the last run it may still be."""
+
+
+@story
+def ten_openings(a: Witness, b: Witness) -> None:
+    """Each run of the sender begins its ids somewhere (T-40). Every other message is left out by the receiver, and the
+    last one of each run was not acknowledged: a run with an odd number has the next one send it again."""
+    owed: int | None = None
+    for run, start in enumerate(STARTS):
+        wire = Wire(a, b, 100 * run, (1, run + 1))
+        if owed is not None:
+            wire.send(owed, 100 * run + 5)
+        for at in range(6):
+            number = (start + at - 1) % LAST_ID + 1
+            wire.send(number, 100 * run + 10 * at + 10, arrives=at % 2 == 0, acked=at != 5 and (run + at) % 3 != 0)
+        owed = number if run % 2 else None
+        a.end(killed=run % 3 == 0)
 
 
 @story

@@ -39,7 +39,7 @@ from tolliver_transports.spark.audit._report import render
 from tolliver_transports.spark.audit._tables import PERCENTILES
 
 from tests.cli.commands import tolliver
-from tests.spark.stories import HOSTILE, LAST_ID, STORIES, tell_all
+from tests.spark.stories import HOSTILE, LAST_ID, LEFT_OUT, STORIES, tell_all
 from tests.spark.witnesses import IN, START, Witness
 from tolliver_proto import Ack, Decoder, Message, RemoteProtocolError, encode
 from tolliver_proto.recording import Block, read_blocks
@@ -207,6 +207,7 @@ EXPECTED: dict[str, list[tuple[int | None, ...]]] = {
     "given_up": [(3, 2, 2, 0, 0, 1, 0, 0, 0)],
     "late_but_there": [(3, 3, 3, 0, 1, 0, 0, 0, 0)],
     "set_back": [(3, 2, 2, 0, 0, 0, 0, 1, 0)],
+    "ten_openings": [(60, 37, 34, 0, 4, 25, 0, 1, 0)],
     "receiver_killed": [(3, 3, 2, 0, 0, 0, 1, 0, 0)],
     "killed_and_sent_again": [(3, 3, 2, 0, 1, 0, 1, 0, 0)],
     "recording_stopped": [(3, 3, 2, 0, 0, 0, 1, 0, 0)],
@@ -241,9 +242,16 @@ def test_what_became_of_the_messages(findings: Findings, story: str) -> None:
 
 
 def test_the_sum_is_what_is_lost_and_comes_first(told: Audit, findings: Findings) -> None:
-    assert told.lost == 3
-    assert [row["lost"] for row in findings.deliveries.rows[:2]] == [2, 1]
+    assert told.lost == 28
+    assert [row["lost"] for row in findings.deliveries.rows[:3]] == [25, 2, 1]
     assert told.by_receiver()["overtaken-1"]["lost"] == 2
+
+
+def test_each_loss_is_proven_whatever_ids_its_opening_had(told: Audit) -> None:
+    """T-40."""
+    sender, _ = ends("ten_openings")
+    lost = told.messages.where(f"sender = '{sender}' AND fate = 'lost'").collect()
+    assert {row.message_id for row in lost} == LEFT_OUT
 
 
 def test_latency_is_the_senders_first_sending_to_its_first_ack(findings: Findings) -> None:

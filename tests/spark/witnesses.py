@@ -6,6 +6,8 @@ which of it is missing is what the audit must find out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -47,6 +49,13 @@ class Witness:
         header = BlockHeader(time_ns, self.uuid, peer, cid, direction, revision, len(frames))
         self._blocks.append(encode_block(header, payload))
 
+    @contextmanager
+    def earlier(self) -> Iterator[None]:
+        """What is recorded here was before what this file has so far."""
+        later, self._blocks = self._blocks, []
+        yield
+        self._blocks += later
+
     def damage(self) -> None:
         """Spoil the payload of the last block."""
         self._blocks[-1] = self._blocks[-1][:-1] + bytes([self._blocks[-1][-1] ^ 1])
@@ -58,7 +67,7 @@ class Witness:
         if self._silent:
             return
         self._home.mkdir(parents=True, exist_ok=True)
-        path = self._home / f"20270115T08000{self._files}.000000000Z-{self.uuid}{SUFFIX}"
+        path = self._home / f"20270115T0800{self._files:02}.000000000Z-{self.uuid}{SUFFIX}"
         path.write_bytes(b"".join(blocks))
         indexer = Indexer()
         for block in blocks:

@@ -86,7 +86,7 @@ class Model:
     lists: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     pins: dict[UUID, bytes] = field(default_factory=dict)
     own: set[Subscription] = field(default_factory=set)
-    next_id: int = 0
+    id_spans: list[tuple[int, int]] = field(default_factory=list)
     letters: dict[int, DeadLetter] = field(default_factory=dict)
     last_letter: int = 0
     handled: list[tuple[int, UUID, int]] = field(default_factory=list)
@@ -128,8 +128,9 @@ class Model:
             case UnpinPeer(peer):
                 self.pins.pop(peer, None)
             case AddDeadLetter(letter):
-                self.last_letter += 1
-                self.letters[self.last_letter] = replace(letter, number=self.last_letter)
+                number = letter.number or self.last_letter + 1
+                self.last_letter = max(self.last_letter, number)
+                self.letters[number] = replace(letter, number=number)
             case RemoveDeadLetters(numbers):
                 for number in numbers:
                     self.letters.pop(number, None)
@@ -150,8 +151,12 @@ class Model:
                 self.own.discard(subscription)
             case PinPeer(peer, spki_sha256):
                 self.pins[peer] = spki_sha256
-            case ReserveIds(next_id):
-                self.next_id = next_id
+            case ReserveIds(first, count, keep):
+                if self.id_spans and self.id_spans[-1][0] == first:
+                    self.id_spans[-1] = (first, count)
+                else:
+                    self.id_spans.append((first, count))
+                self.id_spans = self.id_spans[-keep:]
 
     def restart(self) -> None:
         """Held messages that nobody came for are gone (T-62)."""
@@ -216,11 +221,11 @@ class StoreContract(RuleBasedStateMachine):
 
     @abstractmethod
     def reopen(self, store: Store | None) -> Store:
-        """A new, empty store with `first_id` for None; else the same data as a new process would find it."""
+        """A new, empty store for None; else the same data as a new process would find it."""
 
     @initialize()
     def start(self) -> None:
-        self.model = Model(next_id=self.first_id)  # as the store will be when the batch is committed
+        self.model = Model()  # as the store will be when the batch is committed
         self.durable = deepcopy(self.model)
         self.seq = 0
         self.batch: list[Operation] = []
@@ -299,9 +304,19 @@ class StoreContract(RuleBasedStateMachine):
         if orphans:
             self.do(RemoveMessages(spans_of(orphans)))
 
-    @rule(peer=peers, channel=names, key=names, body=st.binary(max_size=40), wire_id=st.integers(1, LAST_ID))
-    def add_dead_letter(self, peer: UUID, channel: str, key: str, body: bytes, wire_id: int) -> None:
-        self.do(AddDeadLetter(DeadLetter(peer, channel, key, body, wire_id, 20)))
+    @rule(
+        data=st.data(),
+        peer=peers,
+        channel=names,
+        key=names,
+        body=st.binary(max_size=40),
+        wire_id=st.integers(1, LAST_ID),
+    )
+    def add_dead_letter(
+        self, data: st.DataObject, peer: UUID, channel: str, key: str, body: bytes, wire_id: int
+    ) -> None:
+        number = data.draw(st.sampled_from((0, self.model.last_letter + 1, self.model.last_letter + 3)))
+        self.do(AddDeadLetter(DeadLetter(peer, channel, key, body, wire_id, 20, number)))
 
     @rule(numbers=st.lists(st.integers(1, 12), min_size=1, max_size=4))
     def remove_dead_letters(self, numbers: list[int]) -> None:
@@ -338,9 +353,9 @@ class StoreContract(RuleBasedStateMachine):
     def pin_peer(self, peer: UUID, digest: bytes) -> None:
         self.do(PinPeer(peer, digest))
 
-    @rule(next_id=st.integers(1, LAST_ID))
-    def reserve_ids(self, next_id: int) -> None:
-        self.do(ReserveIds(next_id))
+    @rule(first=st.integers(1, 3) | st.sampled_from((LAST_ID, 2**63, 2**64 - 1)), count=st.integers(0, 2**40))
+    def reserve_ids(self, first: int, count: int) -> None:
+        self.do(ReserveIds(first, count, keep=4))
 
     @rule()
     def commit(self) -> None:
@@ -364,10 +379,12 @@ class StoreContract(RuleBasedStateMachine):
         assert loaded.own_subscriptions == model.own
         assert {peer: loaded.peers.get(peer, LoadedPeer()) for peer in PEERS} == {p: model.peer(p) for p in PEERS}
         assert set(loaded.peers) <= set(PEERS)
-        assert loaded.next_id == model.next_id
+        assert list(loaded.id_spans) == model.id_spans
         assert loaded.next_seq > max([*model.messages, *model.owed_to()], default=0)
         assert list(loaded.live_ids) == model.live_ids()
         assert list(loaded.owed) == model.owed()
+        assert list(loaded.dead_letters) == [(number, letter.size) for number, letter in model.letters.items()]
+        assert loaded.next_letter == model.last_letter + 1
         assert list(loaded.handled) == [(peer, wire_id) for _, peer, wire_id in model.handled]
 
     @rule(peer=peers, after_seq=st.integers(0, 100), max_count=st.integers(1, 50), max_bytes=st.integers(1, 2000))

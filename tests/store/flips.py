@@ -55,7 +55,8 @@ def fill(store: SQLiteStore) -> None:
     store.commit([AddOwnSubscription(Subscription(f"own {number}", "")) for number in range(20)])
     store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"letter %d" % n, 70 + n, 20)) for n in range(20)])
     store.commit([RememberHandled([(OTHER, 5000 + number) for number in range(100)], 1000)])
-    store.commit([ReserveIds(123456), *(ParkDelivery(OTHER, seq) for seq in PARKED)])
+    store.commit([ReserveIds(span * 10000, 4096, 20) for span in range(1, 21)])
+    store.commit([ParkDelivery(OTHER, seq) for seq in PARKED])
     store.commit([RemoveDeliveries(PEER, [(100, 120)])])
     store.commit([RemoveDeliveries(OTHER, [(110, 115)]), RemoveMessages([(110, 115)])])
 

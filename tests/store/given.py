@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from tolliver_transports._store.sqlite import Row, SQLiteStore
+from tolliver_transports._store.owed import Row
+from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import Operation, StoredMessage, StoreMessages
 
@@ -21,7 +22,7 @@ MEMORY_DISK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # hundreds
 
 
 def open_store(path: Path, instance_id: UUID | None = OURS) -> SQLiteStore:
-    return SQLiteStore(path, instance_id=instance_id, first_id=FIRST_ID)
+    return SQLiteStore(path, instance_id=instance_id)
 
 
 def message(seq: int, body: bytes | None = None) -> StoredMessage:

@@ -35,9 +35,9 @@ class SQLiteContract(StoreContract):
     def reopen(self, store: Store | None) -> SQLiteStore:
         path = Path(self.directory.name) / "node.db"
         if not isinstance(store, SQLiteStore):
-            return SQLiteStore(path, instance_id=OURS, first_id=self.first_id)
+            return SQLiteStore(path, instance_id=OURS)
         store.close()
-        return SQLiteStore(path, instance_id=None, first_id=1)
+        return SQLiteStore(path, instance_id=None)
 
     def teardown(self) -> None:
         if isinstance(self.store, SQLiteStore):
@@ -65,7 +65,7 @@ class SQLiteContract(StoreContract):
 
 class MemoryContract(StoreContract):
     def reopen(self, store: Store | None) -> MemoryStore:
-        return store.reopen() if isinstance(store, MemoryStore) else MemoryStore(self.first_id)
+        return store.reopen() if isinstance(store, MemoryStore) else MemoryStore()
 
 
 TestSQLite = SQLiteContract.TestCase

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports._store.checks import STAMP, check_of, make_known
-from tolliver_transports._store.sqlite import Row, _checksum
+from tolliver_transports._store.batches import Directory, in_columns, pack
+from tolliver_transports._store.checks import batch_check, make_known
 
 from tolliver_proto import (
     AddDeadLetter,
     AddOwnSubscription,
     CorruptMessage,
     DeadLetter,
+    ParkDelivery,
     RememberHandled,
+    RemoveDeliveries,
+    RemoveMessages,
     ReplacePeerSubscriptions,
     StoredMessage,
     StoreError,
+    StoreMessages,
     Subscription,
 )
 
-from .flips import Flips
-from .given import OTHER, OURS, PEER, everything, message, open_store, storing
+from .flips import Flips, ask
+from .given import OTHER, PEER, everything, message, open_store, storing
 
 FLIPS = 80
 COUNT = 400
@@ -59,55 +64,75 @@ def test_no_flipped_bit_is_silent(scratch: Path) -> None:
     assert {outcome for outcome, _ in outcomes} == {"harmless", "parked", "told", "refused"}  # they did hit all kinds
 
 
+def in_batch(path: Path, change: Callable[[bytes, bytes], tuple[bytes, bytes]], first_seq: int = 1) -> None:
+    """By somebody else: what a batch says is changed."""
+    with closing(sqlite3.connect(path)) as foreign, foreign:
+        batch = foreign.execute("SELECT directory, bodies FROM batch WHERE first_seq = ?", (first_seq,)).fetchone()
+        foreign.execute("UPDATE batch SET directory = ?, bodies = ? WHERE first_seq = ?", (*change(*batch), first_seq))
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE message SET body = CAST(body AS TEXT)",  # the same bytes of another kind: harmless, and let through
-        "UPDATE message SET body = zeroblob(length(body))",
-        "UPDATE message SET channel = 'another'",
-        "UPDATE message SET channel = CAST(x'ff' AS TEXT)",
-        "UPDATE message SET channel = channel || 'k', key = substr(key, 2)",
-        "UPDATE message SET wire_id = wire_id + 1",
-        "UPDATE message SET crc = crc + 1",
-        "UPDATE delivery SET wire_id = 7",
-        "DELETE FROM message",
+        lambda directory, bodies: (directory, bodies.replace(b"body 3", b"body 4")),
+        lambda directory, bodies: (directory.replace(message(3).wire_id.to_bytes(8, "little"), bytes(8)), bodies),
+        lambda directory, bodies: (directory.replace(crc_of(3), bytes(4)), bodies),
     ],
+    ids=["body", "id", "check"],
 )
-def test_a_row_that_is_not_what_was_written_is_named_in_its_place(scratch: Path, change: str) -> None:
+def test_a_message_that_is_not_what_was_written_is_named_in_its_place(
+    scratch: Path, change: Callable[[bytes, bytes], tuple[bytes, bytes]]
+) -> None:
     path = scratch / "node.db"
     with closing(open_store(path)) as store:
         store.commit([storing(range(1, 6))])
-    with closing(sqlite3.connect(path)) as foreign:
-        foreign.execute("PRAGMA writable_schema = 1")
-        foreign.execute("UPDATE sqlite_master SET sql = replace(sql, ' STRICT', '')")  # else it refuses some of these
-        foreign.commit()
-    with closing(sqlite3.connect(path)) as foreign:
-        foreign.execute(f"{change} WHERE seq = 3")
-        foreign.commit()
-    with closing(open_store(path)) as store:
-        rows, complaints = everything(store), store.check()
-    damaged: Row = lost(3)
-    if "AS TEXT" in change and "body" in change:
-        damaged = message(3)
-    if "delivery" in change:  # whose it is, nobody knows: it is left out and told of
-        assert rows == [message(1), message(2), message(4), message(5)]
-        assert "1 rows of table delivery have a wrong checksum and are left out" in complaints[0]
-    else:
-        assert rows == [message(1), message(2), damaged, message(4), message(5)]
-
-
-def test_a_row_in_the_place_of_another_is_noticed(scratch: Path) -> None:
-    path = scratch / "node.db"
-    check = check_of("delivery", "peer", "seq", "(wire_id - 1)", "size", "parked")
-    with closing(open_store(path)) as store:
-        store.commit([storing(range(1, 6))])
-    with closing(sqlite3.connect(path, isolation_level=None)) as foreign:
-        foreign.execute("DELETE FROM message WHERE seq = 4")
-        foreign.execute("UPDATE message SET seq = 4 WHERE seq = 3")
-        foreign.execute(f"UPDATE delivery SET wire_id = wire_id - 1, crc = {check} WHERE seq = 4")
+    in_batch(path, change)
     with closing(open_store(path)) as store:
         rows = everything(store)
-    assert rows == [message(1), message(2), lost(3), lost(4, wire_id=message(3).wire_id), message(5)]
+    assert [row for row in rows if row.seq != 3] == [message(1), message(2), message(4), message(5)]
+    assert isinstance(rows[2], CorruptMessage)
+
+
+def crc_of(seq: int) -> bytes:
+    """Of a message of the batch that `storing(range(1, 6))` makes."""
+    messages = [message(number) for number in range(1, 6)]
+    _, run = next(in_columns(messages))
+    return Directory(pack(run, 0)[0]).crcs[seq - 1].to_bytes(4, "little")
+
+
+def test_a_batch_in_the_place_of_another_is_noticed(scratch: Path) -> None:
+    path = scratch / "node.db"
+    with closing(open_store(path)) as store:
+        for seq in range(1, 6):
+            store.commit([storing([seq])])
+    with closing(sqlite3.connect(path, isolation_level=None)) as foreign:
+        foreign.execute("DELETE FROM batch WHERE first_seq = 4")
+        foreign.execute(
+            "UPDATE batch SET first_seq = 4, last_seq = 4, crc = ? WHERE first_seq = 3", (batch_check(4, 4),)
+        )
+    with closing(open_store(path)) as store:
+        rows = everything(store)
+    assert rows == [message(1), message(2), lost(3), lost(4), message(5)]
+
+
+def test_a_batch_whose_number_changed_is_found_again(scratch: Path) -> None:
+    path = scratch / "node.db"
+    with closing(open_store(path)) as store:
+        store.commit([storing(range(1, 6))])
+        store.commit([storing(range(6, 11))])
+    changed(path, "UPDATE batch SET first_seq = 6 + 64 WHERE first_seq = 6")
+    with closing(open_store(path)) as store:
+        assert everything(store) == [message(seq) for seq in range(1, 11)]
+
+
+def test_a_batch_whose_end_changed_keeps_what_is_owed(scratch: Path) -> None:
+    path = scratch / "node.db"
+    with closing(open_store(path)) as store:
+        store.commit([storing(range(1, 6))])
+    changed(path, "UPDATE batch SET last_seq = 1")
+    with closing(open_store(path)) as store:
+        store.commit([RemoveDeliveries(PEER, [(1, 1)]), RemoveMessages([(1, 1)])])
+        assert everything(store) == [message(seq) for seq in range(2, 6)]
 
 
 def test_the_number_of_a_lost_message_is_not_given_again(scratch: Path) -> None:
@@ -115,26 +140,33 @@ def test_the_number_of_a_lost_message_is_not_given_again(scratch: Path) -> None:
     with closing(open_store(path)) as store:
         store.commit([storing(range(1, 6))])
     with closing(sqlite3.connect(path, isolation_level=None)) as foreign:
-        foreign.execute("DELETE FROM message")
+        foreign.execute("DELETE FROM batch")
     with closing(open_store(path)) as store:
         assert store.load().next_seq == 6
         store.commit([storing([6])])
         assert everything(store) == [*(lost(seq) for seq in range(1, 6)), message(6)]
 
 
-def test_a_damaged_page_takes_its_own_rows_and_no_others(path: Path) -> None:
+def test_a_damaged_page_leaves_what_stands_before_it_and_all_other_batches(path: Path) -> None:
+    def long(seq: int) -> StoredMessage:
+        return message(seq, b"body %d" % seq * 40)
+
+    with closing(open_store(path)) as store:
+        for first in (1001, 2001):
+            store.commit([StoreMessages([long(seq) for seq in range(first, first + 300)], [[PEER]] * 300)])
     content = bytearray(path.read_bytes())
-    page = content.index(b"body 75") // PAGE * PAGE
-    lost = {seq for seq in range(1, COUNT) if f"key {seq}body {seq}".encode() in content[page : page + PAGE]}
-    assert 75 in lost
-    content[page : page + 8] = bytes(8)
+    page = content.index(long(1250).body) // PAGE * PAGE
+    content[page : page + 8] = bytes(8)  # among them the number of the next page
     path.write_bytes(content)
     with closing(open_store(path)) as store:
         rows = everything(store)
         complaints = store.check()
-    assert [row.seq for row in rows] == list(range(1, COUNT + 1))
-    assert {row.seq for row in rows if isinstance(row, CorruptMessage)} == lost
-    assert all(row == sent(row.seq) for row in rows if isinstance(row, StoredMessage))
+    assert [row.seq for row in rows] == [*range(1, COUNT + 1), *range(1001, 1301), *range(2001, 2301)]
+    gone = {row.seq for row in rows if isinstance(row, CorruptMessage)}
+    assert 1300 in gone
+    assert min(gone) > 1200
+    assert max(gone) <= 1300
+    assert all(row == (sent if row.seq < 1000 else long)(row.seq) for row in rows if isinstance(row, StoredMessage))
     assert complaints
 
 
@@ -152,17 +184,17 @@ def changed(path: Path, *statements: str) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
+        ("DELETE FROM owed WHERE first_seq = 1", "table owed has 1 rows and had 3 at the end of the last use: 2 "),
+        ("UPDATE owed SET parked = x'40' WHERE first_seq = 1", "2 rows of table owed have a wrong checksum"),
         (
-            "DELETE FROM delivery WHERE seq = 7",
-            "table delivery has 798 rows and had 800 at the end of the last use: 2 ",
+            "UPDATE owed SET bytes = (bytes | 1) - (bytes & 1) WHERE first_seq = 1",
+            "2 rows of table owed had one wrong bit each",
         ),
-        ("UPDATE delivery SET parked = 1 WHERE seq = 7", "2 rows of table delivery have a wrong checksum"),
-        ("UPDATE delivery SET size = x'' WHERE seq = 7", "2 rows of table delivery have a wrong checksum"),
         ("UPDATE peer_subscription SET key = 'k'", "1 rows of table peer_subscription have a wrong checksum"),
         ("DELETE FROM peer_subscription", "table peer_subscription has 0 rows and had 1 "),
         ("UPDATE own_subscription SET channel = CAST(x'ff' AS TEXT)", "1 rows of table own_subscription have a wrong"),
         ("UPDATE handled SET wire_id = 8", "1 rows of table handled have a wrong checksum"),
-        ("DELETE FROM peer WHERE id = 2", "400 rows of table delivery belong to a peer (2) whose own row is missing"),
+        ("DELETE FROM peer WHERE id = 2", "2 rows of table owed belong to a peer (2) whose own row is missing"),
         ("DELETE FROM dead_letter", "table dead_letter has 0 rows and had 1 at the end of the last use"),
     ],
 )
@@ -178,7 +210,7 @@ def test_opening_tells_of_rows_that_changed_or_vanished_and_goes_on(path: Path, 
         assert told in "; ".join(store.check())
         rows = everything(store)
         assert [row for row in rows if row != sent(row.seq)] == []
-        assert len(rows) >= COUNT - 1
+        assert len(rows) == (0 if change.startswith("DELETE FROM owed") or "parked" in change else COUNT)
         store.commit([storing([COUNT + 2])])
         assert everything(store, STRANGER) == []  # a new peer does not get what was another's
         store.commit([ReplacePeerSubscriptions(STRANGER, [])])
@@ -190,7 +222,7 @@ def test_opening_tells_of_rows_that_changed_or_vanished_and_goes_on(path: Path, 
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ("UPDATE instance SET next_id = next_id + 1", "the row with the instance's UUID has a wrong checksum"),
+        ("UPDATE instance SET uuid = zeroblob(16)", "the row with the instance's UUID has a wrong checksum"),
         ("UPDATE peer SET spki_sha256 = x'00' WHERE id = 1", "the row of peer 1, its UUID and its pin, has a wrong"),
     ],
 )
@@ -206,18 +238,41 @@ def test_a_table_that_is_described_otherwise_is_not_used(path: Path) -> None:
     changed(
         path,
         "PRAGMA writable_schema = 1",
-        "UPDATE sqlite_master SET sql = replace(sql, 'parked INTEGER NOT NULL', 'parked INTEGER DEFAULT 1')",
+        "UPDATE sqlite_master SET sql = replace(sql, 'parked BLOB', 'parked BLOB DEFAULT 1')",
     )
     with pytest.raises(StoreError, match="the description of its tables is not the one it was made with"):
         open_store(path)
 
 
-def test_a_time_of_storing_that_changed_makes_nothing_old(path: Path) -> None:
-    changed(path, "UPDATE message SET stamp = stamp - 4096 WHERE seq = 1", "DELETE FROM message WHERE seq = 2")
+def test_a_bit_of_a_share_that_changed_is_put_right(path: Path) -> None:
+    """Each bit of each column, one after the other: nobody loses a message by it, and nobody gets one again."""
+    with closing(open_store(path)) as store:
+        store.commit([RemoveDeliveries(PEER, [(3, 5)]), ParkDelivery(OTHER, 9)])
+        before = ask(store)
+    with closing(sqlite3.connect(path)) as reader:
+        rows = reader.execute("SELECT * FROM owed ORDER BY peer, first_seq").fetchall()
+    assert [bool(row[5]) for row in rows] == [True, True]
+    assert rows[1][6]
+    for at, value in enumerate(rows[0]):
+        for row in rows:
+            if row[at] is None:
+                continue
+            blob = type(row[at]) is bytes
+            wrong = bytes([row[at][0] ^ 4, *row[at][1:]]) if blob else row[at] ^ 4
+            damaged = (*row[:at], wrong, *row[at + 1 :])
+            with closing(sqlite3.connect(path)) as foreign, foreign:
+                foreign.execute("DELETE FROM owed WHERE peer = ? AND first_seq = ?", row[:2])
+                foreign.execute("INSERT INTO owed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", damaged)
+            with closing(open_store(path)) as store:
+                assert "1 rows of table owed had one wrong bit each" in "; ".join(store.check()), (at, value)
+                assert ask(store) == before
+
+
+def test_a_batch_that_is_lost_makes_nothing_old(path: Path) -> None:
+    changed(path, "DELETE FROM batch WHERE first_seq = 1")
     with closing(open_store(path)) as store:
         assert store.find(PEER, 0, 10, 1.0) == []
         assert [one.seq for one in store.find(PEER, 0, 3, 0.0)] == [1, 2, 3]  # and can be dropped
-    changed(path, f"UPDATE message SET stamp = stamp - 4096 * {STAMP} WHERE seq = 1")
 
 
 @pytest.mark.parametrize(("change", "number"), [("attempts = 21", 1), ("number = 7", 7)])
@@ -265,60 +320,3 @@ def test_a_log_that_ends_too_early_is_told_of(scratch: Path, where: str, told: s
     assert (told in complaints[0]) if told else (complaints == [])
     with closing(open_store(image)) as store:
         assert store.check() == []
-
-
-# What an older version left.
-
-
-def test_a_database_of_the_first_layout_gets_its_checks(scratch: Path) -> None:
-    path = scratch / "node.db"
-    with closing(sqlite3.connect(path)) as old, old:
-        for statement in LAYOUT_1:
-            old.execute(statement)
-        old.execute("INSERT INTO instance VALUES (1, ?, 77, 1)", (OURS.bytes,))
-        old.execute("INSERT INTO peer VALUES (1, ?, ?)", (PEER.bytes, b"pin"))
-        rows = [message(1), message(2)]
-        crcs = [_checksum(row.seq, row.wire_id, row.channel.encode(), row.key.encode(), row.body) for row in rows]
-        for row, crc in zip(rows, crcs, strict=True):
-            old.execute(
-                "INSERT INTO message VALUES (?, ?, ?, 1000, ?, ?, ?)",
-                (row.seq, row.wire_id, crc, row.channel, row.key, row.body),
-            )
-            old.execute("INSERT INTO delivery VALUES (1, ?, ?, ?, ?)", (row.seq, row.wire_id, row.size, row.seq == 2))
-        old.execute("INSERT INTO peer_subscription VALUES (1, 'c', 'k')")
-        old.execute("INSERT INTO own_subscription VALUES ('own', '')")
-        old.execute("INSERT INTO handled VALUES (3, 1, 5)")
-        letter = _checksum(0, 9, b"c", b"k", b"body")
-        old.execute("INSERT INTO dead_letter VALUES (4, 1, 9, 20, 1000, ?, 'c', 'k', ?)", (letter, b"body"))
-        old.execute("INSERT INTO dead_letter VALUES (5, 1, 9, 20, 1000, ?, 'c', 'k', ?)", (letter + 1, b"body"))
-    for _ in range(2):
-        with closing(open_store(path)) as store:
-            loaded = store.load()
-            assert (store.instance_id, loaded.next_id) == (OURS, 77)
-            assert everything(store) == [message(1)]
-            assert [(one.seq, one.parked) for one in store.find(PEER, 0, 10, 1e6)] == [(1, False), (2, True)]
-            assert loaded.peers[PEER].spki_sha256 == b"pin"
-            assert loaded.peers[PEER].subscriptions == {Subscription("c", "k")}
-            assert loaded.own_subscriptions == {Subscription("own", "")}
-            assert loaded.handled == [(PEER, 5)]
-            assert [letter.number for letter in store.dead_letters(0, 10)] == [4]
-            assert store.check() == []
-
-
-LAYOUT_1 = (
-    "PRAGMA application_id = 1416588396",
-    "PRAGMA user_version = 1",
-    "CREATE TABLE instance(id INTEGER PRIMARY KEY, uuid BLOB, next_id INTEGER, clean INTEGER)",
-    "CREATE TABLE peer(id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, spki_sha256 BLOB)",
-    "CREATE TABLE message(seq INTEGER PRIMARY KEY, wire_id INTEGER, crc INTEGER, stored_at INTEGER, "
-    "channel TEXT, key TEXT, body BLOB)",
-    "CREATE TABLE delivery(peer INTEGER, seq INTEGER, wire_id INTEGER, size INTEGER, parked INTEGER DEFAULT 0, "
-    "PRIMARY KEY(peer, seq)) WITHOUT ROWID",
-    "CREATE TABLE held(seq INTEGER PRIMARY KEY)",
-    "CREATE TABLE peer_subscription(peer INTEGER, channel TEXT, key TEXT, PRIMARY KEY(peer, channel, key)) "
-    "WITHOUT ROWID",
-    "CREATE TABLE dead_letter(number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER, wire_id INTEGER, "
-    "attempts INTEGER, failed_at INTEGER, crc INTEGER, channel TEXT, key TEXT, body BLOB)",
-    "CREATE TABLE handled(number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER, wire_id INTEGER)",
-    "CREATE TABLE own_subscription(channel TEXT, key TEXT, PRIMARY KEY(channel, key)) WITHOUT ROWID",
-)

@@ -38,7 +38,7 @@ LARGE: list[Operation] = [
     ParkDelivery(PEER, 6),
     AddOwnSubscription(Subscription("c", "k")),
     ReplacePeerSubscriptions(OTHER, [Subscription("c", "k")]),
-    ReserveIds(77),
+    ReserveIds(77, 1, 1),
     storing(range(11, 1500), peers=(PEER, OTHER), body=bytes(2000)),
     RemoveMessages([(1, 5)]),
 ]
@@ -187,7 +187,7 @@ def test_a_bug_of_the_caller_is_shown_as_it_is_and_nothing_is_stored(store: SQLi
 
 def test_reading_is_refused_in_words_too(store: SQLiteStore) -> None:
     with sqlite3.connect(store._file.path) as foreign:
-        foreign.execute("DROP TABLE delivery")
+        foreign.execute("DROP TABLE owed")
     foreign.close()
     for call, doing in ((store.load, "load"), (lambda: everything(store), "read")):
         with pytest.raises(StoreError, match=f"cannot {doing} the database .*: the file is damaged; stop the instance"):

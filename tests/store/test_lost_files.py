@@ -95,13 +95,13 @@ def test_a_copy_of_the_database_without_its_log_is_told(path: Path) -> None:
     os.replace(older, path)
     with closing(open_store(path)) as store:
         assert told(store) == [NoticeKind.COMMITS_MISSING]
-        assert store.missing == 2  # and the last one, which says that it was closed
+        assert store.missing == 3  # and two more, as it was closed
 
 
 def test_a_database_that_another_program_has_looked_into_lacks_nothing(path: Path) -> None:
     """It copies the log into the file and removes it, as it should."""
     with closing(sqlite3.connect(path)) as foreign:
-        assert foreign.execute("SELECT COUNT(*) FROM message").fetchone() == (COMMITS,)
+        assert foreign.execute("SELECT COUNT(*) FROM batch").fetchone() == (COMMITS,)
     assert not log_of(path).exists()
     with closing(open_store(path)) as store:
         assert told(store) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tolliver_transports._store.sqlite import SQLiteStore
 
 from tolliver_proto import (
     AddDeliveries,
@@ -52,13 +53,13 @@ def test_operations_of_one_kind_may_be_many_and_their_order_counts(scratch: Path
     batch: list[Operation] = [storing([seq]) for seq in range(1, 31)]
     batch += [RemoveDeliveries(PEER, [(seq, seq)]) for seq in range(1, 11)]
     batch += [RemoveMessages([(seq, seq)]) for seq in range(1, 11)]
-    batch += [ReserveIds(5), ReserveIds(9)]
+    batch += [ReserveIds(5, 10, 2), ReserveIds(9, 10, 2), ReserveIds(9, 20, 2)]
     batch += [AddPeerSubscription(PEER, wanted), ReplacePeerSubscriptions(PEER, []), storing([31])]
     with closing(open_store(scratch / "node.db")) as store:
         store.commit(batch)
         assert seqs(everything(store)) == list(range(11, 32))
         assert store.load().peers[PEER].subscriptions == frozenset()
-        assert store.load().next_id == 9
+        assert store.load().id_spans == [(5, 10), (9, 20)]
 
 
 def test_spans_may_overlap_and_come_in_any_order(scratch: Path) -> None:
@@ -87,6 +88,41 @@ def test_a_search_does_as_much_as_it_returns(scratch: Path, peer: UUID | None, m
             assert len(found) == (0 if min_age > 0 else 10)
             steps.append(done[0])
     assert steps[1] < 2 * steps[0]
+
+
+def used(store: SQLiteStore) -> int:
+    """Bytes of the pages that hold something."""
+    pages = [
+        store._file.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count")
+    ]
+    return int(pages[0] - pages[1]) * PAGE
+
+
+PAGE = 4096
+BODY = bytes(1000)
+
+
+def test_a_file_is_hardly_more_than_its_bodies(tmp_path: Path) -> None:
+    with closing(open_store(tmp_path / "node.db")) as store:
+        for first in range(1, 20_001, 1000):
+            store.commit([storing(range(first, first + 1000), body=BODY)])
+        assert used(store) < 1.1 * 20_000 * len(BODY)
+
+
+@pytest.mark.parametrize("kept", [2, 3, 17])
+def test_a_file_has_no_more_than_twice_what_is_owed(tmp_path: Path, kept: int) -> None:
+    """Every second message is acknowledged, two of three, or nearly all of them: in order, or here and there."""
+    count = 20_000
+    with closing(open_store(tmp_path / "node.db")) as store:
+        for first in range(1, count + 1, 1000):
+            store.commit([storing(range(first, first + 1000), body=BODY)])
+        left = range(1, count + 1, kept)
+        for first in range(1, count + 1, 500):
+            gone = spans_of(seq for seq in range(first, first + 500) if seq not in left)
+            store.commit([RemoveDeliveries(PEER, gone), RemoveMessages(gone)])
+    with closing(open_store(tmp_path / "node.db")) as store:
+        assert used(store) < 2.6 * len(left) * len(BODY)
+        assert everything(store) == [message(seq, BODY) for seq in left]
 
 
 @contextmanager

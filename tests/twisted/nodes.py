@@ -26,8 +26,11 @@ class Nodes:
         self.certs = certs
         self.reactor = reactor
 
+    def database(self, name: str) -> Path:
+        return self.directory / f"{name}.db"
+
     def options(self, name: str, **options: Any) -> InstanceOptions:
-        options = {"database": self.directory / f"{name}.db", "listen": "127.0.0.1:0", **options}
+        options = {"database": self.database(name), "listen": "127.0.0.1:0", **options}
         return InstanceOptions(tls=self.certs.tls(name), **options)
 
     def open(self, name: str, **options: Any) -> Deferred[Instance]:

@@ -10,18 +10,20 @@ import subprocess
 import sys
 import textwrap
 import time
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
+from tolliver_transports.sqlite import SQLiteStore
 from tolliver_transports.twisted import Instance
 from twisted.internet.defer import CancelledError, Deferred, inlineCallbacks
 from twisted.internet.task import deferLater
 
 from tests.certificates import Certificates
-from tolliver_proto import ConnectionClosing, ConnectionLost, Delivery, NoticeKind, ReservedChannel, StoreError
+from tests.opening import Opening, is_free, written_into
+from tolliver_proto import ConnectionClosing, ConnectionLost, Delivery, NoticeKind, ReservedChannel
 
-from .nodes import LOOKS, STEP, Nodes
+from .nodes import Nodes
 from .reactors import TIMEOUT, Loop, running
 
 # Calls.
@@ -328,13 +330,6 @@ def test_closing_cancels_a_handler_that_still_waits(loop: Loop, nodes: Nodes) ->
 
 
 def test_an_opening_that_is_cancelled_leaves_nothing_open(loop: Loop, nodes: Nodes) -> None:
-    async def can_be_opened() -> bool:
-        try:
-            async with await nodes.open("left"):
-                return True
-        except StoreError:  # the cancelled one still has it
-            return False
-
     async def scenario() -> None:
         for turns in range(6):
             opening = nodes.open("left")
@@ -344,14 +339,49 @@ def test_an_opening_that_is_cancelled_leaves_nothing_open(loop: Loop, nodes: Nod
             with suppress(CancelledError):
                 await (await opening).close()
                 assert turns, "it cannot be open yet"
-            for _ in range(LOOKS):
-                if await can_be_opened():
-                    break
-                await deferLater(loop.reactor, STEP)
-            else:
-                pytest.fail("it stays in use")
+            async with await nodes.open("left"):
+                pass
 
     loop.wait(scenario)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_it_fires_when_what_it_opened_is_closed(loop: Loop, nodes: Nodes, times: int) -> None:
+    """Cancelled a second time it waits no more, and what was opened is closed all the same."""
+    database = nodes.database("left")
+
+    async def scenario() -> None:
+        async with await nodes.open("left"):
+            pass
+        opening, fired = Opening(database), list[object]()
+        with written_into(database) as writer:
+            unwanted = nodes.open("left")
+            await nodes.until(opening.begun)
+            for _ in range(times):
+                assert not fired
+                unwanted.cancel()
+                unwanted.addErrback(lambda failure: fired.append(failure.trap(CancelledError)))
+            assert len(fired) == times - 1
+            writer.let_go()
+            await nodes.until(lambda: fired)
+        await nodes.until(lambda: times == 1 or is_free(database))
+        async with await nodes.open("left"):
+            pass
+
+    loop.wait(scenario)
+
+
+def test_a_reactor_that_stops_waits_for_an_opening_and_closes_it(tmp_path: Any, certs: Certificates) -> None:
+    with ExitStack() as ending, running("epoll") as loop:
+        nodes = Nodes(tmp_path, certs, loop.reactor)
+        database = nodes.database("left")
+        loop.wait(loop.wait(nodes.open, "left").close)
+        opening, writer = Opening(database), ending.enter_context(written_into(database))
+        loop.call(nodes.open, "left")
+        loop.wait(nodes.until, opening.begun)
+        loop.call(loop.reactor.addSystemEventTrigger, "before", "shutdown", writer.let_go)
+    with closing(SQLiteStore(database, instance_id=None, first_id=1)) as store:
+        assert not store.unclean
 
 
 def test_a_reactor_that_stops_closes_what_is_open(tmp_path: Any, certs: Certificates) -> None:

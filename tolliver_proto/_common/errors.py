@@ -126,6 +126,10 @@ class OutboxFull(TolliverError):
     """A peer's outbox is at its quota, or all message ids are outstanding (D-10, T-41). Nothing was stored."""
 
 
+class OutOfThreads(TolliverError):
+    """The system starts no further thread for this process: work that must not hold up others could not be done."""
+
+
 class StoreError(TolliverError):
     """The store failed: disk full, locked, corrupt. Nothing is half-written; try again when the cause is gone."""
 

@@ -121,7 +121,11 @@ class NoticeKind(StrEnum):
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
     HANDLER_FAILED = "handler_failed"  # T-45: it is sent again
     DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
+    LETTERS_DROPPED = "letters_dropped"  # T-47: there are too many dead letters, the oldest went
     PARKED = "parked"  # T-09: set aside, as the peer closes whenever it gets it
+    OUTBOX_FILLING = "outbox_filling"  # D-10: 80 % of a peer's quota is used
+    DROPPED_OLDEST = "dropped_oldest"  # D-10: given up at the quota, to make room for newer ones
+    SKIPPED = "skipped"  # D-10: not kept for a peer at its quota
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
     COMMITS_MISSING = "commits_missing"  # D-13: confirmed ones, told at opening

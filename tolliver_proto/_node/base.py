@@ -1,10 +1,10 @@
 """State of a node, shared by all its parts.
 
-A node is one class, cut by topic into modules of which each calls only those before it: this state, `sending`,
-`receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs and picks the
-next action. They share this state because a commit, a handshake and an acknowledgement each touch most of it. Parts
-that can be told apart are objects that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial
-when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and
+A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`, `room`,
+`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs
+and picks the next action. They share this state because a commit, a handshake and an acknowledgement each touch most of
+it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to
+dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and
 `Batch` are data with their own rules; the table of connections is the base of all.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 from uuid import UUID
 
 from .._common.connection_table import ConnectionTable
@@ -29,25 +28,20 @@ from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Rec
 from .batch import Batch
 from .dedupe import DedupeCache
 from .gate import HandshakeGate
-from .ids import IdAllocator
+from .ids import IdAllocator, Randomness
 from .intervals import RefCounts
 from .keepalive import KeepAlive
+from .letters import DeadLetters
 from .link import BufferedForConnect, Link, Peer, Recipients
 from .policy import Policy
 from .store import Loaded
 from .subscriptions import Routes
+from .tally import NoticeTally
 
 Item = tuple[str, str, bytes]
 """(channel, key, body)"""
 
 _NAMES_KNOWN = 4096
-
-
-class Randomness(Protocol):
-    """Random generator of a node: `random.Random` satisfies it."""
-
-    def random(self) -> float:
-        """From 0.0 up to, not including, 1.0."""
 
 
 def _all(handlers: tuple[Handler, ...]) -> tuple[Handler, ...]:
@@ -101,8 +95,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._fetching: dict[UUID, tuple[Link, int]] = {}
         # The outbox.
         self._next_seq = loaded.next_seq
-        self._ids = IdAllocator(loaded.next_id, loaded.live_ids)
-        self._refcounts = RefCounts(loaded.owed)
+        self._ids = IdAllocator.opened(loaded, None if is_derived(instance_id) else rng)
+        self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
         self._watched: dict[int, Receipt] = {}
         self._keeping: dict[Link, BufferedForConnect] = {}
         self._blocked: deque[tuple[list[Item], Receipt]] = deque()
@@ -117,7 +111,9 @@ class NodeState(ConnectionTable[Link, Action]):
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
         self._run: Deliver | None = None
         self._dedupe = DedupeCache(policy.dedupe, loaded.handled[-policy.dedupe :] if policy.dedupe else ())
+        self._letters = DeadLetters(loaded.dead_letters, loaded.next_letter)
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
+        self._tally = NoticeTally(self._timers, self._notice)
         self._peers: dict[UUID, Peer] = {}
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)

@@ -59,6 +59,8 @@ class Batch:
         self.put_away: list[RemoveDeliveries | ParkDelivery] = []
         self.gone: list[Span] = []  # messages that nobody is owed any more
         self.handled: list[tuple[UUID, int]] = []  # what is not to be delivered again (T-48)
+        self.letters_added: list[int] = []  # numbers of dead letters (T-47)
+        self.letters_gone: dict[int, int] = {}  # and sizes by number
         self.forgets: list[UUID] = []  # peers of whom nothing is left (T-77)
         self.stale: list[UUID] = []  # derived identities whose time is over (T-72a)
 
@@ -119,6 +121,8 @@ class Batch:
         """Take over what a failed commit was to put away, and take the rest back, but for what has changed again."""
         self.put_away[:0] = failed.put_away
         self.gone[:0] = failed.gone
+        for number in failed.letters_added:
+            self.letters_gone.pop(number, None)  # it never was there
         self.handled[:0] = failed.handled  # what was handled stays so; its ack comes with a copy, when that is stored
         self.stale[:0] = failed.stale
         for what, undo in failed.undo.items():

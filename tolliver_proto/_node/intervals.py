@@ -7,6 +7,7 @@ blocks, found at once, and a change moves what is in one block only.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,13 +16,16 @@ from .store import Span
 BLOCK = 2**14  # numbers: at most half as many runs to move
 
 
-def _pieces(first: int, last: int) -> Sequence[Span]:
-    """The parts of a span that lie in one block each."""
+def _pieces(first: int, last: int) -> Sequence[tuple[int, int, int]]:
+    """The parts of a span that lie in one block each: (block, first, last), counted from the block's beginning."""
     low, high = first // BLOCK, last // BLOCK
     if low == high:  # the usual case
-        return ((first, last),)
-    starts = [first, *range((low + 1) * BLOCK, last + 1, BLOCK)]
-    return [*zip(starts, [start - 1 for start in starts[1:]] + [last], strict=True)]
+        return ((low, first % BLOCK, last % BLOCK),)
+    return (
+        (low, first % BLOCK, BLOCK - 1),
+        *((block, 0, BLOCK - 1) for block in range(low + 1, high)),
+        (high, 0, last % BLOCK),
+    )
 
 
 def _merged(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -54,55 +58,86 @@ def spans_of(numbers: Iterable[int]) -> list[Span]:
     return spans
 
 
+def _in_bulk(firsts: Sequence[int], lasts: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+    """Spans that ascend, in groups that lie in one block each: (block, its first number, from where, to where).
+
+    The first span of a group is left to the caller, as it may go on where another ended, and so is one that reaches
+    into the next block.
+    """
+    start = 0
+    while start < len(firsts):
+        at = firsts[start] // BLOCK
+        stop = bisect_left(firsts, (at + 1) * BLOCK, start)
+        yield at, at * BLOCK, start, stop
+        start = stop
+
+
 class IntervalSet:
     """A set of whole numbers."""
 
     __slots__ = ("_blocks",)
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
-        self._blocks: dict[int, _IntervalBlock] = {}
+        self._blocks: dict[int, IntervalList] = {}
         for first, last in spans:
             self.add(first, last)
 
     def __iter__(self) -> Iterator[Span]:
         blocks = self._blocks
-        runs = ((first, last, 1) for at in sorted(blocks) for first, last in blocks[at])
+        runs = ((at * BLOCK + first, at * BLOCK + last, 1) for at in sorted(blocks) for first, last in blocks[at])
         return ((first, last) for first, last, _ in _merged(runs))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Iterable) and [*self] == [*other]
+
+    def __repr__(self) -> str:
+        return f"IntervalSet({[*self]})"
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
     def __contains__(self, number: int) -> bool:
         block = self._blocks.get(number // BLOCK)
-        return block is not None and number in block
+        return block is not None and number % BLOCK in block
 
     def add(self, first: int, last: int) -> None:
-        for low, high in _pieces(first, last):
-            block = self._blocks.get(low // BLOCK)
+        for at, low, high in _pieces(first, last):
+            block = self._blocks.get(at)
             if block is None:
-                block = self._blocks[low // BLOCK] = _IntervalBlock()
+                block = self._blocks[at] = IntervalList("H")
             block.add(low, high)
 
+    def extend(self, firsts: Sequence[int], lasts: Sequence[int]) -> None:
+        """As `add` for spans that ascend and do not touch one another. Fast where they are behind all others."""
+        for at, base, start, stop in _in_bulk(firsts, lasts):
+            self.add(firsts[start], lasts[start])
+            inside = stop - (lasts[stop - 1] >= base + BLOCK)
+            if inside > start + 1:
+                self._blocks[at].extend(base, firsts[start + 1 : inside], lasts[start + 1 : inside])
+            if start < inside < stop:
+                self.add(firsts[inside], lasts[inside])
+
     def discard(self, first: int, last: int) -> None:
-        for low, high in _pieces(first, last):
-            block = self._blocks.get(low // BLOCK)
+        for at, low, high in _pieces(first, last):
+            block = self._blocks.get(at)
             if block is not None:
                 block.discard(low, high)
                 if not block:
-                    del self._blocks[low // BLOCK]
+                    del self._blocks[at]
 
     def next_free(self, number: int) -> int:
         """The first number from there on that is not in the set."""
         while number in self:
-            number = self._blocks[number // BLOCK].end_of(number) + 1
+            at, place = divmod(number, BLOCK)
+            number = at * BLOCK + self._blocks[at].end_of(place) + 1
         return number
 
     def next_taken(self, number: int) -> int | None:
         """The first number from there on that is in the set."""
         for at in sorted(at for at in self._blocks if at >= number // BLOCK):
-            taken = self._blocks[at].next_taken(number)
+            taken = self._blocks[at].next_taken(max(0, number - at * BLOCK))
             if taken is not None:
-                return taken
+                return at * BLOCK + taken
         return None
 
 
@@ -117,36 +152,56 @@ class RefCounts:
             self.add(first, count, last + 1 - first)
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        return _merged(run for at in sorted(self._blocks) for run in self._blocks[at])
+        blocks = self._blocks
+        return _merged(
+            (at * BLOCK + first, at * BLOCK + last, count) for at in sorted(blocks) for first, last, count in blocks[at]
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Iterable) and [*self] == [*other]
+
+    def __repr__(self) -> str:
+        return f"RefCounts({[*self]})"
 
     def __contains__(self, seq: int) -> bool:
         block = self._blocks.get(seq // BLOCK)
-        return block is not None and seq in block
+        return block is not None and seq % BLOCK in block
 
     def within(self, first: int, last: int) -> Iterator[Span]:
         """The spans of those in this range that somebody is owed."""
-        for low, high in _pieces(first, last):
-            block = self._blocks.get(low // BLOCK)
+        for at, low, high in _pieces(first, last):
+            block = self._blocks.get(at)
             if block is not None:
-                yield from block.within(low, high)
+                for one, other in block.within(low, high):
+                    yield at * BLOCK + one, at * BLOCK + other
 
     def add(self, seq: int, count: int, messages: int = 1) -> None:
         """New messages from that seq on, higher than all before."""
-        for first, last in _pieces(seq, seq + messages - 1):
-            block = self._blocks.get(first // BLOCK)
+        for at, first, last in _pieces(seq, seq + messages - 1):
+            block = self._blocks.get(at)
             if block is None:
-                block = self._blocks[first // BLOCK] = _CountBlock()
+                block = self._blocks[at] = _CountBlock()
             block.append(first, last, count)
+
+    def extend(self, firsts: Sequence[int], lasts: Sequence[int], count: int) -> None:
+        """As `add` for spans that ascend and do not touch one another."""
+        for at, base, start, stop in _in_bulk(firsts, lasts):
+            self.add(firsts[start], count, lasts[start] + 1 - firsts[start])
+            inside = stop - (lasts[stop - 1] >= base + BLOCK)
+            if inside > start + 1:
+                self._blocks[at].extend(base, firsts[start + 1 : inside], lasts[start + 1 : inside], count)
+            if start < inside < stop:
+                self.add(firsts[inside], count, lasts[inside] + 1 - firsts[inside])
 
     def take(self, first: int, last: int) -> list[Span]:
         """One peer less for each of these; returns those that nobody is owed any more."""
         gone: list[Span] = []
-        for low, high in _pieces(first, last):
-            block = self._blocks.get(low // BLOCK)
+        for at, low, high in _pieces(first, last):
+            block = self._blocks.get(at)
             if block is not None:
-                gone += block.take(low, high)
+                gone += [(at * BLOCK + one, at * BLOCK + other) for one, other in block.take(low, high)]
                 if not block:
-                    del self._blocks[low // BLOCK]
+                    del self._blocks[at]
         return gone
 
     def drop(self, first: int, last: int) -> None:
@@ -155,14 +210,15 @@ class RefCounts:
             self.take(first, last)
 
 
-class _IntervalBlock:
-    """The spans of one block."""
+class IntervalList:
+    """A set of whole numbers that is a few spans: those of one block, for one, counted from its beginning."""
 
     __slots__ = ("_firsts", "_lasts")
 
-    def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._lasts: list[int] = []
+    def __init__(self, code: str = "Q") -> None:
+        """`code` is that of `array` for a number."""
+        self._firsts = array(code)
+        self._lasts = array(code)
 
     def __iter__(self) -> Iterator[Span]:
         return zip(self._firsts, self._lasts, strict=True)
@@ -183,8 +239,16 @@ class _IntervalBlock:
         stop = bisect_right(firsts, last + 1)
         if start < stop:
             first, last = min(first, firsts[start]), max(last, lasts[stop - 1])
-        firsts[start:stop] = [first]
-        lasts[start:stop] = [last]
+        firsts[start:stop] = array(firsts.typecode, (first,))
+        lasts[start:stop] = array(firsts.typecode, (last,))
+
+    def extend(self, base: int, firsts: Sequence[int], lasts: Sequence[int]) -> None:
+        if firsts[0] - base > self._lasts[-1] + 1:
+            self._firsts.extend([first - base for first in firsts])
+            self._lasts.extend([last - base for last in lasts])
+            return
+        for first, last in zip(firsts, lasts, strict=True):
+            self.add(first - base, last - base)
 
     def discard(self, first: int, last: int) -> None:
         firsts, lasts = self._firsts, self._lasts
@@ -197,8 +261,8 @@ class _IntervalBlock:
             keep.append((firsts[start], first - 1))
         if lasts[stop - 1] > last:
             keep.append((last + 1, lasts[stop - 1]))
-        firsts[start:stop] = [one for one, _ in keep]
-        lasts[start:stop] = [one for _, one in keep]
+        firsts[start:stop] = array(firsts.typecode, [one for one, _ in keep])
+        lasts[start:stop] = array(firsts.typecode, [one for _, one in keep])
 
     def end_of(self, number: int) -> int:
         """The last number of the span that this one is in."""
@@ -210,14 +274,14 @@ class _IntervalBlock:
 
 
 class _CountBlock:
-    """The runs of one block."""
+    """The runs of one block, counted from its beginning."""
 
     __slots__ = ("_counts", "_firsts", "_lasts")
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._lasts: list[int] = []
-        self._counts: list[int] = []
+        self._firsts = array("H")
+        self._lasts = array("H")
+        self._counts = array("I")
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         return zip(self._firsts, self._lasts, self._counts, strict=True)
@@ -240,6 +304,11 @@ class _CountBlock:
         self._firsts.append(first)
         self._lasts.append(last)
         self._counts.append(count)
+
+    def extend(self, base: int, firsts: Sequence[int], lasts: Sequence[int], count: int) -> None:
+        self._firsts.extend([first - base for first in firsts])
+        self._lasts.extend([last - base for last in lasts])
+        self._counts.extend([count] * len(firsts))
 
     def take(self, first: int, last: int) -> list[Span]:
         start = bisect_left(self._lasts, first)
@@ -265,7 +334,7 @@ class _CountBlock:
             *zip(self._firsts[stop:high_at], self._lasts[stop:high_at], self._counts[stop:high_at], strict=True),
         ]
         merged = [*_merged(around)]
-        self._firsts[low_at:high_at] = [one for one, _, _ in merged]
-        self._lasts[low_at:high_at] = [one for _, one, _ in merged]
-        self._counts[low_at:high_at] = [count for _, _, count in merged]
+        self._firsts[low_at:high_at] = array("H", [one for one, _, _ in merged])
+        self._lasts[low_at:high_at] = array("H", [one for _, one, _ in merged])
+        self._counts[low_at:high_at] = array("I", [count for _, _, count in merged])
         return gone

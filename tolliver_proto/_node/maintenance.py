@@ -6,18 +6,15 @@ off, removed with the next commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from .._common.derived import is_derived
 from .._common.errors import ConnectionLost, TolliverError
 from .actions import NoticeKind, Receipt, Stored
-from .batch import GoOn
 from .intervals import spans_of
 from .link import Peer
-from .search import OutboxSearch
-from .store import Found, LoadedPeer, ParkDelivery, RemoveDeliveries, UnparkDeliveries
+from .store import Found, LoadedPeer, UnparkDeliveries
 from .storing import Storing
 
 _EXPIRY_CHECKS = 10  # how often within `expire_after` the store is searched
@@ -26,10 +23,6 @@ _SOONEST = 1.0  # seconds between such searches at least
 
 class Maintenance(Storing):
     """An operator's calls about the outbox, and expiry."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._searches = OutboxSearch(self._actions.append, self._when_stored, self._search_failed)
 
     def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
         """Purge what waits for it, its subscriptions and its pin (T-77). `Stored` names the receipt.
@@ -149,35 +142,6 @@ class Maintenance(Storing):
         self._batch.operations.append(UnparkDeliveries(peer.uuid, spans_of(one.seq for one in found)))
         self._batch.then.append(unparked)
 
-    def _remove(self, peer: Peer, found: Iterable[Found]) -> None:
-        """Count off deliveries that nobody will acknowledge any more."""
-        outbox, ids = peer.outbox, {}
-        being_parked = self._being_parked(peer)
-        for one in found:
-            parked = one.parked or one.seq in being_parked
-            if one.seq in outbox.leaving and one.seq not in being_parked:
-                continue  # acknowledged, and on its way out already
-            if parked:
-                outbox.parked -= 1
-            else:
-                outbox.add(-1, -one.size)
-            ids[one.seq] = one.wire_id
-        spans = spans_of(ids)
-        for first, last in spans:
-            outbox.leaving.add(first, last)
-        if spans:
-            self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
-            self._release(spans, ids)
-        if peer.link is not None and peer.link.window is not None:
-            peer.link.window.drop(set(ids.values()))
-            self._sendable[peer.link] = None
-
-    def _being_parked(self, peer: Peer) -> set[int]:
-        """Seqs that were set aside, which is not stored yet."""
-        batches = [self._batch, *([self._running[1]] if self._running else [])]
-        operations = [one for batch in batches for one in batch.put_away if one.peer == peer.uuid]
-        return {one.seq for one in operations if isinstance(one, ParkDelivery)}
-
     # Expiry.
 
     def _schedule_expiry(self) -> None:
@@ -216,18 +180,10 @@ class Maintenance(Storing):
 
     # Searching.
 
-    def _when_stored(self, go_on: GoOn) -> None:
-        if self._running is None and self._batch.empty:
-            go_on(None)
-        else:
-            self._batch.then.append(go_on)
-
-    def _search_failed(self, peer: UUID | None, error: TolliverError) -> None:
-        self._notice(NoticeKind.STORE_ERROR, peer, f"searching the outbox failed: {error}")
-
     def found(
         self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
     ) -> None:
         """Take the result of a Find."""
         self._tick(now)
-        self._searches.found(search_id, rows, error)
+        for searches in (self._room, self._searches):
+            searches.found(search_id, rows, error)

@@ -11,7 +11,7 @@ I1  `Stored` and the first Transmit of a reliable message come only after the co
 I2  An Ack for a delivered message goes out only after `acknowledge()`; control, ignored and unwanted messages are the
     node's own to acknowledge.
 I3  A delivery leaves the outbox only by a commit caused by that peer's ack of that id, or by `forget_peer`, by
-    `drop_parked`, or by an expiry that the policy asks for.
+    `drop_parked`, or by what the policy asks for: an expiry, or the oldest that go at the quota.
 I4  After a crash at any instant and a restart from the committed store, every unacknowledged, unparked delivery is sent
     again.
 I5  `next_action()` with nothing to do is O(1): ready sets and a heap, never a walk over the peers.
@@ -47,13 +47,14 @@ from .._wire.events import (
 from .._wire.limits import Limits
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
-from .base import Randomness
 from .dialing import Dialer
+from .ids import Randomness
 from .link import ControlSync, Hold, Link
 from .maintenance import Maintenance
 from .policy import Policy
 from .stats import NodeStats
 from .store import Loaded
+from .tally import Subject
 
 _EVENTS_A_TURN = 256  # events of one connection before the next one has its turn
 
@@ -122,6 +123,7 @@ class Node(Maintenance):
             "expire": self._on_expire_timeout,
             "redial": self._dialer.retry,
             "removals": self._on_removals_timeout,
+            "tally": self._on_tally_timeout,
             "handled": self._on_handled_timeout,
         }
         self._schedule_expiry()
@@ -272,7 +274,7 @@ class Node(Maintenance):
     @property
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
-        busy = self._links or self._running or self._actions or self._blocked or self._searches.busy
+        busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
         return not busy and self._batch.empty
 
     # The next thing to do.
@@ -387,6 +389,9 @@ class Node(Maintenance):
             self._counts["aged_out"] += 1
             self._end(link)
 
+    def _on_tally_timeout(self, subject: Subject) -> None:
+        self._tally.fall_due(subject, self._now)
+
     def _on_removals_timeout(self, _subject: None) -> None:
         self._removals_due = True
 
@@ -401,6 +406,7 @@ class Node(Maintenance):
             peers_up=len({link.peer for link in self._up.values()}),
             pending=sum(peer.outbox.pending for peer in self._peers.values()),
             parked=sum(peer.outbox.parked for peer in self._peers.values()),
+            dead_letters=len(self._letters),
             own_subscriptions=len(self._own),
             peer_subscriptions=len(self._routes),
         )

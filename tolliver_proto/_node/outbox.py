@@ -9,11 +9,12 @@ a message whose first resend has fallen due leaves the window, and its body is r
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from .._wire.limits import Limits
 from .intervals import IntervalSet, spans_of
+from .oldest import Oldest
 from .poison import PoisonDetector
 from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 
@@ -21,7 +22,17 @@ from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 class Outbox:
     """A peer's share of the store, in numbers. `last_seq` is its newest committed delivery."""
 
-    __slots__ = ("last_seq", "leaving", "parked", "pending", "pending_bytes", "poison", "sent_to")
+    __slots__ = (
+        "calm_below",
+        "last_seq",
+        "leaving",
+        "oldest",
+        "parked",
+        "pending",
+        "pending_bytes",
+        "poison",
+        "sent_to",
+    )
 
     def __init__(self, loaded: LoadedPeer) -> None:
         self.pending = loaded.pending
@@ -30,21 +41,28 @@ class Outbox:
         self.parked = loaded.parked
         self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
         self.poison = PoisonDetector()
+        self.oldest = Oldest()
+        self.calm_below: tuple[float, float] | None = None  # that it fills was told; not again until it was below this
         self.leaving = IntervalSet()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
-
-    def has_room(self, count: int, size: int, limits: Limits) -> bool:
-        """True if that many more messages and bytes stay within the quota (D-10)."""
-        return self.pending + count <= limits.outbox_messages and self.pending_bytes + size <= limits.outbox_bytes
 
     def add(self, count: int, size: int) -> None:
         self.pending += count
         self.pending_bytes += size
+        calm = self.calm_below
+        if calm is not None and self.pending < calm[0] and self.pending_bytes < calm[1]:
+            self.calm_below = None
+
+    def leave(self, spans: Iterable[Span]) -> None:
+        """The next commit removes these deliveries, or sets them aside."""
+        for first, last in spans:
+            self.leaving.add(first, last)
+            self.oldest.discard(first, last)
 
     def park(self, seq: int, size: int) -> None:
         """This delivery is set aside: it waits for nothing any more (V9, T-09)."""
         self.parked += 1
         self.add(-1, -size)
-        self.leaving.add(seq, seq)
+        self.leave(((seq, seq),))
 
     def removed(self, spans: Iterable[Span]) -> None:
         """That commit is through."""
@@ -166,12 +184,15 @@ class Window:
         self.full = False
         return resend.seq, resend.message_size
 
-    def drop(self, wire_ids: set[int]) -> None:
-        """These are owed no more, whether they were sent or not."""
-        for wire_id in wire_ids:
+    def drop(self, ids: Mapping[int, int]) -> None:
+        """These, wire ids by seq, are owed no more, whether they were sent or not."""
+        for wire_id in ids.values():
             self.acked(wire_id)
-        if any(message.wire_id in wire_ids for message in self._fresh):
-            self._fresh = deque(message for message in self._fresh if message.wire_id not in wire_ids)
+        fresh = self._fresh
+        while fresh and fresh[0].seq in ids:  # the usual case: the oldest go
+            self._fresh_bytes -= fresh.popleft().size
+        if fresh and max(ids, default=0) > fresh[0].seq:
+            self._fresh = deque(message for message in fresh if message.seq not in ids)
             self._fresh_bytes = sum(message.size for message in self._fresh)
 
     # Frames that go out.
@@ -267,6 +288,10 @@ class Window:
         """Size by seq of what was sent and is unacknowledged; of `unsent` ids the socket has not got anything yet."""
         sizes = {one.seq: one.size for wire_id, one in self._unacked.items() if wire_id not in unsent}
         return sizes | {one.seq: one.message_size for one in self._backoff.values()}
+
+    def is_in_flight(self, wire_id: int) -> bool:
+        """True if it was sent and is unacknowledged."""
+        return wire_id in self._unacked or wire_id in self._backoff
 
     @property
     def in_window(self) -> tuple[int, int]:

@@ -5,11 +5,28 @@ The defaults are the rulings' own; a policy is data that the node reads where th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal, get_args
+from uuid import UUID
 
 Probe = Literal["off", "ack", "message"]
 """Frame that is sent on a connection that has been silent (T-80)."""
+
+
+class QuotaPolicy(StrEnum):
+    """Fate of a message for a peer whose outbox is at its quota (D-10). Other peers get theirs in any case but the
+    first."""
+
+    RAISE = "raise"
+    """`send` raises OutboxFull and stores nothing for anybody."""
+
+    DROP_OLDEST = "drop_oldest"
+    """That peer's oldest deliveries are given up, as many as make room, in the commit that stores the new ones."""
+
+    SKIP = "skip"
+    """That peer does not get it, and does not count as a recipient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +37,8 @@ class Policy:
       the draft's own rule, every copy is delivered (T-48).
     - `dedupe_durable`: they are remembered on disk, before the ack goes out.
     - `expire_after`: seconds after which a stored message that is still unacknowledged is given up, or None (D-10).
+    - `quota_policy`: what becomes of messages for a peer at its quota; `quota_policies` has those of peers for whom
+      it is another one, by UUID (D-10).
     - `strict_block`: sends wait while any connection is being made, as the first draft says literally (T-62).
     - `announce_after_handshake`: subscriptions are also sent as messages, where peers ignore a handshake's (T-33).
     - `probe`: what is said on a connection on which nothing was sent for `probe_interval` seconds (T-80): "off",
@@ -34,6 +53,8 @@ class Policy:
     dedupe: int = 0
     dedupe_durable: bool = False
     expire_after: float | None = None
+    quota_policy: QuotaPolicy = QuotaPolicy.RAISE
+    quota_policies: Mapping[UUID, QuotaPolicy] = field(default_factory=dict, hash=False)
     strict_block: bool = False
     announce_after_handshake: bool = False
     probe: Probe = "off"
@@ -48,6 +69,17 @@ class Policy:
             raise ValueError("Policy.dedupe_durable without dedupe: say how many messages to remember")
         if self.probe not in get_args(Probe):
             raise ValueError(f"Policy.probe is {self.probe!r}: give one of {', '.join(map(repr, get_args(Probe)))}")
+        if not isinstance(self.quota_policy, QuotaPolicy):
+            raise ValueError(f"Policy.quota_policy is {self.quota_policy!r:.100}: give one of {_QUOTA_POLICIES}")
+        if not isinstance(self.quota_policies, Mapping):
+            raise ValueError(f"Policy.quota_policies is {self.quota_policies!r:.100}: give a dict by UUID")
+        for uuid, policy in self.quota_policies.items():
+            if not isinstance(uuid, UUID) or not isinstance(policy, QuotaPolicy):
+                raise ValueError(
+                    f"Policy.quota_policies has {uuid!r:.100}: {policy!r:.100}. Give a uuid.UUID, and one of "
+                    f"{_QUOTA_POLICIES}"
+                )
+        object.__setattr__(self, "quota_policies", dict(self.quota_policies))  # ours: nobody changes it any more
         for name in ("probe_interval", "probe_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")
@@ -55,3 +87,9 @@ class Policy:
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"Policy.{name} is {seconds}: give seconds above zero, or None")
+
+    def quota_of(self, peer: UUID) -> QuotaPolicy:
+        return self.quota_policies.get(peer, self.quota_policy)
+
+
+_QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)

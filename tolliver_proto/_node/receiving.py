@@ -9,6 +9,7 @@ are the connection's credit; when it is spent, reading waits (D-9).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
-from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt
+from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .ids import NO_ID
 from .link import Hold, Link, Peer
 from .sending import Sending
@@ -119,7 +120,7 @@ class Receiving(Sending):
         handled = 0
         for delivery in deliveries:
             if delivery in self._replayed:
-                self._batch.operations.append(RemoveDeadLetters([self._replayed.pop(delivery)]))
+                self._remove_letters([self._replayed.pop(delivery)])
                 continue
             link = self._take_unsettled(delivery)
             message_id = delivery.message.message_id
@@ -196,7 +197,7 @@ class Receiving(Sending):
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
-        self._batch.operations.append(AddDeadLetter(letter))
+        self._keep_letter(letter)
         self._batch.acks[link].append(message_id)
         self._batch.then.append(partial(self._on_given_up, delivery.peer_id, message_id))
         self._notice(
@@ -205,6 +206,49 @@ class Receiving(Sending):
             f"message {message_id} of {message.channel!r:.100} {message.key!r:.100} failed {delivery.attempt} times: "
             "kept as a dead letter, see dead_letters() and replay() (T-47)",
         )
+
+    def _keep_letter(self, letter: DeadLetter) -> None:
+        """Store it, and in the same commit let the oldest go that there is no room for (T-47)."""
+        number = self._letters.add(letter.size)
+        self._batch.operations.append(AddDeadLetter(replace(letter, number=number)))
+        self._batch.letters_added.append(number)
+        gone = self._letters.beyond(self.limits.max_dead_letters, self.limits.max_dead_letter_bytes)
+        if self._remove_letters(gone):
+            self._batch.then.append(partial(self._on_letters_dropped, len(gone)))
+
+    def _on_letters_dropped(self, count: int, error: TolliverError | None) -> None:
+        if error is not None:
+            return
+        self._counts["dropped_letters"] += count
+        self._tally.add(
+            NoticeKind.LETTERS_DROPPED,
+            None,
+            count,
+            f"dead letters, the oldest, were dropped: {self.limits.max_dead_letters} or "
+            f"{self.limits.max_dead_letter_bytes} bytes are kept (T-47). Mend the handler and replay() them, drop them "
+            "with drop_dead_letters(), or raise Limits.max_dead_letters or max_dead_letter_bytes",
+            self._now,
+        )
+
+    def _remove_letters(self, numbers: Iterable[int]) -> int:
+        """Take those of them that are there out with the next commit; returns how many."""
+        gone = self._letters.take_out(numbers)
+        if gone:
+            self._batch.operations.append(RemoveDeadLetters([*gone]))
+            self._batch.letters_gone |= gone
+        return len(gone)
+
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
+        """Give up these dead letters, named by themselves or by their numbers. `receipt.counts` has how many were
+        there, once `Stored`."""
+        self._tick(now)
+        count = self._remove_letters(one if isinstance(one, int) else one.number for one in letters)
+        receipt = Receipt(0, -1, [count])
+        if count:
+            self._batch.tokens.append(receipt)
+        else:
+            self._actions.append(Stored([receipt]))
+        return receipt
 
     def _on_given_up(self, peer: UUID, message_id: int, error: TolliverError | None) -> None:
         if error is None and peer in self._peers:  # a derived identity goes with its last connection

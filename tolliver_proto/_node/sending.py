@@ -8,30 +8,31 @@ outbox. The window of a peer decides what it is sent, and when (`outbox`); what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import count, groupby
-from uuid import UUID
 
 from .._common.errors import (
     ConnectionClosing,
     LocalProtocolError,
-    OutboxFull,
     OwnLimitExceeded,
     ReservedChannel,
     TolliverError,
 )
 from .._wire.events import PRIVATE_CHANNELS
 from .actions import Acked, Fetch, Receipt, Stored
-from .base import Item, NodeState
+from .base import Item
 from .batch import Batch
 from .intervals import spans_of
 from .link import BufferedForConnect, Link, Peer, Recipients
-from .outbox import Outbox
-from .store import ParkDelivery, RemoveDeliveries, StoredMessage
+from .policy import QuotaPolicy
+from .quota import narrowed, shares_of
+from .room import MakingRoom
+from .store import Found, RemoveDeliveries, StoredMessage
 
 _PAIRS_KNOWN = 4096
 
 
-class Sending(NodeState):
+class Sending(MakingRoom):
     """Messages from the application to the peers."""
 
     def send(self, channel: str, key: str, body: bytes, now: float | None = None) -> Receipt:
@@ -42,8 +43,8 @@ class Sending(NodeState):
         """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
 
         Raises, before anything changes, ReservedChannel (T-27), LocalProtocolError, OwnLimitExceeded (T-06, T-07),
-        OutboxFull (D-10). While a connecting peer's share of kept messages is full (T-62), or the disk (D-13), the send
-        waits inside.
+        OutboxFull (D-10). While a connecting peer's share of kept messages is full (T-62), or the disk (D-13), or
+        deliveries are looked for that are to make room (D-10), the send waits inside.
         """
         self._tick(now)
         if self.closing:
@@ -51,10 +52,8 @@ class Sending(NodeState):
         items = list(items)
         sizes = [self._size(*item) for item in items]
         receipt = Receipt(0, -1, [])
-        if self._blocked or self._must_wait():
+        if self._blocked or self._must_wait() or not self._store(items, sizes, receipt):
             self._blocked.append((items, receipt))
-        else:
-            self._store(items, sizes, receipt)
         return receipt
 
     def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None) -> int:
@@ -120,12 +119,29 @@ class Sending(NodeState):
         self._pair_sizes[channel, key] = size
         return size
 
-    def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt) -> None:
-        routed = [self._routes.match(channel, key) for channel, key, _ in items]
-        shares = self._shares(routed, sizes)
+    def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt) -> bool:
+        """False where the send must wait until room is found."""
+        routed: Sequence[Recipients] = [self._routes.match(channel, key) for channel, key, _ in items]
+        shares = shares_of(routed, sizes)
+        tight = self._quota.tight(shares)
+        skipped: Sequence[set[Peer]] = ()
+        dropped: list[tuple[Peer, list[Found]]] = []
+        if tight:
+            full = self._quota.full(tight, shares)
+            if full[QuotaPolicy.SKIP]:
+                skipped = self._quota.left_out(routed, sizes, full[QuotaPolicy.SKIP])
+                routed = narrowed(routed, skipped)
+                shares = shares_of(routed, sizes)
+            for peer in full[QuotaPolicy.DROP_OLDEST]:
+                oldest = self._oldest_of(peer, shares[peer], partial(self._on_room, receipt))
+                if oldest is None:
+                    return False
+                dropped.append((peer, oldest))
         kept = list(self._keeping.values())
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
         numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
+        for peer, oldest in dropped:
+            self._drop_oldest(peer, oldest)
         receipt.counts += [len(recipients.peers) for recipients in routed]
         receipt.first_seq = self._next_seq
         for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
@@ -134,34 +150,26 @@ class Sending(NodeState):
             self._refcounts.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
             for one in kept:
                 one.add(messages, recipients)
+        if skipped:
+            self._on_skipped(stored, skipped, kept)
         self._next_seq += len(stored)
         for peer, share in shares.items():
             peer.outbox.add(*share)
+        for peer in tight:
+            self._look_at_filling(peer)
         receipt.last_seq = self._next_seq - 1
         if stored:
             self._batch.tokens.append(receipt)
         else:
             self._actions.append(Stored([receipt]))
+        return True
 
-    def _shares(self, routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, tuple[int, int]]:
-        """Messages and bytes for each peer, who has room for them (D-10)."""
-        wanted: dict[Recipients, tuple[int, int]] = {}
-        for recipients, size in zip(routed, sizes, strict=True):
-            count, total = wanted.get(recipients, (0, 0))
-            wanted[recipients] = count + 1, total + size
-        shares: dict[Peer, tuple[int, int]] = {}
-        for recipients, (count, total) in wanted.items():
-            for peer in recipients.peers:
-                so_far = shares.get(peer, (0, 0))
-                shares[peer] = so_far[0] + count, so_far[1] + total
-        for peer, (count, total) in shares.items():
-            if not peer.outbox.has_room(count, total, self.limits):
-                raise OutboxFull(
-                    f"peer {peer.uuid} has {peer.outbox.pending} messages ({peer.outbox.pending_bytes} bytes) waiting, "
-                    f"and {count} more would pass the quota (D-10): nothing was stored. Wait until it has caught up, "
-                    "or forget the peer"
-                )
-        return shares
+    def _on_room(self, receipt: Receipt, error: TolliverError | None) -> None:
+        """The search that this send waits for is over."""
+        if error is not None and self._blocked and self._blocked[0][1] is receipt:
+            self._blocked.popleft()
+            self._actions.append(Stored([receipt], error))
+        self._unblock()
 
     # Keeping what is sent while a connection is made (T-62).
 
@@ -202,32 +210,15 @@ class Sending(NodeState):
             self._store_blocked()
 
     def _store_blocked(self) -> None:
-        """As far as the shares of the connecting peers allow."""
+        """As far as the shares of the connecting peers allow, and until room at a quota is looked for."""
         while self._blocked and not self._keeps_enough():
-            items, receipt = self._blocked.popleft()
+            items, receipt = self._blocked[0]
             try:
-                self._store(items, [self._size(*item) for item in items], receipt)
+                if not self._store(items, [self._size(*item) for item in items], receipt):
+                    return
             except TolliverError as error:
                 self._actions.append(Stored([receipt], error))
-
-    def _release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
-        """One owner less for these messages; those without any leave the store with the next commit."""
-        for first, last in spans:
-            for gone_first, gone_last in self._refcounts.take(first, last):
-                self._batch.gone.append((gone_first, gone_last))
-                seqs = range(gone_first, gone_last + 1)
-                self._ids.give_back(spans_of(ids[seq] for seq in seqs))
-                if self._watched:
-                    self._tell_watchers(seqs)
-        self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
-
-    def _tell_watchers(self, seqs: Iterable[int]) -> None:
-        for seq in seqs:
-            receipt = self._watched.pop(seq, None)
-            if receipt is not None:
-                receipt.unacked -= 1
-                if not receipt.unacked:
-                    self._actions.append(Acked([receipt]))
+            self._blocked.popleft()
 
     # From the store to the wire.
 
@@ -305,19 +296,12 @@ class Sending(NodeState):
         ids = {seq: wire_id for wire_id, (seq, _) in acked.items()}
         peer.outbox.add(-len(ids), -sum(size for _, size in acked.values()))
         spans = spans_of(ids)
-        for first, last in spans:
-            peer.outbox.leaving.add(first, last)
+        peer.outbox.leave(spans)
         peer.outbox.poison.acked()
         self._counts["acked"] += len(ids)
         self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
         self._sendable[link] = None
-
-    def _park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
-        """Set a delivery aside with the next commit; the row stays."""
-        outbox.park(seq, size)
-        self._batch.put_away.append(ParkDelivery(peer, seq))
-        self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def _take_back(self, batch: Batch) -> None:
         """Messages that were not stored: no id, no owner, no place in a window that keeps for somebody."""

@@ -28,6 +28,9 @@ class NodeStats(Snapshot):
     probes_unanswered: int = counter()
     aged_out: int = counter()
     expired_messages: int = counter()
+    dropped_letters: int = counter()
+    dropped_oldest: int = counter()
+    skipped: int = counter()
     unreliable_sent: int = counter()
     unreliable_dropped: int = counter()
     refused_subscriptions: int = counter()
@@ -44,6 +47,7 @@ class NodeStats(Snapshot):
     peers_up: int = gauge()
     pending: int = gauge()
     parked: int = gauge()
+    dead_letters: int = gauge()
     own_subscriptions: int = gauge()
     peer_subscriptions: int = gauge()
 

@@ -10,7 +10,7 @@ wire (T-41). A span is (first, last), both included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -19,6 +19,8 @@ from .._common.transport import record
 from .._wire.events import Subscription
 
 Span = tuple[int, int]
+IdSpan = tuple[int, int]
+"""(first id, how many), round the circle of ids (T-40)."""
 
 
 @record
@@ -156,8 +158,9 @@ class ForgetPeer:
 
 @record
 class DeadLetter:
-    """A message that was given up after so many failed deliveries (T-47). `number` is 0 until it is stored.
+    """A message that was given up after so many failed deliveries (T-47).
 
+    `number` is the node's; 0 leaves it to the store, which takes the one after the highest that it ever had.
     `failed_at` is wall-clock seconds, set by the store.
     """
 
@@ -169,6 +172,11 @@ class DeadLetter:
     attempts: int
     number: int = 0
     failed_at: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes of channel, key and body, as `Limits.max_dead_letter_bytes` counts them."""
+        return len(self.channel.encode()) + len(self.key.encode()) + len(self.body)
 
 
 @record
@@ -203,9 +211,15 @@ class Found:
 
 @record
 class ReserveIds:
-    """After a restart, ids begin here: none below was left unused for another purpose (T-40)."""
+    """This opening may hand out `count` ids from `first` on, round the circle (T-40).
 
-    next_id: int
+    One that has the `first` of the newest span is that span, and takes its place; another is a new one. Of all the
+    newest `keep` are kept.
+    """
+
+    first: int
+    count: int
+    keep: int
 
 
 Operation = (
@@ -257,17 +271,21 @@ class Loaded:
     """State of a node at start, from indexes alone.
 
     `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
-    for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
-    RememberHandled named, oldest first.
+    for runs of messages owed to equally many peers. Both ascend and never overlap. A store may give an `IntervalSet`
+    and `RefCounts`, which the node that is made of it then has for its own. `handled` are those that RememberHandled
+    named, oldest first. `dead_letters` has (number, size) of each, ascending, `next_letter` the number of the next one:
+    above all that were ever given. `id_spans` are those that ReserveIds named, oldest first.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
     peers: Mapping[UUID, LoadedPeer] = field(default_factory=dict)
     next_seq: int = 1
-    next_id: int = 1
-    live_ids: Sequence[Span] = ()
-    owed: Sequence[tuple[int, int, int]] = ()
+    live_ids: Iterable[Span] = ()
+    owed: Iterable[tuple[int, int, int]] = ()
     handled: Sequence[tuple[UUID, int]] = ()
+    dead_letters: Sequence[tuple[int, int]] = ()
+    next_letter: int = 1
+    id_spans: Sequence[IdSpan] = ()
 
 
 class Store(Protocol):

@@ -16,7 +16,7 @@ from .batch import Batch
 from .handshakes import Handshakes
 from .intervals import spans_of
 from .link import Peer
-from .store import RememberHandled, ReplacePeerSubscriptions, ReserveIds, Row
+from .store import RememberHandled, ReplacePeerSubscriptions, Row
 from .subscriptions import applied
 
 _STORE_RETRY = 1.0  # seconds until what a store failure left over is tried again
@@ -37,7 +37,7 @@ class Storing(Handshakes):
         if batch.handled:
             batch.operations.append(RememberHandled(batch.handled, self._policy.dedupe))
         if self._ids.needs_reserve:
-            batch.operations.append(ReserveIds(self._ids.reserve()))
+            batch.operations.append(self._ids.reserve())
         self._last_batch += 1
         self._running = (self._last_batch, batch)
         self._actions.append(Commit(self._last_batch, batch.all_operations()))
@@ -45,7 +45,8 @@ class Storing(Handshakes):
     @property
     def _waits_alone(self) -> bool:
         """True if messages wait for a commit of their own, and may have the next one (D-13)."""
-        return self._apart and bool(self._blocked) and self._batch.empty and not self._keeps_enough()
+        held_up = self._keeps_enough() or self._room.busy
+        return self._apart and bool(self._blocked) and self._batch.empty and not held_up
 
     def committed(self, batch_id: int, now: float | None = None) -> None:
         """The Commit is durable."""
@@ -75,6 +76,7 @@ class Storing(Handshakes):
     def _read_again(self, peer: Peer, first: int, last: int) -> None:
         """Deliveries were added below what a live window may have read already."""
         peer.outbox.last_seq = max(peer.outbox.last_seq, last)
+        peer.outbox.oldest.forget()
         if peer.link is not None and peer.link.window is not None:
             peer.link.window.go_back(first - 1)
             self._sendable[peer.link] = None
@@ -109,6 +111,7 @@ class Storing(Handshakes):
             else:
                 self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
         self._take_back(batch)
+        self._letters.take_back(batch.letters_added, batch.letters_gone)
         self._batch.follow(batch)
         if self._batch.putting_away:
             self._timers.set("removals", self._now + _STORE_RETRY)

@@ -17,6 +17,7 @@ from .._node.actions import Delivery, Receipt
 from .._node.ids import NO_ID
 from .._node.intervals import IntervalSet
 from .._node.node import Node
+from .._node.policy import Policy, QuotaPolicy
 from .._node.store import AddDeliveries, Operation, RemoveDeliveries, StoreMessages
 from .._node.subscriptions import matching
 from .._wire.events import (
@@ -51,7 +52,7 @@ def check(condition: object, complaint: str, *shown: object) -> None:
 class Sent:
     """One message of the simulated application."""
 
-    __slots__ = ("body", "channel", "damaged", "due_to", "index", "key", "routed_to", "stored")
+    __slots__ = ("body", "channel", "damaged", "due_to", "full_for", "index", "key", "routed_to", "stored")
 
     def __init__(self, index: int, channel: str, key: str, body: bytes) -> None:
         self.index = index
@@ -62,6 +63,7 @@ class Sent:
         self.damaged = False  # its row is unreadable: nobody can be promised anything
         self.routed_to: set[UUID] = set()  # whom its sender knew to want it then
         self.due_to: set[UUID] = set()  # who must have handled it in the end
+        self.full_for: set[UUID] = set()  # who may have been skipped, as its quota was used (D-10)
 
     def wanted_by(self, subscriptions: Iterable[Subscription]) -> bool:
         return not set(matching(self.channel, self.key)).isdisjoint(subscriptions)
@@ -187,6 +189,9 @@ class Ledger:
         self.delivered: set[bytes] = set()
         self.handled_in_this_life: set[bytes] = set()
         self.remembers = False  # dedupe is durable
+        self.policy = Policy()
+        self.displaced: set[tuple[UUID, bytes]] = set()  # given up for newer ones (D-10)
+        self.failed: set[tuple[UUID, int]] = set()  # was to be removed by a commit that failed
         self.newest: dict[UUID, int] = {}
         self.ordered = True
         self._bodies: dict[int, bytes] = {}
@@ -208,7 +213,30 @@ class Ledger:
                 for first, last in operation.spans:
                     for seq in range(first, last + 1):
                         proof = (operation.peer, self._bodies.get(seq, b""))
-                        check(proof in self.acked, f"delivery {seq} removed without an ack of {operation.peer} (I3)")
+                        if proof not in self.acked:
+                            self._displaced(operation.peer, seq, operations)
+
+    def _displaced(self, peer: UUID, seq: int, operations: Sequence[Operation]) -> None:
+        """A delivery is removed that was not acknowledged: by a peer's policy, for newer ones of this commit (D-10)."""
+        check(
+            self.policy.quota_of(peer) is QuotaPolicy.DROP_OLDEST,
+            f"delivery {seq} removed without an ack of {peer} (I3)",
+        )
+        is_displaced = (peer, seq) in self.failed or _stores_for(peer, operations)
+        check(is_displaced, f"delivery {seq} to {peer} makes room for nothing that is stored with it (D-10)")
+        self.displaced.add((peer, self._bodies[seq]))
+
+    def not_applied(self, operations: Sequence[Operation]) -> None:
+        """A commit failed: what it was to remove for others' sake goes with a later one."""
+        for operation in operations:
+            if isinstance(operation, RemoveDeliveries):
+                for first, last in operation.spans:
+                    self.failed.update((operation.peer, seq) for seq in range(first, last + 1))
+
+    def is_owed(self, sent: Sent, peer: UUID) -> bool:
+        """True but for what a peer's policy at its quota has kept from it (D-10)."""
+        is_skipped = peer in sent.full_for and peer not in self.stored_for.get(sent.body, ())
+        return not is_skipped and (peer, sent.body) not in self.displaced
 
     def delivery(self, delivery: Delivery, senders: dict[UUID, Ledger]) -> None:
         """A node hands a message to its application."""
@@ -279,6 +307,11 @@ def check_memory(node: Node, limits: Limits) -> None:
             link.state is LinkState.DRAINING or len(link.unsettled) <= limits.inbox_messages,
             "more is handed out than the inbox takes (D-9)",
         )
+
+
+def _stores_for(peer: UUID, operations: Sequence[Operation]) -> bool:
+    stored = [operation for operation in operations if isinstance(operation, StoreMessages)]
+    return any(peer in recipients for operation in stored for recipients in operation.recipients)
 
 
 def _frames(decoder: Decoder) -> list[Decoded]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+from .._node.ids import FIRST_ID, LAST_ID, Randomness
+
 T = TypeVar("T")
 
 
@@ -23,3 +25,15 @@ class Dice(Protocol):
     def choice(self, seq: Sequence[T]) -> T: ...
 
     def choices(self, population: Sequence[T], weights: Sequence[float] | None = None, *, k: int = 1) -> list[T]: ...
+
+
+class BeginAt:
+    """Random generator of a node whose ids are to begin at that place if it is clear (T-40). `dice` say all else."""
+
+    def __init__(self, dice: Randomness, first_id: int) -> None:
+        self._dice = dice
+        self._said: float | None = (first_id - FIRST_ID + 0.5) / LAST_ID
+
+    def random(self) -> float:
+        said, self._said = self._said, None
+        return self._dice.random() if said is None else said

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from .._node.store import (
     DeadLetter,
     ForgetPeer,
     Found,
+    IdSpan,
     Loaded,
     LoadedPeer,
     Operation,
@@ -80,8 +82,7 @@ class MemoryStore:
     While it is `full`, what stores messages raises DiskFull, as where a reserve is kept for all else (D-13).
     """
 
-    def __init__(self, next_id: int = 1) -> None:
-        """`next_id`: where a new instance's message ids begin (T-40)."""
+    def __init__(self) -> None:
         self.commits = 0
         self.fail_next_commit: StoreError | None = None
         self.fail_next_fetch: StoreError | None = None
@@ -98,7 +99,7 @@ class MemoryStore:
         self.age = 0.0
         """Seconds that everything in it is taken to be old, for `find`."""
         self._next_seq = 1
-        self._next_id = next_id
+        self._id_spans: list[IdSpan] = []
         self._apply: dict[type, Callable[[Any], None]] = {
             StoreMessages: self._store_messages,
             AddDeliveries: self._add_deliveries,
@@ -135,10 +136,12 @@ class MemoryStore:
             frozenset(self._own),
             {uuid: self._load_peer(peer) for uuid, peer in self._peers.items()},
             self._next_seq,
-            self._next_id,
             spans_of(self._messages[seq].wire_id for seq in owed),
             runs,
             list(self._handled.values()),
+            [(number, letter.size) for number, letter in self._letters.items()],
+            self._last_letter + 1,
+            list(self._id_spans),
         )
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -206,7 +209,7 @@ class MemoryStore:
 
     def snapshot(self) -> MemoryStore:
         """A store of its own with what is committed now: what a crash at this instant would leave."""
-        copy = MemoryStore(self._next_id)
+        copy = MemoryStore()
         copy.commits = self.commits
         copy._messages = dict(self._messages)
         copy._corrupt = set(self._corrupt)
@@ -219,6 +222,7 @@ class MemoryStore:
         copy._last_handled = self._last_handled
         copy.age = self.age
         copy._next_seq = self._next_seq
+        copy._id_spans = list(self._id_spans)
         return copy
 
     @property
@@ -305,17 +309,9 @@ class MemoryStore:
         self._handled = {number: one for number, one in self._handled.items() if one[0] != operation.peer}
 
     def _add_letter(self, operation: AddDeadLetter) -> None:
-        self._last_letter += 1
-        letter = operation.letter
-        self._letters[self._last_letter] = DeadLetter(
-            letter.peer,
-            letter.channel,
-            letter.key,
-            letter.body,
-            letter.message_id,
-            letter.attempts,
-            self._last_letter,
-        )
+        number = operation.letter.number or self._last_letter + 1
+        self._last_letter = max(self._last_letter, number)
+        self._letters[number] = replace(operation.letter, number=number)
 
     def _remove_letters(self, operation: RemoveDeadLetters) -> None:
         for number in operation.numbers:
@@ -336,4 +332,7 @@ class MemoryStore:
         self._peer(operation.peer).spki_sha256 = operation.spki_sha256
 
     def _reserve(self, operation: ReserveIds) -> None:
-        self._next_id = operation.next_id
+        if self._id_spans and self._id_spans[-1][0] == operation.first:
+            self._id_spans.pop()
+        self._id_spans.append((operation.first, operation.count))
+        del self._id_spans[: -operation.keep]

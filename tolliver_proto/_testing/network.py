@@ -176,10 +176,10 @@ class Network(World):
             try:
                 host.store.commit(job.operations)
                 host.ledger.applied(job.operations)
-            except DiskFull as raised:
-                error = raised
             except StoreError as raised:
-                check(raised is error, f"the store refused a commit: {raised}")
+                check(raised is error or isinstance(raised, DiskFull), f"the store refused a commit: {raised}")
+                error = raised
+                host.ledger.not_applied(job.operations)
         elif isinstance(job, Find):
             result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
         elif error is None:

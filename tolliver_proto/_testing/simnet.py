@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
 from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, PeerUp, Stored
+from .._node.ids import LAST_ID
 from .._node.node import Node
-from .._node.policy import Policy
+from .._node.policy import Policy, QuotaPolicy
 from .._wire.limits import Limits
 from .checks import Sent, SimFailure, audit, check
 from .clockwork import Report
-from .dice import Dice
+from .dice import BeginAt, Dice
 from .network import Network
 from .world import CALM, Host, Weather
 
@@ -133,7 +135,7 @@ class Simulation(Network):
         late = not host.ledger.ordered and not self._calm
         host.node = Node(
             instance_id=host.ledger.uuid,
-            rng=self._rng,
+            rng=BeginAt(self._rng, self._rng.choice((1, LAST_ID - self._rng.randrange(60)))),
             limits=host.limits,
             loaded=host.store.reopen().load(),
             handlers=() if late else [("", "", "handler")],
@@ -251,6 +253,9 @@ class Simulation(Network):
                     sent.routed_to.add(uuid)
                 if uuid in self._ledgers and sent.wanted_by(subscriptions & self._ledgers[uuid].permanent):
                     sent.due_to.add(uuid)
+        full = self._may_be_skipped(host, known.keys(), batch)
+        for sent in batch:
+            sent.full_for |= full
         try:
             items = [(sent.channel, sent.key, sent.body) for sent in batch]
             receipt = host.node.send_many(items, now=host.time(self.now))
@@ -260,6 +265,21 @@ class Simulation(Network):
         host.ledger.receipts[receipt] = batch
         self._trace(f"{host.name} sends {', '.join(f'{s.channel}/{s.key} {s.index}' for s in batch)}: {receipt}")
         self._call(host, "handle_timeout")
+
+    def _may_be_skipped(self, host: Host, peers: Collection[UUID], batch: Sequence[Sent]) -> set[UUID]:
+        """Those for whom there may be no room for all of it. A send that waits may find it used by others then."""
+        assert host.node is not None
+        skipped = {uuid for uuid in peers if self._policy.quota_of(uuid) is QuotaPolicy.SKIP}
+        if host.node._blocked or host.node._keeping:
+            return skipped
+        waiting = {peer.uuid: (peer.pending, peer.pending_bytes) for peer in host.node.peers()}
+        count, size = len(batch), sum(len(sent.body) + 100 for sent in batch)
+        limits = host.limits
+        return {
+            uuid
+            for uuid in skipped
+            if waiting[uuid][0] + count > limits.outbox_messages or waiting[uuid][1] + size > limits.outbox_bytes
+        }
 
     def _op_send(self, host: Host) -> None:
         self._send(host, 1)
@@ -475,8 +495,12 @@ class Simulation(Network):
 
     def _reckon(self) -> None:
         for host in self._hosts:
+            self.counts["displaced"] += len(host.ledger.displaced)
             for sent in host.log:
                 for uuid in sent.due_to if sent.stored else ():
+                    if not host.ledger.is_owed(sent, uuid):
+                        self.counts["not_owed"] += 1
+                        continue
                     receiver = self._by_uuid[uuid]
                     check(
                         receiver.ledger.handled[sent.body],

@@ -16,7 +16,7 @@ from .._common.transport import Transmit
 from .._node.access import Acl
 from .._node.actions import Action, Commit, Deliver, Delivery, Fetch, Find, Stored
 from .._node.node import Node
-from .._node.policy import Policy
+from .._node.policy import Policy, QuotaPolicy
 from .._node.store import AddOwnSubscription
 from .._wire.events import Subscription
 from .._wire.limits import Limits
@@ -80,7 +80,9 @@ _WATCHFUL = Policy(
     probe_timeout=10.0,
     max_connection_age=40.0,
 )
-POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), _WATCHFUL)
+LOSSY = Policy(quota_policy=QuotaPolicy.DROP_OLDEST)
+"""At the quota of a peer something goes; a simulation draws for each peer what."""
+POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), _WATCHFUL, LOSSY)
 
 ROOMY = Limits(resend_first=2.0, resend_max=20.0)
 
@@ -166,16 +168,22 @@ class World(Clockwork):
         self._calm = False
         self._policy = policy or rng.choice(POLICIES)
         bounds = limits or rng.choice((TIGHT, TIGHT, ROOMY))
+        if self._policy is LOSSY and limits is None:
+            bounds = replace(bounds, outbox_messages=31)  # no less than the most that is sent at once
         count = nodes or rng.choice((2, 2, 2, 3, 3, 3, 4, 5, 6, 7))
         self._hosts = [self._make_host(index, bounds) for index in range(count)]
+        if self._policy is LOSSY:
+            policies = {host.ledger.uuid: rng.choice(tuple(QuotaPolicy)) for host in self._hosts}
+            self._policy = replace(self._policy, quota_policies=policies)
+        for host in self._hosts:
+            host.ledger.policy = self._policy
         self._ledgers = {host.ledger.uuid: host.ledger for host in self._hosts}
 
     def _make_host(self, index: int, limits: Limits) -> Host:
         rng = self._rng
         uuid = UUID(f"01890000-0000-7000-8000-{rng.randrange(2**32):08x}{index:04x}")
         permanent = [Subscription("p", rng.choice(("", "a", "b"))) for _ in range(rng.choice((0, 1, 1, 2)))]
-        start = rng.choice((1, 2**31 - 2 - rng.randrange(60), rng.randrange(1, 2**31 - 1)))
-        host = Host(f"n{index}", Ledger(uuid, permanent), MemoryStore(start), limits, rng.choice((1, 1, 1, 2)))
+        host = Host(f"n{index}", Ledger(uuid, permanent), MemoryStore(), limits, rng.choice((1, 1, 1, 2)))
         host.store.commit([AddOwnSubscription(subscription) for subscription in permanent])
         host.ledger.remembers = self._policy.dedupe_durable
         if rng.random() < self._weather.late_handlers:

@@ -46,6 +46,8 @@ class Limits:
     outbox_bytes: int = 1024 * _MIB
     max_attempts: int = 20  # T-47: failed deliveries of a message before it becomes a dead letter
     attempts_remembered: int = 10_000  # T-47: messages whose failed deliveries are counted in memory
+    max_dead_letters: int = 10_000  # T-47: of all peers together; at it the oldest goes
+    max_dead_letter_bytes: int = 256 * _MIB
     control_per_second: int = 100  # D-12: control messages; what is above waits
 
     # Sending again.

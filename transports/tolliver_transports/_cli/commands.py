@@ -438,6 +438,17 @@ def peers(database: DatabaseFile, json: Json = False) -> None:
         print_peers(database, json)
 
 
+@app.command()
+def check(database: DatabaseFile, json: Json = False) -> None:
+    """Look for damage in a database, and read every message of it. Changes nothing, and works on a copy among the
+    temporary files. The instance must not be running. Exit status 1 if anything is wrong."""
+    from .check import print_check
+
+    with words.clear_errors():
+        if not print_check(database, json):
+            raise typer.Exit(1)
+
+
 outbox = typer.Typer(help="What waits in a database's outbox.", no_args_is_help=True)
 app.add_typer(outbox, name="outbox")
 
@@ -468,6 +479,61 @@ def drop(database: DatabaseFile, peer: PeerId) -> None:
 
     with words.clear_errors():
         words.say(f"{words.count(drop_parked(database, peer), 'message')} set aside for that peer: dropped")
+
+
+letters = typer.Typer(
+    help="Dead letters of a database: messages that its handlers failed too often.", no_args_is_help=True
+)
+app.add_typer(letters, name="letters")
+
+
+@letters.command("show")
+def show_letters(database: DatabaseFile, json: Json = False) -> None:
+    """List the dead letters, without their bodies. The instance may be running."""
+    from .outbox import print_letters
+
+    with words.clear_errors():
+        print_letters(database, json)
+
+
+@letters.command("drop")
+def drop_letters(
+    database: DatabaseFile,
+    numbers: Annotated[list[int] | None, typer.Argument(help="Those of these numbers.", show_default=False)] = None,
+    peer: Annotated[UUID | None, typer.Option("--peer", help="Only those that came from this peer.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+) -> None:
+    """Give up dead letters. The instance must not be running."""
+    from .outbox import drop_letters
+
+    with words.clear_errors():
+        if everything if numbers else not (everything or peer):
+            raise ValueError("which ones? Give their numbers, or --peer PEER, or --all")
+        count = drop_letters(database, numbers or None, peer)
+        words.say(f"{words.count(count, 'dead letter')} dropped")
+
+
+@outbox.command("restored")
+def say_restored(database: DatabaseFile) -> None:
+    """Say that a database was put back from a copy. The instance must not be running."""
+    from .outbox import say_restored
+
+    with words.clear_errors():
+        say_restored(database)
+        words.say(f"{database} was put back: its message ids begin at another place, and nothing counts as missing")
+
+
+@app.command()
+def backup(
+    database: DatabaseFile,
+    file: Annotated[Path, typer.Argument(help="The copy: a new file.", show_default=False)],
+) -> None:
+    """Copy a database to a new file. The instance may be running."""
+    from .outbox import back_up
+
+    with words.clear_errors():
+        back_up(database, file)
+        words.say(f"{file}: a copy of {database}")
 
 
 @app.command()

@@ -7,10 +7,9 @@ connections is opened on the database, asked, and driven until its last commit i
 from __future__ import annotations
 
 import json
-import random
-import sqlite3
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,60 +19,62 @@ import typer
 
 from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError
 
-from .._store.checks import STAMP
+from .._store.copying import back_up
+from .._store.look import look, must_be_there
 from .._store.sqlite import SQLiteStore
 from . import words
 from .tables import print_table
 
-_OUTBOX = f"""
-    SELECT uuid, parked, messages, bytes,
-        (SELECT stamp / {STAMP} FROM message WHERE seq = first), (SELECT stamp / {STAMP} FROM message WHERE seq = last)
-    FROM peer JOIN (
-        SELECT peer, parked, COUNT(*) AS messages, SUM(size) AS bytes, MIN(seq) AS first, MAX(seq) AS last
-        FROM delivery GROUP BY peer, parked) AS waiting ON waiting.peer = peer.id
-    ORDER BY peer.id, parked"""  # and no row of `message` but those: they are as long as their bodies
-_PEERS = """
-    SELECT uuid, spki_sha256, (SELECT COUNT(*) FROM delivery WHERE peer = id),
-        (SELECT json_group_array(json_array(channel, key)) FROM peer_subscription WHERE peer = id)
-    FROM peer ORDER BY id"""
+__all__ = [
+    "back_up",
+    "drop_letters",
+    "drop_parked",
+    "print_letters",
+    "print_outbox",
+    "print_peers",
+    "retry_parked",
+    "say_restored",
+]
+
 _WHY = {
-    0: "the peer is away, or has not acknowledged it yet",
-    1: "set aside: the peer closes whenever it gets it, or the row is damaged (retry, drop)",
+    False: "the peer is away, or has not acknowledged it yet",
+    True: "set aside: the peer closes whenever it gets it, or the row is damaged (retry, drop)",
 }
 
 
 def print_outbox(database: Path, as_json: bool) -> None:
     """One row for each peer and reason: peer, messages, bytes, oldest, newest (wall-clock), why."""
-    rows = [
-        {
-            "peer": str(UUID(bytes=uuid)),
-            "messages": count,
-            "bytes": size,
-            "oldest": _when(oldest),
-            "newest": _when(newest),
-            "parked": bool(parked),
-            "why": _WHY[parked],
-        }
-        for uuid, parked, count, size, oldest, newest in _read(database, _OUTBOX)
-    ]
+    with look(database) as outbox:
+        rows = [
+            {
+                "peer": str(one.peer),
+                "messages": one.messages,
+                "bytes": one.bytes,
+                "oldest": _when(one.oldest),
+                "newest": _when(one.newest),
+                "parked": one.parked,
+                "why": _WHY[one.parked],
+            }
+            for one in outbox.waiting()
+        ]
     _print(rows, as_json, "nothing waits")
 
 
 def print_peers(database: Path, as_json: bool) -> None:
     """One row for each peer: UUID, subscriptions, messages that wait for it, pinned key."""
-    rows: list[dict[str, Any]] = []
-    for uuid, pin, waiting, subscriptions in _read(database, _PEERS):
-        wanted = [{"channel": channel, "key": key} for channel, key in json.loads(subscriptions)]
-        rows.append(
-            {
-                "peer": str(UUID(bytes=uuid)),
-                "subscriptions": wanted
-                if as_json
-                else ", ".join(f"{words.name(one['channel'])} {words.name(one['key'])}" for one in wanted),
-                "waiting": waiting,
-                "pinned_key": pin.hex() if pin else None,
-            }
-        )
+    with look(database) as outbox:
+        known = outbox.known()
+    rows: list[dict[str, Any]] = [
+        {
+            "peer": str(one.peer),
+            "subscriptions": [{"channel": channel, "key": key} for channel, key in one.subscriptions]
+            if as_json
+            else ", ".join(f"{words.name(channel)} {words.name(key)}" for channel, key in one.subscriptions),
+            "waiting": one.waiting,
+            "pinned_key": one.pin.hex() if one.pin else None,
+        }
+        for one in known
+    ]
     _print(rows, as_json, "no peer is known")
 
 
@@ -87,12 +88,55 @@ def drop_parked(database: Path, peer: UUID) -> int:
     return _change(database, peer, lambda node: node.drop_parked(peer))
 
 
+def print_letters(database: Path, as_json: bool) -> None:
+    """One row for each dead letter, without its body: number, peer, channel, key, bytes, attempts, time."""
+    with look(database) as inside:
+        rows = [
+            {
+                "number": one.number,
+                "peer": str(one.peer),
+                "channel": one.channel if as_json else words.name(one.channel),
+                "key": one.key if as_json else words.name(one.key),
+                "bytes": one.bytes,
+                "attempts": one.attempts,
+                "failed": _when(one.failed_at),
+            }
+            for one in inside.letters()
+        ]
+    _print(rows, as_json, "there are no dead letters")
+
+
+def drop_letters(database: Path, numbers: Collection[int] | None, peer: UUID | None) -> int:
+    """Removes the dead letters of these numbers, or all, of that peer, or of any; returns how many. Raises
+    StoreError."""
+    with look(database) as inside:
+        wanted = [
+            one.number
+            for one in inside.letters()
+            if (numbers is None or one.number in numbers) and peer in (None, one.peer)
+        ]
+    return _ask(database, lambda node: node.drop_dead_letters(wanted))
+
+
+def say_restored(database: Path) -> None:
+    """The file was put back from a copy. Raises StoreError."""
+    must_be_there(database)  # else a lock would be
+    with closing(SQLiteStore(database, instance_id=None)) as store:
+        store.restored(secrets.SystemRandom())
+
+
 def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
-    if (peer.bytes,) not in _read(database, "SELECT uuid FROM peer"):  # before the lock is taken on what is not ours
+    with look(database) as outbox:  # before the lock is taken on what is not ours
+        known = peer in outbox.peers().values()
+    if not known:
         raise StoreError(f"{database} knows no peer {peer}: `tolliver peers {database}` lists those that it knows")
-    store = SQLiteStore(database, instance_id=None, first_id=1)
+    return _ask(database, ask)
+
+
+def _ask(database: Path, ask: Callable[[Node], Receipt]) -> int:
+    store = SQLiteStore(database, instance_id=None)
     with closing(store):
-        node = Node(instance_id=store.instance_id, rng=random.SystemRandom(), loaded=store.load())
+        node = Node(instance_id=store.instance_id, rng=secrets.SystemRandom(), loaded=store.load())
         receipt = ask(node)
         node.close()
         while not node.idle:
@@ -108,21 +152,6 @@ def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
             elif action is None:
                 node.handle_timeout(node.next_timeout())
     return sum(receipt.counts)
-
-
-def _read(database: Path, query: str) -> list[tuple[Any, ...]]:
-    if not database.is_file():
-        raise StoreError(f"there is no database {database}: give the file that the instance uses")
-    file = database.resolve()
-    in_use = file.with_name(f"{file.name}-wal").exists()  # else SQLite would make that file, and leave it behind
-    options = "mode=ro" if in_use else "mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(f"{file.as_uri()}?{options}", uri=True)) as connection:
-            return connection.execute(query).fetchall()
-    except sqlite3.Error as error:
-        raise StoreError(
-            f"{database} cannot be read as an instance's database: {error}. Give the file that the instance uses"
-        ) from error
 
 
 def _when(seconds: int | None) -> str | None:

@@ -62,3 +62,6 @@ class StoringAdapter(LoopAdapter, Protocol):
 
     def store(self, job: Job, done: Done) -> None:
         """Run the job off the loop, one at a time and in order, then `done(result, error)` and a turn on the loop."""
+
+    def beside(self, job: Job, done: Done) -> None:
+        """As `store`, but at once, beside all others. If it ends after the instance, nobody is told."""

@@ -11,11 +11,11 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from time import monotonic
 from typing import Any, NoReturn, Protocol
 
-from tolliver_proto import ConnectionClosing, TolliverError
+from tolliver_proto import ConnectionClosing, LocalProtocolError, TolliverError
 
 from .._options.instance import TLS, Remote
 from .._tls.policy import Pumps
@@ -70,6 +70,8 @@ class BaseEndpoint(ABC):
         self.wires: dict[int, Any] = {}  # a Transport of the adapter
         self.turn_follows = False  # what is asked for now is seen by a turn that comes without waiting
         self._abandoned: deque[Closable] = deque()
+        self._claimed = False  # from the beginning of the opening until all is closed
+        self._opened = ExitStack()  # what is to be closed at the end, and where opening fails on the way
         self._open = False
         self._process = 0
         self._thread = 0
@@ -90,11 +92,10 @@ class BaseEndpoint(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Reads files and makes the machine and its driver: off the loop. Raises CertificateError and others."""
+        """Reads files and makes the machine and its driver: off the loop. Raises CertificateError and others.
 
-    @abstractmethod
-    def _finish(self) -> None:
-        """The last step, off the loop."""
+        Each thing that it opens goes into `_opened` at once.
+        """
 
     @abstractmethod
     def _start_work(self) -> None:
@@ -116,6 +117,14 @@ class BaseEndpoint(ABC):
         """The port that it listens on, or None."""
         return self.addresses[0][1] if self.addresses else None
 
+    def _claim(self) -> None:
+        """Before anything is opened. Raises LocalProtocolError where it is open: that goes on."""
+        if self._claimed:
+            raise LocalProtocolError(
+                "open_already", f"{self} is open already: make another one with {self.made_by}(options)"
+            )
+        self._claimed = True
+
     def _begin(self) -> None:
         """On the loop, when it listens."""
         self._thread = threading.get_ident()
@@ -130,6 +139,12 @@ class BaseEndpoint(ABC):
         self._machine.close(monotonic())
         self._end_work()
         self.turn()
+
+    def _finish(self) -> None:
+        """The last step, off the loop, however far the opening came. The second time does nothing."""
+        self._open = False
+        self._opened.close()
+        self._claimed = False
 
     def check_open(self) -> None:
         """Raises ConnectionClosing before it is open, once it is being closed, and in a forked child."""

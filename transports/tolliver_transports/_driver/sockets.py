@@ -21,6 +21,8 @@ NEXT_ADDRESS = 0.25  # seconds until another address is tried beside one that do
 ACCEPT_PAUSE = 0.1  # seconds until a listener that could not accept (no descriptors left) tries again
 NOT_YET = (BlockingIOError, InterruptedError)
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # "localhost" on a machine without IPv6
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+MORE_FILES = "Raise the limit of open files (`ulimit -n`), and try again"
 _UNDER_WAY = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)  # the last one is what Windows says
 
 _OPTIONS = (  # those that the platform does not have are left out
@@ -117,7 +119,8 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
             raise missing
     except OSError as error:
         close_all(opened)
-        raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. Choose another port or address") from error
+        advice = MORE_FILES if error.errno in _TOO_MANY else "Choose another port or address"
+        raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. {advice}") from error
     return opened
 
 

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from tolliver_proto import (
     Acked,
@@ -31,7 +31,7 @@ from tolliver_proto import (
     Transmit,
 )
 
-from .._driver.adapter import StoringAdapter, Transport
+from .._driver.adapter import Done, Job, StoringAdapter, Transport
 from .._driver.driver import Driver
 from .._driver.pending import PendingCall
 from .inbox import Mailbox, Votes
@@ -59,6 +59,7 @@ class NodeDriver(Driver):
         self.node = node
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
         self._storing = world.store
+        self._beside = world.beside
         self._turn_soon = world.turn_soon
         self._recorder = recorder
         jobs = StoreJobs(node, store, world.store, news)
@@ -107,9 +108,16 @@ class NodeDriver(Driver):
 
     def when_read(self, job: Callable[[], R], answer: Callable[[R], T]) -> PendingCall[T]:
         """Answered with what the job finds, off the loop and in its turn with what the store has to do."""
+        return self._when_run(self._storing, job, answer)
+
+    def when_done_beside(self, job: Job, answer: Callable[[Any], T]) -> PendingCall[T]:
+        """As `when_read`, beside what the store has to do."""
+        return self._when_run(self._beside, job, answer)
+
+    def _when_run(self, run: Callable[[Job, Done], None], job: Job, answer: Callable[[Any], T]) -> PendingCall[T]:
         name = object()
         call = self.calls.of(name, answer)
-        self._storing(job, lambda result, error: self.calls.settle(name, result, error))
+        run(job, lambda result, error: self.calls.settle(name, result, error))
         return call
 
     # Actions of the node.

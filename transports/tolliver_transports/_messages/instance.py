@@ -7,8 +7,10 @@ a core, waits for the answers in the form that its users know, and explains each
 from __future__ import annotations
 
 import logging
+import os
 from abc import abstractmethod
 from collections.abc import Iterable
+from contextlib import closing
 from time import monotonic
 from uuid import UUID
 
@@ -62,6 +64,9 @@ class BaseInstanceCore(BaseEndpoint):
 
     @abstractmethod
     def store(self, job: Job, done: Done) -> None: ...
+
+    @abstractmethod
+    def beside(self, job: Job, done: Done) -> None: ...
 
     # Connections.
 
@@ -127,6 +132,10 @@ class BaseInstanceCore(BaseEndpoint):
         self.check_open()
         return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._whole_letters)
 
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> PendingCall[int]:
+        self.check_open()
+        return self._driver.when_stored(self.node.drop_dead_letters(letters, monotonic()), _total)
+
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         self.check_open()
         count = self.node.replay(letters)
@@ -137,6 +146,10 @@ class BaseInstanceCore(BaseEndpoint):
         self.check_open()
         self.node.set_acl(acl, monotonic())
         self.turn()
+
+    def backup(self, path: str | os.PathLike[str]) -> PendingCall[None]:
+        self.check_open()
+        return self._driver.when_done_beside(lambda: self._store.backup(path), as_it_is)
 
     def reload_tls(self) -> PendingCall[None]:
         self.check_open()
@@ -161,8 +174,11 @@ class BaseInstanceCore(BaseEndpoint):
     # The life of an instance.
 
     def _prepare(self) -> None:
-        """Reads certificates and database: off the loop. Raises CertificateError, StoreError, IdentityConflict."""
-        self.node, self._store, self._pumps = open_instance(self.options)
+        """Reads certificates and database: off the loop.
+
+        Raises CertificateError, StoreError, IdentityConflict, OutOfThreads.
+        """
+        self.node, self._store, self._pumps = open_instance(self.options, self._opened)
         self._machine = self.node
         self._recorder = self._open_recorder()
         self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news)
@@ -183,35 +199,30 @@ class BaseInstanceCore(BaseEndpoint):
         directory = self.options.record
         if directory is None:
             return None
-        try:
-            return Recorder(directory, self.node.instance_id, self.options.revision, self._on_unrecorded)
-        except TolliverError:
-            self._store.close()
-            raise
+        return self._opened.enter_context(
+            closing(Recorder(directory, self.node.instance_id, self.options.revision, self._on_unrecorded))
+        )
 
     def _on_unrecorded(self, text: str) -> None:
         self._driver.on_notice(Notice(NoticeKind.NOT_RECORDED, None, text))
 
     def _start_work(self) -> None:
+        if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
+            self.beside(self._store.check, self._on_checked)
         for remote in self.options.remotes:
             self.node.connect(remote, monotonic())
 
     def _end_work(self) -> None:
+        self._store.end()
         for mailbox in list(self.mailboxes):
             mailbox.close()  # a connection whose credit they hold could not end
 
-    def _finish(self) -> None:
-        """The last step, off the loop."""
-        if self._recorder is not None:
-            self._recorder.close()
-        self._store.close()
-
-    def _check_store(self) -> list[str]:
-        """After a crash, or where opening found damage, beside everything else, off the loop: what it is (D-13)."""
-        try:
-            return self._store.check()
-        except TolliverError as failure:
-            return [str(failure)]
+    def _on_checked(self, lines: Iterable[str] | None, error: TolliverError | None = None) -> None:
+        """After a crash, or where opening found damage, it was looked for beside everything else (D-13)."""
+        self._on_damage(lines or ())
+        if error is not None:
+            detail = f"the database {self.options.database} was not looked through for damage: {error}"
+            self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def _whole_letters(self, letters: list[DeadLetter]) -> list[DeadLetter]:
         for kind, detail in self._store.news():

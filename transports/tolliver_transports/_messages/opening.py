@@ -6,9 +6,9 @@ instance under a wrong UUID would be refused by some peers and would take over a
 
 from __future__ import annotations
 
-import random
 import secrets
 import time
+from contextlib import ExitStack, closing
 
 from tolliver_proto import IdentityConflict, Node, is_derived
 
@@ -17,14 +17,11 @@ from .._options.uuid7 import uuid7
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
 
-LAST_ID = 2**31 - 2  # T-40
 
+def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQLiteStore, Pumps]:
+    """Reads certificates and database: call it off the loop. The caller closes `opened`, whatever is raised.
 
-def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
-    """Reads certificates and database: call it off the loop.
-
-    A derived identity is only taken from the options; its message ids begin at 1, so that the same job tried again
-    from an empty database sends the same ids (T-72a).
+    A derived identity is only taken from the options (T-72a).
     Raises CertificateError, StoreError, and IdentityConflict where certificate, database and options disagree.
     """
     pumps = Pumps(options.tls)
@@ -41,32 +38,28 @@ def open_instance(options: InstanceOptions) -> tuple[Node, SQLiteStore, Pumps]:
         )
     if wanted is None and len(mine.uuids) == 1:
         (wanted,) = mine.uuids
-    first_id = 1 if wanted is not None and is_derived(wanted) else 1 + secrets.randbelow(LAST_ID)
-    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), first_id=first_id, min_free=options.min_free)
-    try:
-        known = store.instance_id
-        if (wanted is not None and known != wanted) or not mine.may_be(known):
-            raise IdentityConflict(
-                f"the database {options.database} belongs to instance {known}, but "
-                f"{f'the option identity is {wanted}' if options.identity else f'the certificate says {mine.names}'}: "
-                "use the database or the certificate that belongs to this instance"
-            )
-        node = Node(
-            instance_id=known,
-            rng=random.SystemRandom(),
-            limits=options.limits,
-            loaded=store.load(),
-            version=options.version,
-            revision=options.revision,
-            speaks=options.speaks,
-            retry_interval=options.retry_interval,
-            policy=options.policy,
-            acl=options.acl,
-            now=time.monotonic(),
+    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), min_free=options.min_free)
+    opened.enter_context(closing(store))
+    known = store.instance_id
+    if (wanted is not None and known != wanted) or not mine.may_be(known):
+        raise IdentityConflict(
+            f"the database {options.database} belongs to instance {known}, but "
+            f"{f'the option identity is {wanted}' if options.identity else f'the certificate says {mine.names}'}: "
+            "use the database or the certificate that belongs to this instance"
         )
-        for kind, detail in store.news():
-            node.notice(kind, detail)
-    except BaseException:
-        store.close()
-        raise
+    node = Node(
+        instance_id=known,
+        rng=secrets.SystemRandom(),
+        limits=options.limits,
+        loaded=store.load(),
+        version=options.version,
+        revision=options.revision,
+        speaks=options.speaks,
+        retry_interval=options.retry_interval,
+        policy=options.policy,
+        acl=options.acl,
+        now=time.monotonic(),
+    )
+    for kind, detail in store.news():
+        node.notice(kind, detail)
     return node, store, pumps

@@ -30,6 +30,8 @@ from tolliver_proto.recording import (
     whole_frames,
 )
 
+from .._driver.threads import start
+
 _MIB = 2**20
 _BYTES_A_WRITE = _MIB  # bytes that are written in one go where so many wait
 _OBJECT = 128  # bytes that a part costs beside its own: small ones must not pass the bound
@@ -67,7 +69,7 @@ class Recorder:
         """Makes the directory (mode 0700) and the first file (0600): call it off the loop.
 
         `file_bytes`: a file that would become larger ends, and another begins. `queue_bytes`: what may wait to be
-        written, beginnings of frames included. Raises StoreError where nothing can be written there.
+        written, beginnings of frames included. Raises StoreError where nothing can be written there, and OutOfThreads.
         """
         self._on_problem = on_problem
         self._queue_bytes = queue_bytes
@@ -83,7 +85,12 @@ class Recorder:
                 f"{directory} takes no recordings: {error.strerror}. Give a directory that we may write to"
             ) from error
         self._writer = _Writer(self._queue, files, local, revision)
-        self._writer.start()
+        try:
+            start(self._writer)
+        except BaseException:  # no thread left, or Ctrl-C
+            self._queue.put(None)
+            files.abandon()
+            raise
 
     @property
     def waiting(self) -> int:
@@ -255,8 +262,11 @@ class _Files:
         self._append(fitting)
 
     def close(self) -> None:
-        """End the file that is open. Its index says that it was."""
+        """End the file that is open. Its index says that it was. One that holds nothing is removed."""
         self._file.close()
+        if not self._indexer.length:
+            self._path.unlink()
+            return
         with _create(self._path.with_name(self._path.name + INDEX_SUFFIX)) as sidecar:
             sidecar.write(self._indexer.index().encode())
 

@@ -10,18 +10,19 @@ import dataclasses
 import ipaddress
 import os
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import UUID
 
 from attrs import Attribute, converters, define, field, validators
 
-from tolliver_proto import Acl, Limits, Policy, Probe, Revision
+from tolliver_proto import Acl, Limits, Policy, Probe, QuotaPolicy, Revision
 
 DEFAULT_PORT = 7011  # T-78
 
 _Validator = Callable[[Any, "Attribute[Any]", Any], None]
+_QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 
 
@@ -241,8 +242,8 @@ class InstanceOptions(EndpointOptions):
     - `identity`: our UUID where neither the certificate nor the database says it, or a derived one of our
       certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
-    - `dedupe`, `dedupe_durable`, `expire_after`, `strict_block`, `announce_after_handshake`, `probe`, `probe_interval`,
-      `probe_timeout`, `max_connection_age`: see `Policy`.
+    - `dedupe`, `dedupe_durable`, `expire_after`, `quota_policy`, `quota_policies`, `strict_block`,
+      `announce_after_handshake`, `probe`, `probe_interval`, `probe_timeout`, `max_connection_age`: see `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
@@ -286,6 +287,18 @@ class InstanceOptions(EndpointOptions):
     dedupe_durable: bool = field(default=False, validator=_flag)
     expire_after: float | None = field(
         default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
+    )
+    quota_policy: QuotaPolicy = field(
+        default=QuotaPolicy.RAISE, validator=_is(QuotaPolicy, f"give one of {_QUOTA_POLICIES}")
+    )
+    quota_policies: Mapping[UUID, QuotaPolicy] = field(
+        factory=dict,
+        hash=False,
+        validator=validators.deep_mapping(
+            _is(UUID, "give a uuid.UUID for each peer"),
+            _is(QuotaPolicy, f"give one of {_QUOTA_POLICIES} for each peer"),
+            _is(Mapping, "give a dict by UUID"),
+        ),
     )
     strict_block: bool = field(default=False, validator=_flag)
     announce_after_handshake: bool = field(default=False, validator=_flag)

@@ -13,7 +13,10 @@ from tolliver_proto import DiskFull, StoreError
 _LOCKED = ("another program holds a lock on it", "end that program and try again")
 _UNWRITABLE = ("it cannot be written", "make the file and its directory writable and try again")
 _UNREACHABLE = ("it cannot be opened", "check that its directory exists and may be written to")
-DAMAGED = ("the file is damaged", "stop the instance and put back a copy, or save what `sqlite3 FILE .recover` reads")
+DAMAGED = (
+    "the file is damaged",
+    "stop the instance and put back a copy (docs/backup.md), or save what `sqlite3 FILE .recover` reads",
+)
 NOT_A_DATABASE = ("it is not a database", "choose another path, or move that file away")
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("no space is left", "free some, or raise the quota, and try again"),
@@ -33,6 +36,7 @@ _CAUSES = {
     sqlite3.SQLITE_CONSTRAINT: ("such a row is there already", "the caller broke the contract: report this"),
 }
 _KINDS: tuple[tuple[type[Exception], tuple[str, str]], ...] = (
+    (sqlite3.IntegrityError, _CAUSES[sqlite3.SQLITE_CONSTRAINT]),
     (OSError, _UNREACHABLE),
     (MemoryError, ("memory is short", "store less at once, and try again")),
     (Exception, ("a value cannot be stored", "the caller broke the contract: report this")),

@@ -13,9 +13,10 @@ import json
 import os
 import sqlite3
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 from weakref import WeakSet
@@ -23,25 +24,24 @@ from weakref import WeakSet
 from tolliver_proto import NoticeKind, StoreError
 
 from .causes import DAMAGED, FAILURES, MALFORMED, NOT_A_DATABASE, primary_code, store_error
-from .checks import SEALED, Log, damage, make_known, row_check, seal
-from .layout import LAYOUT, TABLES, bring_up
+from .checks import SEALED, Log, break_seal, damage, make_known, row_check, seal, write_seal
+from .layout import LAYOUT, TABLES
 from .lock import Lock
 from .mark import Mark, mark_path
+from .migration import bring_up
+from .owed import Deliveries
 from .room import Growth, Room
 
-_MAGIC = b"SQLite format 3\0"
-_HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
-_APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
-_DROP_HELD = """
-    DELETE FROM message WHERE seq IN (SELECT seq FROM held WHERE NOT EXISTS (
-        SELECT 1 FROM peer CROSS JOIN delivery ON delivery.peer = peer.id WHERE delivery.seq = held.seq))"""  # T-62
+MAGIC = b"SQLite format 3\0"
+HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
+APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
     "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
     "PRAGMA cell_size_check = ON",  # V9: damage is noticed when its page is read
+    "PRAGMA wal_autocheckpoint = 4096",  # pages: a batch that is removed before that is never copied into the file
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
-# One pass over the deliveries, however many peers there are, and none where nothing is held.
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
 _COUNT = "UPDATE instance SET commits = ?"  # no part of the row's check: what a wrong one leads to is told
@@ -64,10 +64,19 @@ def _plain(sql: bytes | str) -> tuple[str, ...]:
     return tuple(text.replace("STRICT", " ").replace(",", " ").split())
 
 
-def set_instance(connection: sqlite3.Connection, column: str, value: object) -> None:
-    """Within a transaction."""
-    connection.execute(f"UPDATE instance SET {column} = ?", (value,))
-    connection.execute("UPDATE instance SET crc = row_check(uuid, next_id, seal)")
+def connect_beside(path: str, options: str) -> sqlite3.Connection:
+    """A second connection to a database that an instance may have open."""
+    uri = f"{Path(path).as_uri()}?{options}"
+    return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
+
+
+@contextmanager
+def failing(doing: str, path: str, *malformed: type[Exception]) -> Iterator[None]:
+    """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
+    try:
+        yield
+    except FAILURES + malformed as error:
+        raise store_error(error, f"{doing} the database {path}", malformed) from error
 
 
 class DatabaseFile:
@@ -77,9 +86,7 @@ class DatabaseFile:
     operator may want to know, oldest first; who tells it takes it out.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], instance_id: UUID | None, first_id: int, min_free: int = 0
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None, min_free: int = 0) -> None:
         self.path = os.path.realpath(path)  # two names of one file are one lock
         self.news: deque[tuple[NoticeKind, str]] = deque()
         self._min_free = min_free
@@ -89,20 +96,24 @@ class DatabaseFile:
         with self.failing("open", *MALFORMED):
             self._lock = Lock(self.path)
             try:
-                self._open(instance_id, first_id)
+                self._open(instance_id)
             except BaseException:
                 self._release()
                 raise
         _open_files.add(self)
 
-    def _open(self, instance_id: UUID | None, first_id: int) -> None:
+    def _open(self, instance_id: UUID | None) -> None:
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreError(f"Python's sqlite3 has SQLite {sqlite3.sqlite_version}: use a build with 3.32 or later")
         if os.path.isdir(self.path):
             raise StoreError(f"{self.path} is a directory: give the path of a file in it")
         self._room = Room(self.path, self._min_free, self._tell)
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
-            self._create(instance_id, first_id)
+            self._refuse_to_replace()
+            try:
+                self._create(instance_id)
+            finally:
+                self._remove_draft()
         self._lock.take_file()
         self._probe(Log(Path(f"{self.path}-wal")))
         try:
@@ -130,16 +141,18 @@ class DatabaseFile:
         self._room.opened(connection)
         self.damage: list[str] = self._log_damage(connection, log)
         with self.transaction():
-            bring_up(connection)
+            self.damage += bring_up(connection, int(time.time()))
         self._look_at_schema(connection)
         with self.transaction():
-            connection.execute(_DROP_HELD)
-            connection.execute("DELETE FROM held")
             instance = self._instance_row(connection)
-            self.damage += self._look_at_rows(connection, instance[2])
-            set_instance(connection, "seal", None)
+            self.damage += self._look_at_rows(connection, instance[1])
+            deliveries = Deliveries(connection, lambda: 0)
+            deliveries.drop_held()
+            if self.damage:
+                deliveries.drop_ownerless()
+            break_seal(connection)
         self.instance_id = UUID(bytes=instance[0])
-        self.unclean = instance[2] is None or bool(self.damage)
+        self.unclean = instance[1] is None or bool(self.damage)
         self._count_commits(connection)
 
     def _count_commits(self, connection: sqlite3.Connection) -> None:
@@ -164,23 +177,20 @@ class DatabaseFile:
             self._mark.clear()
         self.missing = 0
 
-    def _create(self, instance_id: UUID | None, first_id: int) -> None:
+    def _create(self, instance_id: UUID | None) -> None:
         """Under another name, and without WAL, so that the file itself is whole and names the application at once."""
-        self._refuse_to_replace()
         if instance_id is None:
             raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
         draft = f"{self.path}.new"
-        for leftover in (draft, f"{draft}-journal"):
-            with suppress(FileNotFoundError):
-                os.remove(leftover)
+        self._remove_draft()
         os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # SQLite's other files get its mode (D-13)
         with closing(_connect(draft)) as connection:
             connection.execute("BEGIN")
             for statement in TABLES.values():
                 connection.execute(statement)
-            row = (instance_id.bytes, first_id, seal(connection))
-            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, ?, 0)", (*row, row_check(*row)))
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            row = (instance_id.bytes, seal(connection))
+            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, 0)", (*row, row_check(*row)))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
         os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
@@ -195,19 +205,25 @@ class DatabaseFile:
                     f"or a copy of it (docs/backup.md), or remove {beside} to begin anew"
                 )
 
+    def _remove_draft(self) -> None:
+        """Whatever a creation has left that did not come to its end."""
+        for leftover in (f"{self.path}.new", f"{self.path}.new-journal"):
+            with suppress(FileNotFoundError):
+                os.remove(leftover)
+
     def _probe(self, log: Log) -> None:
         """Look at the header before SQLite may change anything, and without it: it would not look into the log.
 
         If power failed while the log was copied into the file, the file alone need not be a whole database.
         """
         with open(self.path, "rb") as file:
-            header = file.read(_HEADER.size)
-        if not header.startswith(_MAGIC):
-            header = log.page_one()[: _HEADER.size]
-        if not header.startswith(_MAGIC):
+            header = file.read(HEADER.size)
+        if not header.startswith(MAGIC):
+            header = log.page_one()[: HEADER.size]
+        if not header.startswith(MAGIC):
             raise StoreError(f"cannot open the database {self.path}: {'; '.join(NOT_A_DATABASE)}")
-        layout, application = _HEADER.unpack(header)
-        if application != _APPLICATION_ID:
+        layout, application = HEADER.unpack(header)
+        if application != APPLICATION_ID:
             raise StoreError(f"{self.path} is the database of another application: choose another path")
         if not 1 <= layout <= LAYOUT:
             raise StoreError(
@@ -235,12 +251,12 @@ class DatabaseFile:
         if found != expected:
             raise StoreError(self._damaged("the description of its tables is not the one it was made with"))
 
-    def _instance_row(self, connection: sqlite3.Connection) -> tuple[bytes, int, bytes | None]:
-        [(*row, crc)] = connection.execute("SELECT uuid, next_id, seal, crc FROM instance").fetchall()
+    def _instance_row(self, connection: sqlite3.Connection) -> tuple[bytes, bytes | None]:
+        [(*row, crc)] = connection.execute("SELECT uuid, seal, crc FROM instance").fetchall()
         if crc != row_check(*row):
             raise StoreError(self._damaged("the row with the instance's UUID has a wrong checksum"))
-        uuid, next_id, sealed = row
-        return uuid, next_id, sealed
+        uuid, sealed = row
+        return uuid, sealed
 
     def _look_at_rows(self, connection: sqlite3.Connection, sealed: bytes | None) -> list[str]:
         """Faults of the rows. Damaged ones are taken out, if the others can do without."""
@@ -266,8 +282,7 @@ class DatabaseFile:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         if self._connection is not None:
             with suppress(StoreError, *FAILURES), self.transaction() as connection:
-                set_instance(connection, "seal", None)
-                set_instance(connection, "seal", seal(connection))  # if it cannot, the next opening is unclean
+                write_seal(connection)
             self._release()
             self._room.closed()
 
@@ -296,16 +311,20 @@ class DatabaseFile:
             raise StoreError(f"the database {self.path} {self._ended}")
         return self._connection
 
-    def _uri(self, options: str) -> str:
-        return f"{Path(self.path).as_uri()}?{options}"
+    def failing(self, doing: str, *malformed: type[Exception]) -> AbstractContextManager[None]:
+        if self._connection is None and doing != "open":
+            raise StoreError(f"the database {self.path} {self._ended}")
+        return failing(doing, self.path, *malformed)
 
     @contextmanager
-    def failing(self, doing: str, *malformed: type[Exception]) -> Iterator[None]:
-        """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
-        try:
-            yield
-        except FAILURES + malformed as error:
-            raise store_error(error, f"{doing} the database {self.path}", malformed) from error
+    def reader(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
+        """A connection for any thread while another one commits, and whether it is one beside ours."""
+        connection = self.connection
+        if self._lock.is_sqlites:  # which keeps a second connection out: take turns on this one
+            yield connection, False
+        else:
+            with closing(connect_beside(self.path, "mode=ro")) as beside:
+                yield beside, True
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -360,15 +379,11 @@ class DatabaseFile:
     def check(self) -> list[str]:
         """Findings of the opening, and faults in the structure of the file: reads all of it. Any thread, while another
         one commits."""
-        connection = self.connection
         with self.failing("check"):
             try:
-                if self._lock.is_sqlites:  # its lock keeps a second connection out: take turns on this one
-                    lines = connection.execute("PRAGMA quick_check").fetchall()
-                else:
-                    with closing(sqlite3.connect(self._uri("mode=ro"), uri=True, timeout=_BUSY_TIMEOUT)) as reader:
-                        reader.text_factory = bytes
-                        lines = reader.execute("PRAGMA quick_check").fetchall()
+                with self.reader() as (reader, _):
+                    reader.text_factory = bytes
+                    lines = reader.execute("PRAGMA quick_check").fetchall()
             except sqlite3.DatabaseError as error:
                 if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                     raise

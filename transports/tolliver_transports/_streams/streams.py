@@ -257,8 +257,5 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
     def _end_work(self) -> None:
         pass
 
-    def _finish(self) -> None:
-        pass
-
     def __str__(self) -> str:
         return "this `Streams`"

@@ -24,13 +24,15 @@ from .._driver.sockets import (
     close_all,
     find_addresses,
 )
+from .._driver.threads import starting_thread
 
 log = logging.getLogger("tolliver")
 
 
 async def dial(host: str, port: int) -> socket.socket:
-    """A connected socket that does not block. Raises OSError."""
-    addresses = await anyio.to_thread.run_sync(find_addresses, host, port, abandon_on_cancel=True)
+    """A connected socket that does not block. Raises OSError, OutOfThreads."""
+    with starting_thread():
+        addresses = await anyio.to_thread.run_sync(find_addresses, host, port, abandon_on_cancel=True)
     connected: list[socket.socket] = []
     errors = [OSError(errno.EHOSTUNREACH, "its name has no address")]
 

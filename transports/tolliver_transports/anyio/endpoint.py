@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
-from tolliver_proto import ConnectionClosing, ConnectionLost, Role, TolliverError
+from tolliver_proto import ConnectionClosing, ConnectionLost, OutOfThreads, Role, TolliverError
 
 from .._driver.endpoint import BaseEndpoint, EndpointOptions
 from .._driver.pending import PendingCall
@@ -22,6 +23,7 @@ from .._driver.sockets import close_all, host_of, open_listeners
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import accept, dial
+from .threads import off_loop
 from .wire import Bell, Transport
 
 T = TypeVar("T")
@@ -35,25 +37,33 @@ class Endpoint(BaseEndpoint):
         self._time_bell, self._idle_bell = Bell(), Bell()
         self._listening = anyio.CancelScope()
         self._listeners: list[socket.socket] = []
+        self._halted = False
 
     async def open(self) -> None:
-        await anyio.to_thread.run_sync(self._prepare)
-        self._tasks = await anyio.create_task_group().__aenter__()
+        self._claim()
+        self._halted = False
         try:
+            await off_loop(self._prepare)
             if self.options.listen is not None:
-                await self._listen(*self.options.listen)
+                await off_loop(partial(self._listen, *self.options.listen))
+            self._tasks = await anyio.create_task_group().__aenter__()
+        except BaseException:
+            await self._close_files()
+            raise
+        try:
+            self._tasks.start_soon(self._serve)
+            self._tasks.start_soon(self._keep_timer)
+            self._begin()
         except BaseException:
             await self._release()
             raise
-        self._tasks.start_soon(self._keep_timer)
-        self._begin()
 
     async def close(self) -> None:
         self._listening.cancel()
-        self._begin_close()
         try:
+            self._begin_close()
             with anyio.move_on_after(self.options.limits.close_timeout + 1, shield=True):
-                while not self._machine.idle:
+                while not (self._machine.idle or self._halted):
                     await self._idle_bell.heard()
         finally:
             self._driver.calls.give_up()
@@ -65,15 +75,24 @@ class Endpoint(BaseEndpoint):
         try:
             await self._tasks.__aexit__(None, None, None)
         finally:
-            close_all(self._listeners)
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._finish)
+            await self._close_files()
+
+    async def _close_files(self) -> None:
+        with suppress(OutOfThreads), anyio.CancelScope(shield=True):
+            try:
+                await off_loop(self._finish)
+            finally:
+                self._finish()  # by now it is, but where no thread was to be had or no time for one to begin
 
     async def _keep_timer(self) -> None:
-        while True:
-            with anyio.move_on_after(self._driver.arm()):
-                await self._time_bell.heard()
-            self.keep_time()
+        try:
+            while True:
+                with anyio.move_on_after(self._driver.arm()):
+                    await self._time_bell.heard()
+                self.keep_time()
+        finally:  # its tasks are at their end, at that of the loop perhaps: nothing goes on
+            self._halted = True
+            self._idle_bell.ring()
 
     async def wait(self, call: PendingCall[T], timeout: float | None = None) -> T:
         """The answer to a call. Raises TimeoutError after `timeout` seconds; what was asked for goes on."""
@@ -122,10 +141,10 @@ class Endpoint(BaseEndpoint):
 
     # Connections.
 
-    async def _listen(self, host: str, port: int) -> None:
-        self._listeners = await anyio.to_thread.run_sync(open_listeners, host, port)
+    def _listen(self, host: str, port: int) -> None:
+        self._listeners = open_listeners(host, port)
+        self._opened.callback(close_all, self._listeners)
         self.addresses = [one.getsockname()[:2] for one in self._listeners]
-        self._tasks.start_soon(self._serve)
 
     async def _serve(self) -> None:
         async with anyio.create_task_group() as accepting:

@@ -6,6 +6,7 @@ The connections and their tasks are the endpoint's; the core has one task beside
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
@@ -13,7 +14,6 @@ from typing import Self, TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
 
 import anyio
-import anyio.to_thread
 
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
@@ -24,6 +24,7 @@ from .._messages.instance import BaseInstanceCore, Item
 from .._messages.iterators import Messages, Registration, Runs
 from .._options.instance import InstanceOptions, Remote
 from .endpoint import Endpoint
+from .threads import off_loop
 from .wire import Bell
 
 T = TypeVar("T")
@@ -41,29 +42,29 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def _start_work(self) -> None:
         self._tasks.start_soon(self._keep_store)
-        if self._store.unclean:
-            self._tasks.start_soon(self._look_for_damage)
         super()._start_work()
 
     async def _keep_store(self) -> None:
         while True:
             while not self._jobs:
                 await self._jobs_bell.heard()
-            job, done = self._jobs.popleft()
-            result, error = None, None
-            try:
-                result = await anyio.to_thread.run_sync(job, limiter=self._limiter)
-            except TolliverError as failure:
-                error = failure
-            done(result, error)
-            self.turn()
+            await self._run(*self._jobs.popleft(), self._limiter)
 
-    async def _look_for_damage(self) -> None:
-        self._on_damage(await anyio.to_thread.run_sync(self._check_store))
+    async def _run(self, job: Job, done: Done, limiter: anyio.CapacityLimiter | None = None) -> None:
+        result, error = None, None
+        try:
+            result = await off_loop(job, limiter)
+        except TolliverError as failure:
+            error = failure
+        done(result, error)
+        self.turn()
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.append((job, done))
         self._jobs_bell.ring()
+
+    def beside(self, job: Job, done: Done) -> None:
+        self._tasks.start_soon(self._run, job, done)
 
 
 class Instance(BaseInstance[InstanceCore]):
@@ -180,6 +181,18 @@ class Instance(BaseInstance[InstanceCore]):
         Raises StoreError.
         """
         return await self._core.wait(self._core.dead_letters(after, count))
+
+    async def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> int:
+        """Give up these dead letters, or those of these numbers; returns how many were there. Raises StoreError."""
+        return await self._core.wait(self._core.drop_dead_letters(letters))
+
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the database as it is now to a new file, while everything goes on; returns when that is on disk.
+
+        The file opens as a database and is whole once it has its name. Closing the instance gives it up. Raises
+        StoreError: there is such a file, no space is left, or it cannot be written.
+        """
+        await self._core.wait(self._core.backup(path))
 
     async def reload_tls(self) -> None:
         """Read the certificate files again, for connections that are made from now on; those that live stay.

@@ -12,6 +12,7 @@ import socket
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import closing
 from typing import Protocol, TypeVar
 
 from tolliver_proto import ConnectionClosing, Role, TolliverError
@@ -19,6 +20,7 @@ from tolliver_proto import ConnectionClosing, Role, TolliverError
 from .._driver.endpoint import BaseEndpoint, Closable, EndpointOptions
 from .._driver.pending import PendingCall
 from .._driver.sockets import host_of
+from .._driver.threads import start
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .loop import Listeners, Loop
@@ -47,6 +49,8 @@ class Endpoint(BaseEndpoint):
         super().__init__(options)
         self._lock = threading.RLock()
         self._closing = threading.Lock()
+        self._workers: dict[str, Worker] = {}
+        self._threads: list[threading.Thread] = []
 
     # Provided by the protocol, beside a BaseEndpoint's.
 
@@ -64,22 +68,20 @@ class Endpoint(BaseEndpoint):
         return self._lock
 
     def open(self) -> None:
-        self._prepare()
+        with self._lock:
+            self._claim()
         try:
-            self._listeners = Listeners(self.options.listen)
-        except BaseException:
-            self._finish()
-            raise
-        self.addresses = self._listeners.addresses
-        self._loop = Loop(self._tick)
-        self._idle = threading.Event()
-        self._workers: dict[str, Worker] = {"sockets": self._loop, **self._more_workers()}
-        self._threads = [thread_of(name, worker.run, self._fail) for name, worker in self._workers.items()]
-        running.add(self)
-        try:
+            self._prepare()
+            self._listeners = self._opened.enter_context(closing(Listeners(self.options.listen)))
+            self.addresses = self._listeners.addresses
+            self._loop = self._opened.enter_context(closing(Loop(self._tick)))
+            self._idle = threading.Event()
+            self._workers = {"sockets": self._loop, **self._more_workers()}
+            self._threads = [thread_of(name, worker.run, self._fail) for name, worker in self._workers.items()]
+            running.add(self)
             self._start()
-        except BaseException:  # no threads left, or Ctrl-C
-            self.close()
+        except BaseException:  # Ctrl-C, too
+            self._stop()
             raise
 
     def _start(self) -> None:
@@ -87,7 +89,7 @@ class Endpoint(BaseEndpoint):
         with self._lock:
             self._begin()
         for thread in self._threads:
-            thread.start()
+            start(thread)
 
     def close(self) -> None:
         """End every connection in order, and then everything else: what leaving the `with` block does.
@@ -104,23 +106,24 @@ class Endpoint(BaseEndpoint):
                 with self._lock:
                     if self._open:
                         self._begin_close()
-                self._loop.soon(lambda: self._listeners.close(self._loop))
+                self._loop.soon(lambda: self._listeners.close(self._loop.close_socket))
                 self._idle.wait(self.options.limits.close_timeout + 1)
             finally:
+                with self._lock:
+                    self._driver.calls.give_up()
                 self._stop()
 
     def _stop(self) -> None:
+        """However far the opening came."""
         with self._lock:
-            self._driver.calls.give_up()
+            self._open = False
         for worker in self._workers.values():
             worker.stop()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
-        self._listeners.close(self._loop)
         for wire in list(self.wires.values()):
             wire.end(ConnectionClosing("the instance was closed"))
-        self._loop.close()
         self._finish()
         running.discard(self)
 

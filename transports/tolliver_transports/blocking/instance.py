@@ -8,6 +8,7 @@ instance included.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +17,7 @@ from uuid import UUID
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
+from .._driver.threads import start
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item
@@ -23,7 +25,7 @@ from .._options.instance import InstanceOptions, Remote
 from .endpoint import Endpoint, Worker
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
-from .wire import Jobs
+from .wire import Jobs, perform
 
 GOES_ON = "it is not withdrawn, and may still be stored"
 
@@ -60,24 +62,23 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def _more_workers(self) -> dict[str, Worker]:
         return {"database": self._jobs}
 
-    def _start(self) -> None:
-        super()._start()
-        if self._store.unclean:
-            thread_of("check", self._look_for_damage, self._fail).start()
-
     def _stored(self, result: Any, error: TolliverError | None, done: Done) -> None:
         with self._lock:
             done(result, error)
             self.turn()
 
-    def _look_for_damage(self) -> None:
-        lines = self._check_store()
-        with self._lock:
-            if self._open:  # nobody waits for it: a large database takes its time
-                self._on_damage(lines)
-
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)
+
+    def beside(self, job: Job, done: Done) -> None:
+        def work() -> None:
+            result, error = perform(job)
+            with self._lock:
+                if self._open:  # nobody waits for it: a large database takes its time
+                    done(result, error)
+                    self.turn()
+
+        start(thread_of("beside", work, self._fail))
 
 
 class Instance(BaseInstance[InstanceCore]):
@@ -221,6 +222,20 @@ class Instance(BaseInstance[InstanceCore]):
         """
         late = "the database has not answered: ask again"
         return self._core.ask(lambda: self._core.dead_letters(after, count), timeout, late)
+
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int], *, timeout: float | None = None) -> int:
+        """Give up these dead letters, or those of these numbers; returns how many were there. Raises StoreError."""
+        letters = tuple(letters)  # a generator may take its time
+        late = f"these dead letters are not dropped on disk yet: {GOES_ON}"
+        return self._core.ask(lambda: self._core.drop_dead_letters(letters), timeout, late)
+
+    def backup(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> None:
+        """Copy the database as it is now to a new file, while everything goes on; returns when that is on disk.
+
+        The file opens as a database and is whole once it has its name. Closing the instance gives it up. Raises
+        StoreError: there is such a file, no space is left, or it cannot be written.
+        """
+        self._core.ask(lambda: self._core.backup(path), timeout, f"{path} is not written yet: it goes on")
 
     def reload_tls(self, *, timeout: float | None = None) -> None:
         """Read the certificate files again, for connections that are made from now on; those that live stay.

@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Generic, Protocol, Self, TypeVar
 
-from tolliver_proto import ConnectionClosing, Delivery
+from tolliver_proto import ConnectionClosing, Delivery, OutOfThreads
 
 from .._driver.pending import PendingCall
+from .._driver.threads import start
 from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 from .._messages.iterators import BaseIterator, Receiver
 from .wire import Bell, limited
@@ -132,8 +133,8 @@ class Registration(Receiver):
         self._mailbox = Mailbox(core, channel, key, self._bell)
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
-            threading.Thread(target=self._work, name=name, daemon=True).start()
-        except RuntimeError:  # there are too many
+            start(threading.Thread(target=self._work, name=name, daemon=True))
+        except OutOfThreads:
             self.close()
             raise
 

@@ -19,8 +19,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+from tolliver_proto import ConnectionLost
+
 from .._driver.sockets import (
     ACCEPT_PAUSE,
+    MORE_FILES,
     NEXT_ADDRESS,
     NOT_YET,
     Address,
@@ -35,15 +38,21 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Loop:
-    """`tick` is called in each round; it returns the seconds until it wants to be called again, or None."""
+    """`tick` is called in each round; it returns the seconds until it wants to be called again, or None.
+
+    Raises ConnectionLost where the system has no room for what it needs.
+    """
 
     def __init__(self, tick: Callable[[], float | None]) -> None:
         self._tick = tick
-        self._selector = selectors.DefaultSelector()
-        self._near, self._far = socket.socketpair()
-        for end in (self._near, self._far):
+        try:
+            self._selector = selectors.DefaultSelector()
+            near, self._far = socket.socketpair()
+        except OSError as error:
+            raise ConnectionLost(f"the thread of the sockets cannot begin: {error}. {MORE_FILES}") from error
+        for end in (near, self._far):
             end.setblocking(False)
-        self._selector.register(self._near, READ, lambda _events: self._near.recv(4096))
+        self._selector.register(near, READ, lambda _events: near.recv(4096))
         self._calls: deque[Callable[[], object]] = deque()
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
@@ -160,10 +169,10 @@ class Listeners:
 
         wait()
 
-    def close(self, loop: Loop) -> None:
-        """The second time does nothing."""
+    def close(self, close_socket: Callable[[socket.socket], None] = socket.socket.close) -> None:
+        """Those that a loop watches are closed by that. The second time does nothing."""
         while self._sockets:
-            loop.close_socket(self._sockets.pop())
+            close_socket(self._sockets.pop())
 
 
 def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> None:

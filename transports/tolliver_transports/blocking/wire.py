@@ -49,12 +49,15 @@ class Jobs:
     def run(self) -> None:
         while (entry := self._jobs.get()) is not None:
             job, done = entry
-            result, error = None, None
-            try:
-                result = job()
-            except TolliverError as failure:
-                error = failure
-            self._after(result, error, done)
+            self._after(*perform(job), done)
+
+
+def perform(job: Job) -> tuple[Any, TolliverError | None]:
+    """Its result, or its error."""
+    try:
+        return job(), None
+    except TolliverError as failure:
+        return None, failure
 
 
 def limited(timeout: float | None) -> float | None:

@@ -19,6 +19,7 @@ from typing import Generic, Self, TypeVar
 
 from tolliver_proto import ConnectionClosing, TolliverError
 
+from .._driver.threads import start
 from ._folder import Position, StageFolder
 from ._options import FolderOptions
 from ._writer import RETRY, StageWriter
@@ -67,18 +68,17 @@ class StageLoop(ABC, Generic[Item]):
     def start(self) -> None:
         """Open the stage and the source, once. The others need not be there yet.
 
-        Raises UnknownStage, StageInUse, StageLost and other StoreErrors, CertificateError, IdentityConflict, and
-        ConnectionLost where it cannot listen.
+        Raises UnknownStage, StageInUse, StageLost and other StoreErrors, CertificateError, IdentityConflict,
+        OutOfThreads, and ConnectionLost where it cannot listen.
         """
         if self._writer is not None:
             raise RuntimeError("a stager is started once: make another one")
         self._writer = StageWriter(self._folder_options)
         try:
             self._open(self._writer)
-            self._thread = threading.Thread(
-                target=self._work, args=(self._writer,), name="tolliver stages", daemon=True
-            )
-            self._thread.start()
+            thread = threading.Thread(target=self._work, args=(self._writer,), name="tolliver stages", daemon=True)
+            start(thread)
+            self._thread = thread
             atexit.register(self.close)
         except BaseException:
             self._shut()

@@ -10,20 +10,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, TCP6ClientEndpoint, TCP6ServerEndpoint
 from twisted.internet.error import CannotListenError, ConnectError
 from twisted.internet.threads import deferToThreadPool
 
-from tolliver_proto import ConnectionLost
+from tolliver_proto import ConnectionLost, OutOfThreads
 
 from .._driver.sockets import LISTENING, look_up
+from .._driver.threads import starting_thread
 
 BACKLOG = 1024  # connections that wait in the kernel: all peers of a restarted instance dial at once
 
 
 def in_pool(reactor: Any, job: Callable[[], Any]) -> Deferred[Any]:
-    return deferToThreadPool(reactor, reactor.getThreadPool(), job)
+    """Fails with OutOfThreads, too."""
+    pool = reactor.getThreadPool()
+    try:
+        with starting_thread():
+            return deferToThreadPool(reactor, pool, job)
+    except OutOfThreads:
+        pool.threads[:] = (one for one in pool.threads if one.ident is not None)  # else it waits for it as it stops
+        return fail()
 
 
 async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: float) -> None:

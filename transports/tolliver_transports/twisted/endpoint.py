@@ -15,7 +15,7 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail,
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
-from tolliver_proto import Role
+from tolliver_proto import OutOfThreads, Role
 
 from .._driver.adapter import Job
 from .._driver.endpoint import BaseEndpoint, EndpointOptions
@@ -46,27 +46,33 @@ class Endpoint(BaseEndpoint):
     # Its life.
 
     def open(self) -> Deferred[None]:
-        """Fires when it is open. If it is cancelled, what was opened is closed again."""
-        opening = follow(PendingCall(), Deferred.fromCoroutine(self._set_up()))
+        """Fires when it is open.
 
-        def unwanted(failure: Failure) -> Failure:
-            if failure.check(CancelledError):
-                self.wait(opening).addCallbacks(lambda _: self.close(), lambda _: None)
-            return failure
+        If it is cancelled, what was opened is closed again, and then it fires; likewise if the reactor is stopped.
+        """
+        self._trigger = self._reactor.addSystemEventTrigger("before", "shutdown", self._on_shutdown)
+        self._opening = follow(PendingCall(), Deferred.fromCoroutine(self._set_up()))
 
-        return self.wait(opening).addErrback(unwanted)
+        def unwanted(failure: Failure) -> Any:
+            if not failure.check(CancelledError):
+                return failure
+            closed = follow(PendingCall(), self._close_when_open())
+            return self.wait(closed).addBoth(lambda _: failure)
+
+        return self.wait(self._opening).addErrback(unwanted)
 
     async def _set_up(self) -> None:
-        await self._off_loop(self._prepare)
         try:
+            await self._off_loop(self._prepare)
             if self.options.listen is not None:
                 await self._listen(*self.options.listen)
+            self._begin()
         except BaseException:
-            await self._stop_listening()
             await self._release()
             raise
-        self._trigger = self._reactor.addSystemEventTrigger("before", "shutdown", self._on_shutdown)
-        self._begin()
+
+    def _close_when_open(self) -> Deferred[None]:
+        return self.wait(self._opening).addCallbacks(lambda _: self.close(), lambda _: None)
 
     def close(self) -> Deferred[None]:
         """End every connection in order, then close what else is open: at most `Limits.close_timeout` and a second.
@@ -84,31 +90,34 @@ class Endpoint(BaseEndpoint):
         with suppress(TimeoutError):
             await self.wait(self._idle, self.options.limits.close_timeout + 1)
         self._driver.calls.give_up()
+        await stopped
+        await self._release()
+
+    def _on_shutdown(self) -> Deferred[None]:
+        self._trigger = None  # it has fired
+        return self._close_when_open()
+
+    async def _release(self) -> None:
         for task in list(self._tasks):
             task.cancel()
         for wire in list(self.wires.values()):
             wire.abort()
-        await stopped
+        await self._stop_listening()
         await self.breathe()  # an abort ends in the next turn
+        self._released = True
+        if self._alarm is not None and self._alarm.active():
+            self._alarm.cancel()
         try:
-            await self._release()
+            await self._finish_off_loop()
         finally:
             if self._trigger is not None:
                 self._reactor.removeSystemEventTrigger(self._trigger)
 
-    def _on_shutdown(self) -> Deferred[None]:
-        self._trigger = None  # it has fired
-        return self.close()
-
-    async def _release(self) -> None:
-        self._released = True
-        if self._alarm is not None and self._alarm.active():
-            self._alarm.cancel()
-        await self._finish_off_loop()
-
     async def _finish_off_loop(self) -> None:
         """`_finish`, once nothing that it would disturb runs in the thread pool."""
-        await self._off_loop(self._finish)
+        with suppress(OutOfThreads):
+            await self._off_loop(self._finish)
+        self._finish()  # where no thread was to be had
 
     def _off_loop(self, job: Job) -> Deferred[Any]:
         return in_pool(self._reactor, job)

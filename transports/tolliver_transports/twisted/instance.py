@@ -6,11 +6,12 @@ pool, one job at a time and in order. Callbacks and coroutines are both served.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any, Self
 from uuid import UUID
 
-from twisted.internet.defer import Deferred, DeferredLock, succeed
+from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.python.failure import Failure
 
 from tolliver_proto import DeadLetter, Receipt, TolliverError
@@ -31,28 +32,36 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def __init__(self, options: InstanceOptions, reactor: Any = None) -> None:
         super().__init__(options, reactor)
         self._storing = DeferredLock()
-        self._checking: Deferred[None] = succeed(None)
-
-    def _start_work(self) -> None:
-        if self._store.unclean:
-            self._checking = self._off_loop(self._check_store).addCallback(self._on_damage)
-        super()._start_work()
+        self._beside: set[Deferred[None]] = set()
 
     async def _finish_off_loop(self) -> None:
-        await self._checking
+        await DeferredList(list(self._beside))
         await self._storing.run(super()._finish_off_loop)
 
     def store(self, job: Job, done: Done) -> None:
-        def stored(result: Any, error: Any = None) -> None:
+        if not self._released:
+            self._tell(self._storing.run(self._off_loop, job), done)
+
+    def beside(self, job: Job, done: Done) -> None:
+        work = self._tell(self._off_loop(job), done)
+        self._beside.add(work)
+
+        def ended(result: None) -> None:
+            self._beside.discard(work)
+            return result
+
+        work.addBoth(ended)
+
+    def _tell(self, running: Deferred[Any], done: Done) -> Deferred[None]:
+        def ended(result: Any, error: Any = None) -> None:
             done(result, error)
             self.turn()
 
         def failed(failure: Failure) -> None:
             failure.trap(TolliverError)
-            stored(None, failure.value)
+            ended(None, failure.value)
 
-        if not self._released:
-            self._storing.run(self._off_loop, job).addCallbacks(stored, failed)
+        return running.addCallbacks(ended, failed)
 
 
 class Instance(BaseInstance[InstanceCore]):
@@ -184,6 +193,21 @@ class Instance(BaseInstance[InstanceCore]):
         Fails with StoreError.
         """
         return self._core.answer(lambda: self._core.dead_letters(after, count))
+
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> Deferred[int]:
+        """Give up these dead letters, or those of these numbers; fires with how many were there.
+
+        Fails with StoreError.
+        """
+        return self._core.answer(lambda: self._core.drop_dead_letters(letters))
+
+    def backup(self, path: str | os.PathLike[str]) -> Deferred[None]:
+        """Copy the database as it is now to a new file, while everything goes on; fires when that is on disk.
+
+        The file opens as a database and is whole once it has its name. Closing the instance gives it up. Fails with
+        StoreError: there is such a file, no space is left, or it cannot be written.
+        """
+        return self._core.answer(lambda: self._core.backup(path))
 
     def reload_tls(self) -> Deferred[None]:
         """Read the certificate files again, for connections that are made from now on; those that live stay.

@@ -119,7 +119,7 @@ class Audit:
     @cached_property
     def gaps(self) -> DataFrame:
         """One row for each run of ids that no recording has."""
-        return _tables.gaps(self._events)
+        return _tables.gaps(self._events, _tables.openings(self._placed))
 
     @cached_property
     def step(self) -> float:

@@ -1,7 +1,9 @@
 """Tables of the audit: every function takes tables and gives one.
 
-Nothing compares the clocks of two machines. Within one instance's recordings, (file, offset) is the order of all that
-happened; between two instances, only what TCP promises is used: what was sent before Y on a connection came before Y.
+Nothing compares the clocks of two machines. Within one run of an instance, (file, offset) is the order of all that it
+recorded; between two instances, only what TCP promises is used: what was sent before Y on a connection came before Y.
+Ids say nothing of order, as each run begins them at another place (T-40), and names of files follow a clock that may
+have been set back between two runs: so one connection counts as later than another where both ends' recordings say so.
 So a message is called lost only where the receiver's own recording shows that it went past it, or that the sender went
 on without it. If a recording ends early, the answer is "unproven" or null, never "lost".
 """
@@ -21,7 +23,7 @@ _ID = [*_FLOW, "message_id", "content"]
 _FAR = 2**63 - 1  # behind every place
 _FILE_BITS = 40  # a recording has less than 2**40 bytes
 _IDS = 2**31 - 2  # T-40: they run from 1 to this, and begin again
-_SMALL_GAP = 10**6  # ids; a larger one is the part of the circle that was never used, or a new database (T-40)
+_SMALL_GAP = 10**6  # ids; a larger one is the part of the circle that was never used (T-40)
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _MICROSECONDS = 1e6
 
@@ -108,6 +110,16 @@ def _outcome() -> Column:
     )
 
 
+def openings(placed: DataFrame) -> DataFrame:
+    """(file, opening): which run of its instance wrote a file. A run begins a file, and its cids anew."""
+    cid = F.when(_is("handshake_request"), F.col("cid"))
+    files = placed.groupBy("local", "file").agg(F.min(cid).alias("lowest"), F.max(cid).alias("highest"))
+    in_order = Window.partitionBy("local").orderBy("file")
+    before = F.last("highest", ignorenulls=True).over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+    begins = F.coalesce((F.col("lowest") <= before).cast("int"), F.lit(0))
+    return files.withColumn("begins", begins).select("file", F.sum("begins").over(in_order).alias("opening"))
+
+
 def handshakes(connections: DataFrame) -> DataFrame:
     """One row for each handshake, as either end recorded it."""
     return connections.where("requested IS NOT NULL OR answered IS NOT NULL").select(
@@ -157,7 +169,8 @@ def fates(passed: DataFrame, connections: DataFrame, recorded: Sequence[str]) ->
 
     - delivered: the receiver recorded it.
     - lost: the receiver recorded what came after it on the same connection, but not this; or the sender never got an
-      ack, connected again, sent newer messages, which arrived, and did not send this one again (T-50).
+      ack, connected again, by the order of either end's recordings, sent other messages, which arrived, and did not
+      send this one again (T-50).
     - unproven: acknowledged, but the receiver's recording does not go as far as this.
     - pending: not acknowledged, and nothing says that the sender has given it up.
     - unknown: the receiver recorded nothing.
@@ -219,6 +232,7 @@ def _lost(messages: DataFrame, connections: DataFrame) -> DataFrame:
     theirs = connections.select(
         F.col("local").alias("receiver"),
         F.col("connection").alias("their_connection"),
+        F.col("first_place").alias("their_place"),
         "whole",
         "recorded_to_end",
     )
@@ -229,19 +243,17 @@ def _lost(messages: DataFrame, connections: DataFrame) -> DataFrame:
         .groupBy(*_FLOW, "connection")
         .agg(
             F.max("first_place").alias("reach"),
-            F.min(F.struct("first_place", "message_id")).alias("since"),
+            F.min("first_place").alias("since"),
             F.max("their_connection").alias("their_connection"),
         )
         .join(F.broadcast(theirs), ["receiver", "their_connection"])
         .drop("their_connection")
     )
-    newest = reach.groupBy(*_FLOW).agg(F.max("since").alias("newest"))
+    newest = reach.groupBy(*_FLOW).agg(F.max(F.struct("since", "their_place")).alias("newest"))
     missing = messages.where((F.col("received") == 0) & (F.col("copies") > 0))
     overtaken = (F.col("place") < F.col("reach")) & F.col("whole")
     settled = F.col("recorded_to_end") & F.col("whole")
-    # By its id, too: names of files follow the clock, which may have been set back between two runs.
-    ahead = (F.col("newest.message_id") - F.col("message_id") + _IDS) % _IDS
-    left_behind = (F.col("newest.first_place") > F.col("last_place")) & (ahead < _IDS // 2)
+    left_behind = (F.col("newest.since") > F.col("last_place")) & (F.col("newest.their_place") > F.col("their_place"))
     return (
         missing.select(*_ID, "acknowledged", "last_place", F.explode("sendings").alias("one"))
         .select("*", "one.connection", "one.place")
@@ -337,16 +349,25 @@ def latency(messages: DataFrame, seconds: float) -> DataFrame:
     )
 
 
-def gaps(events: DataFrame) -> DataFrame:
-    """Runs of ids that a sender gave to nothing that anybody recorded. Ids run in a circle (T-40)."""
-    ids = events.where(~_is("ack") & F.col("message_id").between(1, _IDS)).select("sender", "message_id").distinct()
+def gaps(events: DataFrame, openings: DataFrame) -> DataFrame:
+    """Runs of ids that a sender gave, within one opening, to nothing that anybody recorded. Ids run in a circle (T-40).
+
+    An opening is known where the sender recorded; else all of one sender's ids count as of the same.
+    """
     circle = Window.partitionBy("sender").orderBy("message_id")
-    least = F.first("message_id").over(Window.partitionBy("sender").orderBy("message_id"))
-    following = F.coalesce(F.lead("message_id").over(circle), least + _IDS)
+    around = (F.first("message_id").over(circle) + _IDS).alias("message_id")  # behind the last comes the first
+    first = F.struct(around, F.first("opening").over(circle).alias("opening"))
+    of_opening = F.struct("message_id", "opening")
     return (
-        ids.withColumn("next", following)
+        events.where(~_is("ack") & F.col("message_id").between(1, _IDS))
+        .groupBy("sender", "message_id")
+        .agg(F.shiftright(F.min(F.when(F.col("own"), F.col("place"))), _FILE_BITS).cast("int").alias("file"))
+        .join(F.broadcast(openings), "file", "left")
+        .withColumn("following", F.coalesce(F.lead(of_opening).over(circle), first))
+        .withColumn("next", F.col("following.message_id"))
         .withColumn("missing", F.col("next") - F.col("message_id") - 1)
         .where(F.col("missing").between(1, _SMALL_GAP))
+        .where(F.coalesce(F.col("opening") == F.col("following.opening"), F.lit(True)))
         .select(
             "sender", F.col("message_id").alias("after"), ((F.col("next") - 1) % _IDS + 1).alias("before"), "missing"
         )

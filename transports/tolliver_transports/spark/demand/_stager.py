@@ -25,6 +25,7 @@ from tolliver_proto import ConnectionClosing, ConnectionLost, Message, Revision,
 from tolliver_proto.reactive import ConnectionClosed, StreamError
 from tolliver_proto.recording import BLOCK
 
+from ..._driver.threads import start
 from ..._options.instance import Remote
 from ..._options.streams import StreamsOptions
 from ...blocking import Peer, Streams, create_streams
@@ -119,8 +120,8 @@ class DemandStager(StageLoop[_Arrived]):
         for name in self._options.publishers:
             work = partial(self._follow, streams, name)
             thread = threading.Thread(target=work, name=f"tolliver takes {name:.100}", daemon=True)
+            start(thread)
             self._followers.append(thread)
-            thread.start()
 
     def _let_go(self) -> None:
         if self._streams is not None:

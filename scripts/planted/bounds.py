@@ -1,0 +1,230 @@
+"""Bugs at bounds: quotas, dead letters, ages.
+
+The idea: at a bound the wrong thing goes, too much, too little, or at another time than what displaces it comes.
+"""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+QUOTA = "tolliver_proto/_node/quota.py"
+ROOM = "tolliver_proto/_node/room.py"
+OLDEST = "tolliver_proto/_node/oldest.py"
+OUTBOX = "tolliver_proto/_node/outbox.py"
+SENDING = "tolliver_proto/_node/sending.py"
+SEARCH = "tolliver_proto/_node/search.py"
+TALLY = "tolliver_proto/_node/tally.py"
+LETTERS = "tolliver_proto/_node/letters.py"
+RECEIVING = "tolliver_proto/_node/receiving.py"
+BATCH = "tolliver_proto/_node/batch.py"
+CLOCK = "transports/tolliver_transports/_store/clock.py"
+SQLITE = "transports/tolliver_transports/_store/sqlite.py"
+
+_NODE = "tests/node/test_quota.py::"
+
+BUGS = (
+    Bug(
+        "the oldest go before what displaces them is stored",
+        ROOM,
+        "MakingRoom._look_for_oldest.done",
+        "outbox.oldest.end_search(found, self._next_seq if error is None and gathered.complete else 0)",
+        """
+        outbox.oldest.end_search(found, self._next_seq if error is None and gathered.complete else 0)
+        self._drop_oldest(peer, [*gathered][: max(0, excess[0])])
+        self._begin_commit()
+        """,
+        (f"{_NODE}test_the_oldest_go_in_the_commit_that_stores_the_newest",),
+    ),
+    Bug(
+        "the oldest that went while they were looked for go twice",
+        OLDEST,
+        "Oldest.end_search",
+        "one.seq not in self._gone",
+        "True",
+        ("tests/node/test_corners.py::test_a_hard_life",),
+    ),
+    Bug(
+        "what is in flight goes first",
+        OLDEST,
+        "Oldest._in_order",
+        "is_in_flight(one)",
+        "False",
+        (f"{_NODE}test_what_is_in_flight_goes_last",),
+    ),
+    Bug(
+        "what was acknowledged is dropped once more",
+        OUTBOX,
+        "Outbox.leave",
+        "self.oldest.discard(first, last)",
+        "pass",
+        (f"{_NODE}test_an_ack_in_between_is_no_loss_and_no_drop",),
+    ),
+    Bug(
+        "what was set aside is dropped for room",
+        ROOM,
+        "MakingRoom._look_for_oldest.take",
+        "not one.parked and one.seq not in outbox.leaving",
+        "one.seq not in outbox.leaving",
+        (f"{_NODE}test_what_is_set_aside_neither_counts_nor_goes",),
+    ),
+    Bug(
+        "what comes back is not among the oldest",
+        "tolliver_proto/_node/storing.py",
+        "Storing._read_again",
+        "peer.outbox.oldest.forget()",
+        "pass",
+        (f"{_NODE}test_what_is_set_aside_neither_counts_nor_goes",),
+    ),
+    Bug(
+        "a search for each send at the quota",
+        ROOM,
+        "MakingRoom._look_for_oldest",
+        "self._room.begin(peer.uuid, take, done, piece=AHEAD)",
+        "self._room.begin(peer.uuid, take, done, piece=1)",
+        (f"{_NODE}test_one_search_is_enough_for_many_sends",),
+    ),
+    Bug(
+        "room is made in messages alone",
+        OLDEST,
+        "Oldest.choose",
+        "size -= one.size",
+        "size = 0",
+        (f"{_NODE}test_as_many_go_as_make_room_in_bytes",),
+    ),
+    Bug(
+        "a search that fails leaves its send waiting",
+        SENDING,
+        "Sending._on_room",
+        "self._blocked.popleft()",
+        "return",
+        (f"{_NODE}test_a_search_that_fails_fails_the_send_and_no_other",),
+    ),
+    Bug(
+        "a send overtakes one that waits for room",
+        SENDING,
+        "Sending.send_many",
+        "self._blocked or self._must_wait() or not self._store(items, sizes, receipt)",
+        "self._must_wait() or not self._store(items, sizes, receipt)",
+        (f"{_NODE}test_an_ack_in_between_is_no_loss_and_no_drop", f"{_NODE}test_a_later_send_waits_its_turn"),
+    ),
+    Bug(
+        "a search within the end of another is asked twice",
+        SEARCH,
+        "OutboxSearch._go_on",
+        "others_wait = bool(self._searches)",
+        "others_wait = True",
+        (f"{_NODE}test_sends_that_wait_for_room_keep_their_order",),
+    ),
+    Bug(
+        "more than a whole quota empties the outbox",
+        QUOTA,
+        "Quota.full",
+        "policy is QuotaPolicy.DROP_OLDEST and (share[0] > self._messages or share[1] > self._bytes)",
+        "False",
+        (f"{_NODE}test_more_at_once_than_the_whole_quota_is_refused",),
+    ),
+    Bug(
+        "one full peer has all others skipped",
+        QUOTA,
+        "narrowed",
+        "peer not in skipped",
+        "not skipped",
+        (f"{_NODE}test_a_full_peer_is_left_out_and_the_others_get_it",),
+    ),
+    Bug(
+        "a full peer gets nothing of what would fit",
+        QUOTA,
+        "Quota.left_out",
+        "count < self._messages and total + size <= self._bytes",
+        "False",
+        (f"{_NODE}test_a_full_peer_is_left_out_and_the_others_get_it",),
+    ),
+    Bug(
+        "what was skipped is given at the next handshake",
+        ROOM,
+        "MakingRoom._on_skipped",
+        "one.claimed.update((seq, peer) for peer in skipped[at])",
+        "pass",
+        (f"{_NODE}test_what_was_skipped_is_not_given_when_it_connects",),
+    ),
+    Bug(
+        "a peer's own policy is not looked at",
+        "tolliver_proto/_node/policy.py",
+        "Policy.quota_of",
+        "self.quota_policies.get(peer, self.quota_policy)",
+        "self.quota_policy",
+        (f"{_NODE}test_each_peer_has_its_own",),
+    ),
+    Bug(
+        "that an outbox fills is told with each send",
+        QUOTA,
+        "Quota.begins_to_fill",
+        "outbox.calm_below = (self._messages * _CALM / 100, self._bytes * _CALM / 100)",
+        "pass",
+        (f"{_NODE}test_at_80_percent_it_is_told_once_a_crossing",),
+    ),
+    Bug(
+        "that an outbox fills is told once for ever",
+        OUTBOX,
+        "Outbox.add",
+        "self.calm_below = None",
+        "pass",
+        (f"{_NODE}test_at_80_percent_it_is_told_once_a_crossing",),
+    ),
+    Bug(
+        "a notice for each message that is dropped",
+        TALLY,
+        "NoticeTally.add",
+        "known is not None",
+        "False",
+        (f"{_NODE}test_many_drops_are_told_once_a_minute_with_their_number",),
+    ),
+    Bug(
+        "dead letters have no bound",
+        RECEIVING,
+        "Receiving._keep_letter",
+        "self._letters.beyond(self.limits.max_dead_letters, self.limits.max_dead_letter_bytes)",
+        "[]",
+        ("tests/node/test_letters.py::test_at_the_bound_the_oldest_goes_and_it_is_told",),
+    ),
+    Bug(
+        "the newest dead letter goes",
+        LETTERS,
+        "DeadLetters.beyond",
+        "self._sizes.items()",
+        "reversed(self._sizes.items())",
+        ("tests/node/test_letters.py::test_at_the_bound_the_oldest_goes_and_it_is_told",),
+    ),
+    Bug(
+        "dead letters of a commit that failed count",
+        LETTERS,
+        "DeadLetters.take_back",
+        "self.take_out(added)",
+        "pass",
+        ("tests/node/test_letters.py::test_a_commit_that_fails_drops_nothing",),
+    ),
+    Bug(
+        "a dead letter that never was is taken back",
+        BATCH,
+        "Batch.follow",
+        "self.letters_gone.pop(number, None)",
+        "pass",
+        ("tests/node/test_letters.py::test_a_letter_that_never_was_is_not_taken_back",),
+    ),
+    Bug(
+        "a step of the wall clock ages messages",
+        CLOCK,
+        "StoreClock.now",
+        "self.correction += ahead - self._ahead",
+        "pass",
+        ("tests/store/test_clock.py::test_a_step_makes_no_message_older_or_younger",),
+    ),
+    Bug(
+        "after a wall clock that was ahead nothing gets old",
+        SQLITE,
+        "SQLiteStore.__init__",
+        "self._clock.not_before(self._deliveries.newest_stored_at())",
+        "pass",
+        ("tests/store/test_clock.py::test_a_wall_clock_that_was_years_ahead_keeps_nothing_for_years",),
+    ),
+)

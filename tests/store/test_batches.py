@@ -1,0 +1,97 @@
+"""Batches in bytes: each message for itself, whatever happens to the others."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tolliver_transports._store.batches import PIECE, Directory, Messages, in_columns, pack
+
+from tolliver_proto import CorruptMessage, StoredMessage
+
+names = st.text(st.characters(codec="utf-8"), max_size=6)
+contents = st.tuples(st.integers(0, 2**64 - 1), names, names, st.binary(max_size=30), st.integers(0, 2**32 - 1))
+
+
+def messages_of(items: list[tuple[int, str, str, bytes, int]], first_seq: int = 1) -> list[StoredMessage]:
+    return [
+        StoredMessage(seq, wire_id, channel, key, body, size)
+        for seq, (wire_id, channel, key, body, size) in enumerate(items, first_seq)
+    ]
+
+
+def packed(messages: list[StoredMessage], stored_at: int = 1000) -> tuple[bytes, bytes]:
+    [(_, run)] = in_columns(messages)
+    return pack(run, stored_at)
+
+
+def read(directory: Directory, bodies: bytes) -> list[StoredMessage | CorruptMessage]:
+    return [directory.message(at, bodies) for at in range(directory.count)]
+
+
+@given(st.lists(contents, min_size=1, max_size=9), st.integers(1, 2**62), st.integers(0, 2**40))
+def test_what_was_packed_is_read(items: list[tuple[int, str, str, bytes, int]], first_seq: int, stored_at: int) -> None:
+    messages = messages_of(items, first_seq)
+    data, bodies = packed(messages, stored_at)
+    directory = Directory(data)
+    assert read(directory, bodies) == messages
+    assert (directory.first_seq, directory.last_seq) == (messages[0].seq, messages[-1].seq)
+    assert (directory.stored_at, directory.whole) == (stored_at, True)
+
+
+@given(st.lists(contents, min_size=1, max_size=9), st.data())
+def test_some_of_a_batch_are_a_batch_of_the_same_seqs(
+    items: list[tuple[int, str, str, bytes, int]], data: st.DataObject
+) -> None:
+    messages = messages_of(items)
+    directory, bodies = packed(messages)
+    kept = sorted(data.draw(st.sets(st.integers(0, len(items) - 1))))
+    smaller, rest = Directory(directory).only(kept, bodies)
+    assert read(Directory(smaller), rest) == [messages[at] for at in kept]
+    assert [Directory(smaller).at(place) for place in kept] == list(range(len(kept)))
+    assert all(Directory(smaller).at(place) is None for place in range(len(items)) if place not in kept)
+
+
+def test_a_flipped_bit_costs_one_message() -> None:
+    """Each bit of a batch, one after the other."""
+    several = [(2**63 + 7, "c", "one", b"body", 30), (8, "c", "two", b"", 26), (9, "d", "", b"another", 33)]
+    for items in (several, several[:1], [(n, "c", "k", b"%d" % n, 19) for n in range(4)]):
+        messages = messages_of(items)
+        good = packed(messages)
+        for part in (0, 1):
+            for bit in range(8 * len(good[part])):
+                content = bytearray(good[part])
+                content[bit // 8] ^= 1 << bit % 8
+                data, bodies = (content, good[1]) if part == 0 else (good[0], content)
+                directory = Directory(bytes(data))
+                rows = read(directory, bytes(bodies))
+                lost = [at for at, row in enumerate(rows) if row != messages[at]]
+                assert directory.whole
+                assert len(lost) == part
+                assert all(isinstance(rows[at], CorruptMessage) for at in lost)
+
+
+def test_more_than_a_bit_is_never_taken_for_a_message() -> None:
+    messages = messages_of([(n, "c", "k", b"%d" % n, 19) for n in range(4)])
+    data, bodies = packed(messages)
+    for at in range(len(data) - 1):
+        garbled = data[:at] + bytes(byte ^ 0x55 for byte in data[at : at + 2]) + data[at + 2 :]
+        try:
+            directory = Directory(garbled)
+        except ValueError:
+            continue
+        assert not directory.whole
+        if directory.first_seq == 1:  # else it is another batch's
+            assert all(row in messages or isinstance(row, CorruptMessage) for row in read(directory, bodies))
+
+
+def test_a_batch_has_a_bound_and_a_large_message_one_of_its_own() -> None:
+    bodies = [bytes(size) for size in (PIECE // 2, PIECE // 2, 1, 2 * PIECE, 0, 1)]
+    run = Messages(1, range(6), [0] * 6, ["c"] * 6, ["k"] * 6, bodies)
+    assert list(run.pieces()) == [(0, 2), (2, 3), (3, 4), (4, 6)]
+    assert [run.part(*piece).first_seq for piece in run.pieces()] == [1, 3, 4, 5]
+
+
+def test_runs_of_consecutive_seqs_are_told_apart() -> None:
+    messages = [StoredMessage(seq, seq, "c", "k", b"", 20) for seq in (1, 2, 5, 7, 8, 9)]
+    runs = [(at, run.first_seq, run.last_seq) for at, run in in_columns(messages)]
+    assert runs == [(0, 1, 2), (2, 5, 5), (3, 7, 9)]

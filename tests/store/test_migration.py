@@ -1,0 +1,176 @@
+"""Databases of older layouts: they open, with all that was in them, whenever their migration is killed."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tolliver_transports._store.checks import content_check, row_check
+
+from tolliver_proto import CorruptMessage, StoreError, Subscription
+
+from .given import OTHER, OURS, PEER, everything, message, open_store, seqs
+
+STEP = 5  # statements
+DUMP = Path(__file__).with_name("layout_2.sql")  # of a database that the last version with that layout wrote
+
+
+def layout_1(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as old, old:
+        for statement in LAYOUT_1:
+            old.execute(statement)
+        old.execute("INSERT INTO instance VALUES (1, ?, 77, 1)", (OURS.bytes,))
+        old.execute("INSERT INTO peer VALUES (1, ?, ?)", (PEER.bytes, b"pin"))
+        for row in (message(1), message(2)):
+            crc = content_check(row.seq, row.wire_id, row.channel.encode(), row.key.encode(), row.body)
+            columns = (row.seq, row.wire_id, crc, row.channel, row.key, row.body)
+            old.execute("INSERT INTO message VALUES (?, ?, ?, 1000, ?, ?, ?)", columns)
+            old.execute("INSERT INTO delivery VALUES (1, ?, ?, ?, ?)", (row.seq, row.wire_id, row.size, row.seq == 2))
+        old.execute("INSERT INTO peer_subscription VALUES (1, 'c', 'k')")
+        old.execute("INSERT INTO own_subscription VALUES ('own', '')")
+        old.execute("INSERT INTO handled VALUES (3, 1, 5)")
+        letter = content_check(0, 9, b"c", b"k", b"body")
+        old.execute("INSERT INTO dead_letter VALUES (4, 1, 9, 20, 1000, ?, 'c', 'k', ?)", (letter, b"body"))
+        old.execute("INSERT INTO dead_letter VALUES (5, 1, 9, 20, 1000, ?, 'c', 'k', ?)", (letter + 1, b"body"))
+
+
+def layout_2(path: Path, *changes: str) -> None:
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript(DUMP.read_text())
+        for change in changes:
+            old.execute(change)
+        old.commit()
+
+
+def layout_2_at(path: Path, next_id: int) -> None:
+    """With the ids going on there."""
+    crc = row_check(OURS.bytes, next_id, None)
+    layout_2(path, f"UPDATE instance SET next_id = {next_id}, seal = NULL, crc = {crc}")
+
+
+def test_a_database_of_the_first_layout(scratch: Path) -> None:
+    path = scratch / "node.db"
+    layout_1(path)
+    for _ in range(2):
+        with closing(open_store(path)) as store:
+            loaded = store.load()
+            assert (store.instance_id, loaded.id_spans) == (OURS, [(2**31 - 2 - 2**24 + 77, 2**24)])
+            assert everything(store) == [message(1)]
+            assert [(one.seq, one.parked) for one in store.find(PEER, 0, 10, 1e6)] == [(1, False), (2, True)]
+            assert loaded.peers[PEER].spki_sha256 == b"pin"
+            assert loaded.peers[PEER].subscriptions == {Subscription("c", "k")}
+            assert loaded.own_subscriptions == {Subscription("own", "")}
+            assert loaded.handled == [(PEER, 5)]
+            assert [letter.number for letter in store.dead_letters(0, 10)] == [4]
+            assert store.check() == []
+
+
+def whole(path: Path) -> None:
+    """What the program that wrote the dump would have said."""
+    with closing(open_store(path)) as store:
+        loaded = store.load()
+        assert everything(store) == [message(seq) for seq in (2, 3, *range(5, 13))]
+        assert everything(store, OTHER) == [message(seq) for seq in (4, 5, 7, 8, 10, 11, 14, 16)]
+        assert [one.seq for one in store.find(None, 0, 99, 1e6) if one.parked] == [4]
+        assert min(one.age for one in store.find(None, 0, 99, 1e6)) == max(one.age for one in store.find(None, 0, 9, 0))
+        assert loaded.id_spans == [(5000 - 2**24 - 1 + 2**31 - 2 + 1, 2**24)]
+        assert loaded.peers[PEER].spki_sha256 == b"p" * 32
+        assert loaded.peers[PEER].subscriptions == {Subscription("c", "k")}
+        assert loaded.peers[PEER].pending_bytes == sum(message(seq).size for seq in (2, 3, *range(5, 13)))
+        assert loaded.own_subscriptions == {Subscription("own", "")}
+        assert loaded.handled == [(OTHER, 7)]
+        assert loaded.live_ids == [(1002, 1012), (1014, 1014), (1016, 1016)]
+        assert [letter.body for letter in store.dead_letters(0, 10)] == [b"letter"]
+        assert store.check() == []
+
+
+def test_a_database_of_the_second_layout(scratch: Path) -> None:
+    layout_2(scratch / "node.db")
+    for _ in range(2):
+        whole(scratch / "node.db")
+
+
+@pytest.mark.parametrize(
+    ("change", "damaged", "told"),
+    [
+        ("UPDATE message SET body = x'00' WHERE seq = 5", {5}, ""),
+        ("DELETE FROM message WHERE seq = 5", {5}, ""),
+        ("UPDATE message SET channel = 'c'", set(range(2, 13)) - {4}, ""),
+        ("UPDATE delivery SET size = 1 WHERE seq = 5", set(), "2 rows of table delivery have a wrong checksum"),
+        (
+            "DELETE FROM delivery WHERE seq = 5",
+            set(),
+            "table delivery has 17 rows and had 19 ",
+        ),
+    ],
+)
+def test_what_was_damaged_stays_so(scratch: Path, change: str, damaged: set[int], told: str) -> None:
+    path = scratch / "node.db"
+    layout_2(path, change)
+    with closing(open_store(path)) as store:
+        rows = everything(store)
+        assert {row.seq for row in rows if isinstance(row, CorruptMessage)} == damaged
+        assert all(row.wire_id == message(row.seq).wire_id for row in rows)
+        assert all(row == message(row.seq) for row in rows if row.seq not in damaged)
+        assert (told in "; ".join(store.check())) if told else store.check() == []
+        assert seqs(rows) == [seq for seq in (2, 3, *range(5, 13)) if not told or seq != 5]
+
+
+def test_a_migration_that_is_killed_at_any_step_begins_anew(scratch: Path) -> None:
+    """The child kills itself before its n-th statement, and takes a connection with it that is in the midst of one."""
+    layout_2(scratch / "old.db")
+    killed = 0
+    for statement in range(1, 1000, STEP):
+        for suffix in ("", "-wal", "-shm", ".lock"):
+            (scratch / f"node.db{suffix}").unlink(missing_ok=True)
+        shutil.copy(scratch / "old.db", scratch / "node.db")
+        program = ["-m", "tests.store.children", "migrator", str(scratch / "node.db"), str(statement)]
+        child = subprocess.run([sys.executable, *program], cwd=Path(__file__).parents[2], check=False)
+        whole(scratch / "node.db")
+        if child.returncode == 0:
+            break
+        assert child.returncode == -signal.SIGKILL
+        killed += 1
+    assert killed > 5
+    assert child.returncode == 0
+
+
+@pytest.mark.parametrize("layout", [layout_1, layout_2])
+def test_a_migration_that_finds_no_room_changes_nothing(scratch: Path, layout: Callable[[Path], None]) -> None:
+    path = scratch / "node.db"
+    layout(path)
+    with closing(sqlite3.connect(path)) as foreign:
+        foreign.execute("PRAGMA journal_mode = WAL")
+        foreign.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="another program holds a lock on it; end that program and try again"):
+            open_store(path)
+        foreign.execute("ROLLBACK")
+        [(version,)] = foreign.execute("PRAGMA user_version")
+        assert version in (1, 2)
+    open_store(path).close()
+
+
+LAYOUT_1 = (
+    "PRAGMA application_id = 1416588396",
+    "PRAGMA user_version = 1",
+    "CREATE TABLE instance(id INTEGER PRIMARY KEY, uuid BLOB, next_id INTEGER, clean INTEGER)",
+    "CREATE TABLE peer(id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, spki_sha256 BLOB)",
+    "CREATE TABLE message(seq INTEGER PRIMARY KEY, wire_id INTEGER, crc INTEGER, stored_at INTEGER, "
+    "channel TEXT, key TEXT, body BLOB)",
+    "CREATE TABLE delivery(peer INTEGER, seq INTEGER, wire_id INTEGER, size INTEGER, parked INTEGER DEFAULT 0, "
+    "PRIMARY KEY(peer, seq)) WITHOUT ROWID",
+    "CREATE TABLE held(seq INTEGER PRIMARY KEY)",
+    "CREATE TABLE peer_subscription(peer INTEGER, channel TEXT, key TEXT, PRIMARY KEY(peer, channel, key)) "
+    "WITHOUT ROWID",
+    "CREATE TABLE dead_letter(number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER, wire_id INTEGER, "
+    "attempts INTEGER, failed_at INTEGER, crc INTEGER, channel TEXT, key TEXT, body BLOB)",
+    "CREATE TABLE handled(number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER, wire_id INTEGER)",
+    "CREATE TABLE own_subscription(channel TEXT, key TEXT, PRIMARY KEY(channel, key)) WITHOUT ROWID",
+)

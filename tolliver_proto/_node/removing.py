@@ -1,0 +1,97 @@
+"""Removal of deliveries: acknowledged, given up, or set aside.
+
+A delivery goes with the next commit, and with its last delivery the message. Nothing of this is taken back where the
+commit fails: the removal waits for the next one. Searches find deliveries one by one, in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from .._common.errors import TolliverError
+from .actions import Acked, NoticeKind
+from .base import NodeState
+from .batch import GoOn
+from .intervals import spans_of
+from .link import Peer
+from .outbox import Outbox
+from .search import OutboxSearch
+from .store import Found, ParkDelivery, RemoveDeliveries
+
+
+class Removing(NodeState):
+    """Deliveries on their way out."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        ids = count(1)
+        self._searches = OutboxSearch(self._actions.append, self._when_stored, self._search_failed, ids)
+        # Sends wait for what this one finds: it does not queue behind an expiry of a million.
+        self._room = OutboxSearch(self._actions.append, self._when_stored, self._search_failed, ids)
+
+    def _release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
+        """One owner less for these messages; those without any leave the store with the next commit."""
+        for first, last in spans:
+            for gone_first, gone_last in self._refcounts.take(first, last):
+                self._batch.gone.append((gone_first, gone_last))
+                seqs = range(gone_first, gone_last + 1)
+                self._ids.give_back(spans_of(ids[seq] for seq in seqs))
+                if self._watched:
+                    self._tell_watchers(seqs)
+        self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _tell_watchers(self, seqs: Iterable[int]) -> None:
+        for seq in seqs:
+            receipt = self._watched.pop(seq, None)
+            if receipt is not None:
+                receipt.unacked -= 1
+                if not receipt.unacked:
+                    self._actions.append(Acked([receipt]))
+
+    def _remove(self, peer: Peer, found: Iterable[Found]) -> None:
+        """Give up deliveries: nobody will acknowledge them any more."""
+        outbox, ids = peer.outbox, {}
+        being_parked = self._being_parked(peer)
+        for one in found:
+            parked = one.parked or one.seq in being_parked
+            if one.seq in outbox.leaving and one.seq not in being_parked:
+                continue  # acknowledged, and on its way out already
+            if parked:
+                outbox.parked -= 1
+            else:
+                outbox.add(-1, -one.size)
+            ids[one.seq] = one.wire_id
+        spans = spans_of(ids)
+        outbox.leave(spans)
+        if spans:
+            self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
+            self._release(spans, ids)
+        if peer.link is not None and peer.link.window is not None:
+            peer.link.window.drop(ids)
+            self._sendable[peer.link] = None
+
+    def _being_parked(self, peer: Peer) -> set[int]:
+        """Seqs that were set aside, which is not stored yet."""
+        batches = [self._batch, *([self._running[1]] if self._running else [])]
+        operations = [one for batch in batches for one in batch.put_away if one.peer == peer.uuid]
+        return {one.seq for one in operations if isinstance(one, ParkDelivery)}
+
+    def _park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
+        """Set a delivery aside with the next commit; the row stays."""
+        outbox.park(seq, size)
+        self._batch.put_away.append(ParkDelivery(peer, seq))
+        self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    # Searching the store.
+
+    def _when_stored(self, go_on: GoOn) -> None:
+        if self._running is None and self._batch.empty:
+            go_on(None)
+        else:
+            self._batch.then.append(go_on)
+
+    def _search_failed(self, peer: UUID | None, error: TolliverError) -> None:
+        self._notice(NoticeKind.STORE_ERROR, peer, f"searching the outbox failed: {error}")

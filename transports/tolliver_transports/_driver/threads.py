@@ -1,0 +1,31 @@
+"""Threads that the system may refuse to start.
+
+A process has them where something blocks: files, names, handlers. The system, a container or a service limits their
+number, and Python then raises a RuntimeError without advice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tolliver_proto import OutOfThreads
+
+
+@contextmanager
+def starting_thread() -> Iterator[None]:
+    """What is called within may start one, and do nothing else that fails with a RuntimeError. Raises OutOfThreads."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise OutOfThreads(
+            f"the system starts no further thread for this process ({error}): end what has many, or raise the limit "
+            "(`ulimit -u`, the limit of the container or service, the memory), and try again"
+        ) from error
+
+
+def start(thread: threading.Thread) -> None:
+    """Raises OutOfThreads."""
+    with starting_thread():
+        thread.start()

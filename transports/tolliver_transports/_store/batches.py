@@ -1,0 +1,269 @@
+"""Batch of messages, as one row of the database holds it: a directory and the bodies, end to end.
+
+A row for each message costs the database more than the message. So the messages of a commit lie together, and the
+directory says where each begins. One flipped bit costs one message at most: every message has a check over all that
+the directory says of it and its body, and a bit of the directory is found by its check and put right.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate, repeat
+from operator import attrgetter, itemgetter, xor
+from struct import Struct
+from struct import error as struct_error
+from typing import NamedTuple
+from zlib import crc32
+
+from tolliver_proto import CorruptMessage, StoredMessage
+
+PIECE = 2**18
+"""Bytes of bodies in a batch, but for a larger message, which has one of its own."""
+
+_CHECK = Struct("<I")  # of the rest of the directory
+_HEAD = Struct("<QQQII")  # first and last seq, when it was stored, messages, bytes of names
+_ONE = Struct("<IQIIIII")  # place, id, size, offset, length, check, number of the name
+_NAME = Struct("<II")  # bytes of channel and key
+_COLUMNS = attrgetter("wire_id", "size", "channel", "key", "body")
+_LITTLE = sys.byteorder == "little"
+
+
+class Messages(NamedTuple):
+    """Messages of consecutive seqs from `first_seq` on, in columns."""
+
+    first_seq: int
+    ids: Sequence[int]
+    sizes: Sequence[int]
+    channels: Sequence[str]
+    keys: Sequence[str]
+    bodies: Sequence[bytes]
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + len(self.ids) - 1
+
+    def pieces(self) -> Iterator[tuple[int, int]]:
+        """From where to where each batch of them goes."""
+        ends = [*accumulate(map(len, self.bodies))]
+        if ends[-1] <= PIECE:
+            yield 0, len(ends)
+            return
+        start = begun = 0
+        for at, end in enumerate(ends):
+            if end - begun > PIECE and at > start:
+                yield start, at
+                start, begun = at, ends[at - 1]
+        yield start, len(ends)
+
+    def part(self, start: int, stop: int) -> Messages:
+        if (start, stop) == (0, len(self.ids)):
+            return self
+        return Messages(self.first_seq + start, *(column[start:stop] for column in self[1:]))  # type: ignore[arg-type]
+
+
+def in_columns(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, Messages]]:
+    """Runs of messages whose seqs are consecutive, each with the place of its first."""
+    first, count = messages[0].seq, len(messages)
+    if messages[-1].seq - first == count - 1:  # seqs ascend
+        yield 0, Messages(first, *zip(*map(_COLUMNS, messages), strict=True))
+        return
+    start = 0
+    for at in range(1, count + 1):
+        if at == count or messages[at].seq != messages[at - 1].seq + 1:
+            yield start, Messages(messages[start].seq, *zip(*map(_COLUMNS, messages[start:at]), strict=True))
+            start = at
+
+
+@lru_cache(1024)
+def _name(channel: str, key: str) -> tuple[bytes, int]:
+    """As the directory has it, and its part in the checks of its messages."""
+    one, other = channel.encode(), key.encode()
+    text = _NAME.pack(len(one), len(other)) + one + other
+    return text, crc32(text)
+
+
+def _packed(code: str, values: Sequence[int]) -> bytes:
+    column = array(code, values)
+    if not _LITTLE:
+        column.byteswap()
+    return column.tobytes()
+
+
+def _directory(first: int, last: int, stored_at: int, count: int, names: bytes, columns: bytes) -> bytes:
+    said = b"".join((_HEAD.pack(first, last, stored_at, count, len(names)), names, columns))
+    return _CHECK.pack(crc32(said)) + said
+
+
+def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
+    """Directory and bodies of one batch. `stored_at` is in seconds."""
+    first_seq, ids, sizes, channels, keys, bodies = messages
+    count = len(ids)
+    if count == 1:
+        return _pack_one(messages, stored_at)
+    places = range(count)
+    if channels.count(channels[0]) == count and keys.count(keys[0]) == count:  # the usual case
+        names, mix = _name(channels[0], keys[0])
+        mixes: Iterator[int] = repeat(mix, count)
+        numbers = bytes(4 * count)
+    else:
+        known: dict[tuple[str, str], int] = {}
+        which = [known.setdefault(name, len(known)) for name in zip(channels, keys, strict=True)]
+        parts = [_name(*name) for name in known]
+        names = b"".join(text for text, _ in parts)
+        mixes = map([mix for _, mix in parts].__getitem__, which)
+        numbers = _packed("I", which)
+    lengths = [*map(len, bodies)]
+    short = ids if max(ids) < 2**32 else [_short(wire_id) for wire_id in ids]
+    seeds = map(xor, map(xor, short, sizes), map(xor, mixes, places))
+    columns = b"".join((
+        _packed("I", places),
+        _packed("Q", ids),
+        _packed("I", sizes),
+        _packed("I", [0, *accumulate(lengths)][:-1]),
+        _packed("I", lengths),
+        _packed("I", [*map(crc32, bodies, seeds)]),
+        numbers,
+    ))  # fmt: skip
+    return _directory(first_seq, messages.last_seq, stored_at, count, names, columns), b"".join(bodies)
+
+
+def _pack_one(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
+    """As it is for many, without columns of one."""
+    seq, (wire_id,), (size,), (channel,), (key,), (body,) = messages
+    names, mix = _name(channel, key)
+    columns = _ONE.pack(0, wire_id, size, 0, len(body), crc32(body, _short(wire_id) ^ size ^ mix), 0)
+    return _directory(seq, seq, stored_at, 1, names, columns), bytes(body)
+
+
+def _short(wire_id: int) -> int:
+    """All of its bits in 32."""
+    return wire_id ^ wire_id >> 32
+
+
+class Directory:
+    """What a batch says of its messages. `whole` is false where it is not as it was written."""
+
+    first_seq: int
+    last_seq: int
+    stored_at: int  # seconds of the wall clock
+    count: int
+
+    __slots__ = (
+        *("count", "first_seq", "last_seq", "names", "stored_at", "whole"),
+        *("crcs", "ids", "lengths", "numbers", "offsets", "places", "sizes"),
+    )
+
+    def __init__(self, data: bytes) -> None:
+        """Raises ValueError where it cannot be read."""
+        check, said = int.from_bytes(data[:4], "little"), data[4:]
+        wrong = crc32(said) ^ check
+        if wrong:
+            said = with_bit_put_right(said, wrong) or said
+        self.whole = not wrong or crc32(said) == check or wrong.bit_count() == 1  # the check itself may have changed
+        try:
+            self.first_seq, self.last_seq, self.stored_at, self.count, size = _HEAD.unpack_from(said)
+            start = _HEAD.size + size
+            columns = said[start:]
+            if len(columns) != _ONE.size * self.count:
+                raise ValueError("columns of another length than the directory says")
+            self.names = list(_names(said[_HEAD.size : start]))
+        except struct_error as error:
+            raise ValueError(f"a directory that ends too soon: {error}") from error
+        self.places, self.ids, self.sizes, self.offsets, self.lengths, self.crcs, self.numbers = _unpacked(columns)
+
+    def at(self, place: int) -> int | None:
+        """The index in the columns of the message that is so far behind the first seq, if it is there."""
+        if place < self.count and self.places[place] == place:
+            return place
+        try:
+            return self.places.index(place)
+        except ValueError:
+            return None
+
+    def message(self, at: int, frames: bytes) -> StoredMessage | CorruptMessage:
+        """The message at that index, if it is as it was written (V9)."""
+        seq, wire_id, size, place = self.first_seq + self.places[at], self.ids[at], self.sizes[at], self.places[at]
+        body = frames[self.offsets[at] : self.offsets[at] + self.lengths[at]]
+        if self.numbers[at] < len(self.names):
+            channel, key, mix = self.names[self.numbers[at]]
+            if crc32(body, _short(wire_id) ^ size ^ mix ^ place) == self.crcs[at]:
+                return StoredMessage(seq, wire_id, channel, key, body, size)
+        return CorruptMessage(seq, wire_id, size)
+
+    def messages(self, indexes: Sequence[int], bodies: bytes) -> list[StoredMessage | CorruptMessage]:
+        """As `message` for several of them."""
+        if len(indexes) < 2:
+            return [self.message(at, bodies) for at in indexes]
+        take = itemgetter(*indexes)
+        places, ids, sizes, offsets = take(self.places), take(self.ids), take(self.sizes), take(self.offsets)
+        parts = [bodies[at : at + length] for at, length in zip(offsets, take(self.lengths), strict=True)]
+        names = [self.names[number] for number in take(self.numbers) if number < len(self.names)]
+        if len(names) == len(indexes):
+            channels, keys, mixes = zip(*names, strict=True)
+            short = ids if max(ids) < 2**32 else map(_short, ids)
+            seeds = map(xor, map(xor, short, sizes), map(xor, mixes, places))
+            if (*map(crc32, parts, seeds),) == take(self.crcs):
+                seqs = map(self.first_seq.__add__, places)
+                return [*map(StoredMessage, seqs, ids, channels, keys, parts, sizes)]
+        return [self.message(at, bodies) for at in indexes]
+
+    def only(self, indexes: Sequence[int], frames: bytes) -> tuple[bytes, bytes]:
+        """A batch of these messages alone. Checks are taken over: one that is damaged stays so."""
+        lengths = [self.lengths[at] for at in indexes]
+        parts = ((4, self.places), (8, self.ids), (4, self.sizes))
+        columns = [_packed("Q" if width == 8 else "I", [column[at] for at in indexes]) for width, column in parts]
+        columns.append(_packed("I", [0, *accumulate(lengths)][:-1]))
+        columns += [_packed("I", [column[at] for at in indexes]) for column in (self.lengths, self.crcs, self.numbers)]
+        names = b"".join(_name(channel, key)[0] for channel, key, _ in self.names)
+        directory = _directory(self.first_seq, self.last_seq, self.stored_at, len(indexes), names, b"".join(columns))
+        starts = [self.offsets[at] for at in indexes]
+        return directory, b"".join(frames[at : at + length] for at, length in zip(starts, lengths, strict=True))
+
+
+def with_bit_put_right(data: bytes, wrong: int) -> bytes | None:
+    """The data with the one bit flipped that explains why its CRC-32 is off by `wrong`, or None.
+
+    The effect of a bit on the CRC is that of the bit alone, moved on by the bytes behind it.
+    """
+    effects = [_TABLE[1 << bit] for bit in range(8)]
+    for at in range(len(data) - 1, -1, -1):
+        if wrong in effects:
+            flipped = data[at] ^ 1 << effects.index(wrong)
+            return data[:at] + bytes((flipped,)) + data[at + 1 :]
+        effects = [_TABLE[effect & 0xFF] ^ effect >> 8 for effect in effects]
+    return None
+
+
+def _table(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0xEDB88320 if byte & 1 else 0)
+    return byte
+
+
+_TABLE = [_table(byte) for byte in range(256)]
+
+
+def _names(texts: bytes) -> Iterator[tuple[str, str, int]]:
+    at = 0
+    while at < len(texts):
+        channel_size, key_size = _NAME.unpack_from(texts, at)
+        middle = at + _NAME.size + channel_size
+        end = middle + key_size
+        channel, key = texts[at + _NAME.size : middle], texts[middle:end]
+        yield channel.decode(), key.decode(), crc32(texts[at:end])
+        at = end
+
+
+def _unpacked(columns: bytes) -> Iterator[array[int]]:
+    count, start = len(columns) // _ONE.size, 0
+    for code in "IQIIIII":
+        column = array(code)
+        size = count * column.itemsize
+        column.frombytes(columns[start : start + size])
+        if not _LITTLE:
+            column.byteswap()
+        start += size
+        yield column

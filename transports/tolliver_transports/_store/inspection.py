@@ -1,0 +1,103 @@
+"""Inspection of a database that nobody uses.
+
+To open a database is to change it: damaged rows are left out, the log is brought into the file, an old layout is
+brought up. So a copy is opened, among the temporary files, and the original is only read, and locked meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import NamedTuple
+from uuid import UUID
+
+from tolliver_proto import CorruptMessage, NoticeKind, StoreError, UnparkDeliveries
+
+from .file import APPLICATION_ID, HEADER, MAGIC
+from .layout import LAYOUT
+from .lock import Lock
+from .sqlite import SQLiteStore
+
+_WITH_IT = ("", "-wal", ".mark")
+"""Files that make up a database, by what their names add to its own."""
+_FINDINGS = (NoticeKind.STORE_ERROR, NoticeKind.COMMITS_MISSING)  # other news are of the copy's disk
+_LAST = 2**63 - 1
+_ROWS, _BYTES = 1024, 16 * 2**20  # of one reading
+
+
+class Inspection(NamedTuple):
+    """What was found: nothing, or a line for each fault. An old layout is no fault."""
+
+    layout: int
+    findings: list[str]
+
+    @property
+    def old(self) -> bool:
+        return self.layout < LAYOUT
+
+
+def inspect(path: Path) -> Inspection:
+    """All that opening and `SQLiteStore.check` find, and every message that cannot be read. Changes nothing.
+
+    Takes as much room among the temporary files as the database has. Raises StoreError where it is in use, or no
+    database of an instance, and OSError.
+    """
+    if not path.is_file():
+        raise StoreError(f"there is no database {path}: give the file that the instance uses")
+    whole = path.resolve()
+    layout = _layout(whole)
+    with ExitStack() as ending:
+        lock = ending.enter_context(closing(Lock(str(whole))))
+        lock.take_file()
+        try:
+            copy = _copied(whole, Path(ending.enter_context(TemporaryDirectory(prefix="tolliver-check-"))))
+        except OSError as error:
+            raise StoreError(
+                f"no copy of {path} can be made in {gettempdir()}: {error}. Set TMPDIR to a directory with room for it"
+            ) from error
+        return Inspection(layout, [one.replace(str(copy), str(path)) for one in _findings(copy)])
+
+
+def _layout(path: Path) -> int:
+    """Of the file, of which the log may have a newer head. Raises StoreError where it is no database of ours."""
+    with path.open("rb") as file:
+        header = file.read(HEADER.size)
+    known = header.startswith(MAGIC) and len(header) == HEADER.size
+    layout, application = HEADER.unpack(header) if known else (LAYOUT, None)
+    if application != APPLICATION_ID and not (application is None and os.path.exists(f"{path}-wal")):
+        raise StoreError(f"{path} is no database of an instance: give the file that the instance uses")
+    return int(layout)
+
+
+def _copied(path: Path, directory: Path) -> Path:
+    for name in _WITH_IT:
+        if os.path.exists(f"{path}{name}"):
+            shutil.copyfile(f"{path}{name}", directory / f"{path.name}{name}")
+    return directory / path.name
+
+
+def _findings(path: Path) -> Iterator[str]:
+    try:
+        with closing(SQLiteStore(path, instance_id=None, first_id=1)) as store:
+            yield from store.check()
+            for peer in store.load().peers:
+                yield from _unreadable(store, peer)
+            store.dead_letters(0, _LAST)
+            yield from (text for kind, text in store.news() if kind in _FINDINGS)
+    except StoreError as error:
+        yield str(error)
+
+
+def _unreadable(store: SQLiteStore, peer: UUID) -> Iterator[str]:
+    """What it is owed, and what was set aside for it."""
+    store.commit([UnparkDeliveries(peer, [(0, _LAST)])])
+    seq = 0
+    while rows := store.fetch(peer, seq, _ROWS, _BYTES):
+        for row in rows:
+            if isinstance(row, CorruptMessage):
+                yield f"message {row.seq} for peer {peer}, with id {row.wire_id}, is damaged: it will be set aside"
+        seq = rows[-1].seq

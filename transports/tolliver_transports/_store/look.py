@@ -1,0 +1,138 @@
+"""Look into a database beside the instance that uses it: reads, changes nothing, takes no lock."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from tolliver_proto import StoreError, Subscription
+
+from .layout import LAYOUT
+from .owed import Deliveries
+
+_LETTERS = """
+    SELECT number, uuid, channel, key, LENGTH(body), attempts, failed_at
+    FROM dead_letter JOIN peer ON peer.id = dead_letter.peer ORDER BY number"""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Messages that wait for a peer, or that are parked for it. Times are seconds of the wall clock, None if lost."""
+
+    peer: UUID
+    parked: bool
+    messages: int = 0
+    bytes: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A peer that the instance knows."""
+
+    peer: UUID
+    pin: bytes | None
+    subscriptions: tuple[Subscription, ...]
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter without its body. `failed_at` is in seconds of the wall clock."""
+
+    number: int
+    peer: UUID
+    channel: str
+    key: str
+    bytes: int
+    attempts: int
+    failed_at: int
+
+
+class Look:
+    """What a database says of its outbox. Made by `look`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._deliveries = Deliveries(connection, lambda: 0)
+
+    def peers(self) -> dict[int, UUID]:
+        """By their numbers."""
+        return {number: UUID(bytes=uuid) for number, uuid in self._connection.execute("SELECT id, uuid FROM peer")}
+
+    def known(self) -> list[Known]:
+        """All peers, in the order in which they came."""
+        lists = defaultdict(list)
+        for peer, channel, key in self._connection.execute(
+            "SELECT peer, channel, key FROM peer_subscription ORDER BY peer, channel, key"
+        ):
+            lists[peer].append(Subscription(channel.decode(), key.decode()))
+        pins = dict(self._connection.execute("SELECT id, spki_sha256 FROM peer"))
+        return [
+            Known(uuid, pins[number], tuple(lists[number]), sum(one.messages for one in self._waiting(number, uuid)))
+            for number, uuid in self.peers().items()
+        ]
+
+    def letters(self) -> list[Letter]:
+        """All dead letters, oldest first."""
+        return [
+            Letter(number, UUID(bytes=uuid), channel.decode(), key.decode(), size, attempts, failed_at)
+            for number, uuid, channel, key, size, attempts, failed_at in self._connection.execute(_LETTERS)
+        ]
+
+    def waiting(self) -> list[Waiting]:
+        """Of each peer what waits and what is parked, if anything is."""
+        return [one for number, uuid in self.peers().items() for one in self._waiting(number, uuid)]
+
+    def _waiting(self, number: int, uuid: UUID) -> list[Waiting]:
+        both = [Waiting(uuid, False), Waiting(uuid, True)]
+        for part in self._deliveries.parts(number):
+            one = both[part.parked]
+            one.messages += part.messages
+            one.bytes += part.size
+            one.newest = part.first_seq
+            if one.oldest is None:
+                one.oldest = part.first_seq
+        for one in both:
+            one.oldest, one.newest = (self._stored_at(first) for first in (one.oldest, one.newest))
+        return [one for one in both if one.messages]
+
+    def _stored_at(self, first_seq: int | None) -> int | None:
+        directory = None if first_seq is None else self._deliveries.directory(first_seq)
+        return None if directory is None else directory.stored_at
+
+
+def must_be_there(database: Path) -> None:
+    """Raises StoreError where there is no such file."""
+    if not database.is_file():
+        raise StoreError(f"there is no database {database}: give the file that the instance uses")
+
+
+@contextmanager
+def look(database: Path) -> Iterator[Look]:
+    """Raises StoreError where there is no database, or none of ours, or one of an older layout."""
+    must_be_there(database)
+    file = database.resolve()
+    in_use = file.with_name(f"{file.name}-wal").exists()  # else SQLite would make that file, and leave it behind
+    options = "mode=ro" if in_use else "mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?{options}", uri=True)) as connection:
+            connection.text_factory = bytes
+            [(layout,)] = connection.execute("PRAGMA user_version").fetchall()
+            if 0 < layout < LAYOUT:
+                raise StoreError(
+                    f"{database} has layout {layout}, of an older version, and the next opening brings it to layout "
+                    f"{LAYOUT}: start its instance first"
+                )
+            connection.execute("BEGIN")  # all that is asked is of one moment
+            yield Look(connection)
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{database} cannot be read as an instance's database: {error}. Give the file that the instance uses"
+        ) from error

@@ -1,0 +1,613 @@
+"""Deliveries: the messages of each batch that each peer is owed, and the batches themselves.
+
+A peer's share of a batch is one row: a span, which is the usual case, or a bitmap where some are acknowledged, were for
+others, or are parked. A commit touches the rows of its own batches only. Peer 0 is nobody: its rows are messages that
+are kept for whoever is connecting (T-62). A batch goes with its last owner, and is written anew, smaller, when less
+than half of it is owed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_right
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from itertools import accumulate, chain, compress, groupby, islice
+from struct import error as struct_error
+from typing import Any, NamedTuple
+
+from tolliver_proto import CorruptMessage, StoredMessage
+from tolliver_proto.layouts import IntervalSet, RefCounts
+
+from .batches import Directory, Messages, in_columns, pack
+from .checks import GOOD, batch_check, owed_check
+
+Span = tuple[int, int]
+Row = StoredMessage | CorruptMessage
+
+NOBODY = 0
+_ASKED = 256  # spans that one question covers,
+_NEAR = 4096  # where they lie so near to one another
+_NEW = 16  # batches: so many of the newest are not written anew, as the rest of them goes soon
+_ANEW = 16  # batches that one commit writes anew at most
+_LAST_SEQ = 2**63 - 1
+_PAGE = 4096  # bytes of a body that are read at once where some cannot be
+
+_COLUMNS = "peer, first_seq, last_seq, first_id, bytes, owed, parked"
+_FROM = "first_seq >= IFNULL((SELECT MAX(first_seq) FROM {table} WHERE {where}first_seq <= ?2), ?2)"
+_SHARES = f"""
+    SELECT {_COLUMNS} FROM owed
+    WHERE peer = ?1 AND {_FROM.format(table="owed", where="peer = ?1 AND ")} AND first_seq <= ?3 AND last_seq >= ?2
+    ORDER BY first_seq"""
+_BATCHES = f"""
+    SELECT first_seq, last_seq, crc FROM batch
+    WHERE {_FROM.format(table="batch", where="")} AND first_seq <= ?3 AND last_seq >= ?2 ORDER BY first_seq"""
+_OWNERS = """
+    SELECT owed.owed FROM (SELECT 0 AS id UNION ALL SELECT id FROM peer) AS one CROSS JOIN owed
+    ON owed.peer = one.id AND owed.first_seq = ?"""
+_REMOVE_SHARE = "DELETE FROM owed WHERE peer = ? AND first_seq = ? AND last_seq = ?"
+_REMOVE_BATCH = "DELETE FROM batch WHERE first_seq = ? AND last_seq = ? AND crc = ?"
+_END = (0, -1)  # a row that is no batch's
+_ZERO_OR_ONE = bytes(byte & 1 for byte in range(256))  # as digits and as numbers
+
+
+class Share(NamedTuple):
+    """A peer's row. `first_id` is None where the ids of the batch are not consecutive, `owed` None for all of it."""
+
+    peer: int
+    first_seq: int
+    last_seq: int
+    first_id: int | None
+    size: int  # of the whole batch, as frames: bytes
+    owed: bytes | None
+    parked: bytes | None
+
+    @property
+    def everything(self) -> int:
+        return (1 << (self.last_seq + 1 - self.first_seq)) - 1
+
+    @property
+    def bits(self) -> int:
+        return self.everything if self.owed is None else int.from_bytes(self.owed, "little")
+
+    @property
+    def parked_bits(self) -> int:
+        return 0 if self.parked is None else int.from_bytes(self.parked, "little")
+
+    def with_bits(self, owed: int, parked: int) -> Share:
+        return self._replace(
+            owed=None if owed == self.everything else _blob(owed), parked=_blob(parked) if parked else None
+        )
+
+    def without(self, met: int) -> Share | None:
+        """Less these bits; None where nothing is left."""
+        left = self.bits & ~met
+        return self.with_bits(left, self.parked_bits & left) if left else None
+
+
+class Part(NamedTuple):
+    """Messages of a batch that wait for a peer, or that are parked for it. `size` is in bytes of frames."""
+
+    first_seq: int
+    parked: bool
+    messages: int
+    size: int
+
+
+def _blob(bits: int) -> bytes:
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+def _share(row: Sequence[int | bytes | None]) -> Share:
+    peer, first, last, first_id, size, owed, parked = row
+    return Share(peer, first, last, first_id if first_id is None else first_id % 2**64, size, owed, parked)  # type: ignore[arg-type]
+
+
+def places_of(bits: int) -> Iterable[int]:
+    """Which bits are set, ascending."""
+    return compress(range(bits.bit_length()), _flags(bits))
+
+
+def mask(first: int, last: int, spans: Iterable[Span]) -> int:
+    """Bits of these seqs in a batch that goes from `first` to `last`."""
+    bits = 0
+    for low, high in spans:
+        low, high = max(low, first), min(high, last)
+        bits |= ((1 << (high + 1 - low)) - 1) << (low - first)
+    return bits
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The same numbers in as few spans as can be, ascending."""
+    joined: list[Span] = []
+    for first, last in sorted(spans):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return joined
+
+
+def _questions(spans: Sequence[Span]) -> Iterator[Sequence[Span]]:
+    """Spans, joined, that are near to one another, to be asked for at once."""
+    start = 0
+    for at in range(1, len(spans) + 1):
+        if at == len(spans) or at - start == _ASKED or spans[at][0] - spans[at - 1][1] > _NEAR:
+            yield spans[start:at]
+            start = at
+
+
+def _meeting(
+    ask: Callable[[int, int], Iterable[Sequence[int]]], place: int, spans: Iterable[Span]
+) -> Iterator[tuple[Sequence[int], list[Span]]]:
+    """The rows that meet some of these spans, each with those: `place` is the column of its first seq, before its last.
+
+    `ask` returns the rows that meet a range, in order.
+    """
+    for asked in _questions(joined(spans)):
+        at = 0
+        for row in ask(asked[0][0], asked[-1][1]):
+            first, last = row[place], row[place + 1]
+            while at < len(asked) and asked[at][1] < first:
+                at += 1
+            end = at
+            while end < len(asked) and asked[end][0] <= last:
+                end += 1
+            if end > at:
+                yield row, list(asked[at:end])
+
+
+def _around(first: int, last: int, met: Sequence[Span]) -> Span:
+    """The span that covers the row, so that its neighbours in the same one go with it; else a span of its own."""
+    return met[0] if met[0][0] <= first and met[0][1] >= last else (-1, first)
+
+
+class Deliveries:
+    """The tables `batch` and `owed`. What changes them runs within a transaction of the caller's."""
+
+    def __init__(self, connection: sqlite3.Connection, now: Callable[[], int]) -> None:
+        self._connection = connection
+        self._execute: Callable[[str, Sequence[object]], sqlite3.Cursor] = connection.execute
+        self._now = now
+        [(self.newest,)] = connection.execute("SELECT IFNULL(MAX(last_seq), 0) FROM batch").fetchall()
+        self._recent: deque[int] = deque(maxlen=_NEW)  # first seqs
+        self._holes: dict[int, list[int]] = {}  # of a batch: messages in it, and those among them that are owed
+        self._sparse: dict[int, None] = {}  # batches of which less than half may be owed
+        self._read: tuple[int, Directory, bytes] | None = None  # the next piece is mostly of the same batch
+
+    def newest_stored_at(self) -> int:
+        """When the newest batch was stored, in seconds; 0 where there is none, or where it is damaged."""
+        for (first,) in self._execute("SELECT MAX(first_seq) FROM batch", ()).fetchall():
+            directory = None if first is None else self.directory(first)
+            if directory is not None:
+                return directory.stored_at
+        return 0
+
+    def undone(self, newest: int) -> None:
+        """The transaction was rolled back: the newest seq is again what it was before."""
+        self.newest = newest
+        self._read = None
+        self._holes.clear()
+        self._sparse.clear()
+
+    # Storing.
+
+    def store(self, messages: Sequence[StoredMessage], owners: Sequence[Sequence[int]], held: Iterable[int]) -> None:
+        """`owners[i]` are the peers that `messages[i]` is for, one object where they are the same.
+
+        Raises sqlite3.IntegrityError for a seq that is there already.
+        """
+        kept = {*held}
+        for at, run in in_columns(messages):
+            for start, stop in run.pieces():
+                self._store(run.part(start, stop), owners[at + start : at + stop], kept)
+
+    def _store(self, messages: Messages, owners: Sequence[Sequence[int]], held: set[int]) -> None:
+        ids, first, last = messages.ids, messages.first_seq, messages.last_seq
+        if first <= self.newest and self._execute(_BATCHES, (None, first, last)).fetchone():
+            raise sqlite3.IntegrityError(f"there is a message between {first} and {last}")
+        self._execute(
+            "INSERT INTO batch VALUES (?, ?, ?, ?, ?)",
+            (first, last, batch_check(first, last), *pack(messages, self._now())),
+        )
+        self.newest = max(self.newest, last)
+        self._recent.append(first)
+        first_id = ids[0] if ids[-1] - ids[0] == len(ids) - 1 else None  # they ascend, but where they begin anew
+        whole = Share(NOBODY, first, last, first_id, sum(messages.sizes), None, None)
+        if not held and owners[0] and all(peers is owners[0] for peers in owners):
+            for peer in owners[0]:
+                self._put(whole._replace(peer=peer))
+            return
+        bits: defaultdict[int, int] = defaultdict(int)
+        for place, peers in enumerate(owners):
+            bit = 1 << place
+            for peer in peers:
+                bits[peer] |= bit
+            if not peers or first + place in held:
+                bits[NOBODY] |= bit
+        for peer, owed in bits.items():
+            self._put(whole._replace(peer=peer).with_bits(owed, 0))
+
+    def _put(self, share: Share) -> None:
+        peer, first, last, first_id, size, owed, parked = share
+        if first_id is not None and first_id >= 2**63:
+            first_id -= 2**64
+        row = (peer, first, last, first_id, size, owed, parked)
+        self._execute("INSERT OR REPLACE INTO owed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, owed_check(*row)))
+
+    def add(self, peer: int, seqs: Iterable[int]) -> None:
+        """Messages that are stored already are for this peer too."""
+        for (first, last, _), met in self._batches((seq, seq) for seq in seqs):
+            known = [_share(row) for row in self._execute(_SHARES, (peer, first, last))]
+            share = known[0] if known else self._new_share(peer, first, last)
+            self._put(share.with_bits(share.bits | mask(first, last, met), share.parked_bits))
+
+    def _new_share(self, peer: int, first: int, last: int) -> Share:
+        directory = self.directory(first)
+        if directory is None or not directory.count:
+            return Share(peer, first, last, None, 0, b"", None)
+        ids, places = directory.ids, directory.places
+        consecutive = ids[-1] - ids[0] == places[-1] - places[0] == directory.count - 1
+        return Share(peer, first, last, ids[0] - places[0] if consecutive else None, sum(directory.sizes), b"", None)
+
+    def spoil(self, seqs: Sequence[int]) -> None:
+        """Messages that were damaged where they come from: only their places are kept (V9)."""
+        for (first, _, _), met in self._batches((seq, seq) for seq in seqs):
+            directory, bodies = self._batch(first)
+            if directory is not None:
+                places = {place - first for low, high in met for place in range(low, high + 1)}
+                kept = [at for at, place in enumerate(directory.places) if place not in places]
+                self._replace(first, *directory.only(kept, bodies))
+
+    def _replace(self, first: int, directory: bytes, bodies: bytes) -> None:
+        self._execute("UPDATE batch SET directory = ?, bodies = ? WHERE first_seq = ?", (directory, bodies, first))
+        self._read = None
+
+    # Removing and setting aside.
+
+    def _change(self, peer: int, spans: Iterable[Span], change: Callable[[Share, int], Share | None]) -> None:
+        """Each share of the peer that these spans meet becomes what `change` makes of it and the bits that are met."""
+        gone: list[tuple[Span, int]] = []
+        for row, met in _meeting(lambda low, high: self._execute(_SHARES, (peer, low, high)), 1, spans):
+            share = _share(row)
+            new = change(share, mask(share.first_seq, share.last_seq, met))
+            if new is None:
+                gone.append((_around(share.first_seq, share.last_seq, met), share.first_seq))
+            elif new != share:
+                self._put(new)
+        self._delete("DELETE FROM owed WHERE peer = ? AND first_seq", gone, peer)
+
+    def _delete(self, head: str, gone: Sequence[tuple[Span, int]], *fixed: int) -> None:
+        """Rows that begin there. Those that one span covers are neighbours: all between them go."""
+        for _, group in groupby(gone, lambda one: one[0]):
+            firsts = [first for _, first in group]
+            if len(firsts) == 1:
+                self._execute(f"{head} = ?", (*fixed, *firsts))
+            else:
+                self._execute(f"{head} BETWEEN ? AND ?", (*fixed, firsts[0], firsts[-1]))
+
+    def remove(self, peer: int, spans: Sequence[Span]) -> None:
+        if len(spans) == 1 and self._execute(_REMOVE_SHARE, (peer, *spans[0])).rowcount:
+            return  # the usual case: all of one batch, and nothing else
+        self._change(peer, spans, Share.without)
+
+    def park(self, peer: int, spans: Iterable[Span]) -> None:
+        self._change(peer, spans, lambda share, met: share.with_bits(share.bits, share.parked_bits | met & share.bits))
+
+    def unpark(self, peer: int, spans: Iterable[Span]) -> None:
+        self._change(peer, spans, lambda share, met: share.with_bits(share.bits, share.parked_bits & ~met))
+
+    def forget(self, peer: int) -> None:
+        self._execute("DELETE FROM owed WHERE peer = ?", (peer,))
+
+    def remove_messages(self, spans: Sequence[Span]) -> None:
+        """Nobody is owed these any more."""
+        self._read = None
+        if len(spans) == 1 and self._execute(_REMOVE_BATCH, (*spans[0], batch_check(*spans[0]))).rowcount:
+            self._holes.pop(spans[0][0], None)
+            self._sparse.pop(spans[0][0], None)
+            return
+        gone: list[tuple[Span, int]] = []
+        for (first, last, _), met in self._batches(spans):
+            around = _around(first, last, met)
+            if around[0] >= 0 or self._thinned(first, last, met):
+                gone.append((around, first))
+        self._delete("DELETE FROM batch WHERE first_seq", gone)
+        for _, first in gone:
+            self._holes.pop(first, None)
+            self._sparse.pop(first, None)
+
+    def _thinned(self, first: int, last: int, met: Sequence[Span]) -> bool:
+        """Some messages of a batch have gone. True if all have."""
+        hole = self._holes.setdefault(first, [last + 1 - first] * 2)
+        hole[1] -= mask(first, last, met).bit_count()
+        if hole[1] * 2 < hole[0]:
+            self._sparse[first] = None
+        return hole[1] <= 0 and not self._execute(_OWNERS, (first,)).fetchone()
+
+    def _batches(self, spans: Iterable[Span]) -> Iterator[tuple[Sequence[int], list[Span]]]:
+        """Those that meet these spans: (first, last, check)."""
+        for row, met in _meeting(lambda low, high: self._execute(_BATCHES, (None, low, high)), 0, spans):
+            if row[2] != batch_check(row[0], row[1]):  # its end, or its beginning, is not what it was
+                directory = self.directory(row[0])
+                if directory is None:
+                    continue
+                row = (row[0], directory.last_seq, row[2])
+            yield row, met
+
+    # Upkeep.
+
+    def drop_held(self) -> None:
+        """Messages that were kept for peers which never came (T-62)."""
+        kept = self._execute("SELECT first_seq FROM owed WHERE peer = ?", (NOBODY,)).fetchall()
+        self.forget(NOBODY)
+        for (first,) in kept:
+            if not self._execute(_OWNERS, (first,)).fetchone():
+                self._execute("DELETE FROM batch WHERE first_seq = ?", (first,))
+
+    def drop_ownerless(self) -> None:
+        """After damage: nobody would ever ask for these batches. Slow: looks at all."""
+        self._execute("DELETE FROM batch WHERE first_seq NOT IN (SELECT first_seq FROM owed)", ())
+
+    def tidy(self, closing: bool = False) -> None:
+        """Write batches anew of which less than half is owed; the newest only when the store closes."""
+        if not self._sparse:
+            return
+        newest = self._recent[0] if self._recent and not closing else _LAST_SEQ
+        for first in [first for first in self._sparse if first < newest][:_ANEW]:
+            del self._sparse[first]
+            self._write_anew(first)
+
+    def _write_anew(self, first: int) -> None:
+        owners = [owed for (owed,) in self._execute(_OWNERS, (first,))]
+        directory, bodies = self._batch(first)
+        if directory is None or not directory.whole or None in owners:
+            return
+        owed = 0
+        for bits in owners:
+            owed |= int.from_bytes(bits, "little")
+        kept = [at for at, place in enumerate(directory.places) if owed >> place & 1]
+        self._holes[first] = [len(kept), len(kept)]
+        if 2 * sum(directory.lengths[at] for at in kept) <= len(bodies):
+            self._replace(first, *directory.only(kept, bodies))
+
+    # Reading.
+
+    def _batch(self, first: int) -> tuple[Directory | None, bytes]:
+        """A batch, None where its row is missing or says nothing (V9)."""
+        if self._read is None or self._read[0] != first:
+            self._read = None
+            data, bodies = self._row(first, "directory, bodies") or self._strayed(first)
+            directory = _directory(data)
+            if directory is None or directory.first_seq != first:
+                return None, b""
+            self._read = (first, directory, bodies)
+        return self._read[1:]
+
+    def directory(self, first: int) -> Directory | None:
+        """As `_batch`, without the bodies: so None, too, where it is not whole."""
+        data, *_ = self._row(first, "directory") or self._strayed(first)
+        directory = _directory(data)
+        return directory if directory is not None and directory.whole and directory.first_seq == first else None
+
+    def _row(self, first: int, columns: str) -> tuple[bytes, ...] | None:
+        try:
+            row = self._execute(f"SELECT {columns} FROM batch WHERE first_seq = ?", (first,)).fetchone()
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
+                raise
+            return tuple(self._salvaged(first, column) for column in columns.split(", "))
+        return row if row and all(type(value) is bytes for value in row) else None
+
+    def _strayed(self, first: int) -> tuple[bytes, bytes]:
+        """A batch whose own number is another than it was: its directory says the right one twice."""
+        with suppress(sqlite3.DatabaseError):
+            for data, bodies in self._execute(f"SELECT directory, bodies FROM batch WHERE NOT {GOOD['batch']}", ()):
+                directory = _directory(data)
+                if directory is not None and directory.first_seq == first:
+                    return data, bodies
+        return b"", b""
+
+    def _salvaged(self, first: int, column: str) -> bytes:
+        """As much of it as can be read: one damaged page must not take what stands on those before it (V9)."""
+        pieces: list[bytes] = []
+        with suppress(sqlite3.Error), self._connection.blobopen("batch", column, first, readonly=True) as blob:
+            while piece := blob.read(_PAGE):
+                pieces.append(piece)
+        return b"".join(pieces)
+
+    def fetch(self, peer: int, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
+        """As `Store.fetch`."""
+        rows: list[Row] = []
+        left = max_bytes
+        with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
+            for share in map(_share, shares):
+                bits = share.bits & ~share.parked_bits
+                bits &= -1 << max(0, after_seq + 1 - share.first_seq)
+                if rows and share.first_seq == share.last_seq and share.size > left:
+                    break  # its body is not even read: it may be a large one
+                places = [*islice(places_of(bits), max_count - len(rows))]
+                found = self._messages(share, places, left, not rows) if places else []
+                rows += found
+                left -= sum(row.size for row in found)
+                if len(found) < len(places) or len(rows) == max_count:
+                    break
+        return rows
+
+    def _messages(self, share: Share, places: list[int], most: int, one_at_least: bool) -> list[Row]:
+        """Messages at these places of a batch, as far as all of them together are no larger than that."""
+        directory, bodies = self._batch(share.first_seq)
+        if directory is not None and directory.count == share.last_seq + 1 - share.first_seq and directory.whole:
+            totals = accumulate(map(directory.sizes.__getitem__, places))
+            fit = bisect_right([*totals], most)
+            return directory.messages(places[: max(fit, one_at_least)], bodies)
+        rows: list[Row] = []
+        for place in places:
+            at = directory.at(place) if directory is not None else None
+            row = _lost(share, place) if directory is None or at is None else directory.message(at, bodies)
+            most -= row.size
+            if most < 0 and (rows or not one_at_least):
+                break
+            rows.append(row)
+        return rows
+
+    def listed(self, peer: int, after_seq: int, now: int) -> Generator[tuple[int, int, int, int, bool, int]]:
+        """(seq, peer, wire id, size, parked, stored at), by seq. What is lost is not old: it may not expire (V9)."""
+        with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
+            for share in map(_share, shares):
+                bits, parked = share.bits & -1 << max(0, after_seq + 1 - share.first_seq), share.parked_bits
+                directory = self.directory(share.first_seq) if bits else None
+                for place in places_of(bits):
+                    at = directory.at(place) if directory is not None else None
+                    if directory is None or at is None:
+                        lost = _lost(share, place)
+                        what, stored_at = (lost.wire_id, lost.size), now
+                    else:
+                        what, stored_at = (directory.ids[at], directory.sizes[at]), directory.stored_at
+                    yield share.first_seq + place, peer, *what, bool(parked >> place & 1), stored_at
+
+    def parts(self, peer: int) -> Iterator[Part]:
+        """Of each of its batches what waits and what is parked, by seq, without a look at bodies."""
+        for share in map(_share, self._execute(_SHARES, (peer, 0, _LAST_SEQ))):
+            directory = None if share.owed is share.parked is None else self.directory(share.first_seq)
+            for parked, bits in ((False, share.bits & ~share.parked_bits), (True, share.parked_bits)):
+                if bits:
+                    size = share.size if bits == share.everything else _size_of(share, directory, bits)
+                    yield Part(share.first_seq, parked, bits.bit_count(), size)
+
+    # Loading.
+
+    def load(self) -> Totals:
+        """State of the outbox, from shares alone; of those with holes, from their directories too."""
+        totals = Totals()
+        shares: list[Sequence[Any]] = []  # of one batch
+        with closing(self._execute(f"SELECT {_COLUMNS} FROM owed WHERE peer > 0 ORDER BY first_seq", ())) as rows:
+            for row in chain(rows, [_END]):
+                if shares and shares[0][1] != row[1]:
+                    peer, first, last, first_id, size, owed, parked = shares[0]
+                    if len(shares) == 1 and owed is parked is None and first_id is not None:
+                        totals.whole(peer, first, last, first_id % 2**64, size)
+                    else:
+                        totals.end_run()
+                        self._load_batch(totals, first, [_share(one) for one in shares])
+                    shares.clear()
+                shares.append(row)
+        totals.end_run()
+        return totals
+
+    def _load_batch(self, totals: Totals, first: int, shares: list[Share]) -> None:
+        share = shares[0]
+        holes = [one for one in shares if one.owed is not None or one.parked is not None]
+        directory = self.directory(first) if holes or share.first_id is None else None
+        union = 0
+        for one in shares:
+            bits, parked = one.bits, one.parked_bits
+            union |= bits
+            count, size = (bits & ~parked).bit_count(), one.size
+            if one in holes:
+                size = _size_of(one, directory, bits & ~parked)
+            totals.count(one.peer, count, size, first + (bits & ~parked).bit_length() - 1, parked.bit_count())
+        if holes:
+            self._holes[first] = [directory.count if directory else 0, union.bit_count()]
+            if self._holes[first][1] * 2 < self._holes[first][0]:
+                self._sparse[first] = None
+        firsts, lasts = runs_of(union, first)
+        totals.last_seq = lasts[-1]
+        if share.first_id is not None:
+            move = share.first_id - first
+            totals.ids.extend([one + move for one in firsts], [one + move for one in lasts])
+        elif directory is not None:
+            for place, wire_id in zip(directory.places, directory.ids, strict=True):
+                if union >> place & 1:
+                    totals.ids.add(wire_id, wire_id)
+        if len({one.bits for one in shares}) == 1:
+            totals.owed.extend(firsts, lasts, len(shares))
+            return
+        owners = [sum(one.bits >> place & 1 for one in shares) for place in range(union.bit_length())]
+        place = 0
+        for count, same in groupby(owners):
+            end = place + len(list(same))
+            if count:
+                totals.owed.add(first + place, count, end - place)
+            place = end
+
+
+class Totals:
+    """Numbers of all that is owed: for each peer, and for all of them together in runs."""
+
+    def __init__(self) -> None:
+        self.peers: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        """By number: messages that are pending, their bytes, the last seq, parked messages."""
+        self.ids = IntervalSet()
+        self.owed = RefCounts()
+        self.last_seq = 0
+        self._run = (0, 0, 0, 0)  # whole batches of one peer, one behind the other: seqs and ids, first and next
+
+    def whole(self, peer: int, first: int, last: int, first_id: int, size: int) -> None:
+        """A batch that one peer is owed, and all of it: the usual case, and a backlog has many."""
+        known = self.peers[peer]
+        known[0] += last + 1 - first
+        known[1] += size
+        known[2] = last
+        run_first, run_next, run_id, run_next_id = self._run
+        if first != run_next or first_id != run_next_id:
+            self.end_run()
+            run_first, run_id = first, first_id
+        self._run = (run_first, last + 1, run_id, first_id + last + 1 - first)
+
+    def end_run(self) -> None:
+        first, end, first_id, end_id = self._run
+        self._run = (0, 0, 0, 0)
+        if end:
+            self.owed.add(first, 1, end - first)
+            self.ids.add(first_id, end_id - 1)
+            self.last_seq = end - 1
+
+    def count(self, peer: int, pending: int, size: int, last_seq: int, parked: int) -> None:
+        known = self.peers[peer]
+        known[0] += pending
+        known[1] += size
+        if pending:
+            known[2] = last_seq
+        known[3] += parked
+
+
+def runs_of(bits: int, first: int) -> tuple[list[int], list[int]]:
+    """Firsts and lasts of the runs of set bits, the lowest of which stands for `first`."""
+    if bits & (bits + 1) == 0:  # the usual case: all of them
+        return [first], [first + bits.bit_length() - 1]
+    numbers = range(first, first + bits.bit_length())
+    starts, ends = bits & ~(bits << 1), bits & ~(bits >> 1)
+    return [*compress(numbers, _flags(starts))], [*compress(numbers, _flags(ends))]
+
+
+def _flags(bits: int) -> bytes:
+    """A byte for each bit, the lowest first."""
+    return f"{bits:b}"[::-1].encode().translate(_ZERO_OR_ONE)
+
+
+def _size_of(share: Share, directory: Directory | None, bits: int) -> int:
+    if directory is None:
+        return bits.bit_count() * _mean(share)
+    if directory.count == share.last_seq + 1 - share.first_seq:
+        return sum(compress(directory.sizes, _flags(bits)))
+    there = [size for place, size in zip(directory.places, directory.sizes, strict=True) if bits >> place & 1]
+    return sum(there) + (bits.bit_count() - len(there)) * _mean(share)
+
+
+def _mean(share: Share) -> int:
+    return share.size // (share.last_seq + 1 - share.first_seq)
+
+
+def _directory(data: bytes) -> Directory | None:
+    try:
+        return Directory(data)
+    except (ValueError, TypeError, IndexError, struct_error):
+        return None
+
+
+def _lost(share: Share, place: int) -> CorruptMessage:
+    """A message that nothing is left of but its place (V9). Its size is that of the mean."""
+    wire_id = 0 if share.first_id is None else share.first_id + place
+    return CorruptMessage(share.first_seq + place, wire_id, _mean(share))

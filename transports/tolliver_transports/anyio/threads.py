@@ -1,0 +1,54 @@
+"""Jobs off the loop, to their end, in the worker threads of anyio.
+
+Whoever is cancelled meanwhile waits until the job has ended, or it would go on opening files that nobody closes. anyio
+sees to that for its own scopes. On asyncio a task can be cancelled past them as well, by its own `cancel`:
+`asyncio.timeout`, Ctrl-C and the end of the loop do so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from .._driver.threads import starting_thread
+
+T = TypeVar("T")
+
+
+async def off_loop(job: Callable[[], T], limiter: anyio.CapacityLimiter | None = None) -> T:
+    """What the job returns or raises. Cancelled before it has begun, it never does. Raises OutOfThreads."""
+    outcome: Future[T] = Future()
+    try:
+        with starting_thread():
+            await anyio.to_thread.run_sync(_work, job, outcome, limiter=limiter)
+    finally:
+        if not outcome.cancel() and not outcome.done():
+            await _end_of(outcome)
+    try:
+        return outcome.result()
+    finally:
+        del outcome  # the frames of an error hold it, and it holds the error
+
+
+def _work(job: Callable[[], T], outcome: Future[T]) -> None:
+    if outcome.set_running_or_notify_cancel():
+        try:
+            outcome.set_result(job())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+
+async def _end_of(outcome: Future[T]) -> None:
+    """On asyncio, however often the task is cancelled."""
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    outcome.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
+    with anyio.CancelScope(shield=True):
+        while not ended.is_set():
+            with suppress(asyncio.CancelledError):
+                await ended.wait()
