@@ -828,7 +828,7 @@ BUGS = (
     Bug(
         "kept messages have no bound",
         SENDING,
-        "Sending._must_wait",
+        "Sending._keeps_enough",
         "any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())",
         "False",
         ("tests/node/test_connecting.py::test_beyond_its_share_sends_wait_until_the_peer_has_answered",),
