@@ -11,6 +11,7 @@ RECEIVING = "tolliver_proto/_node/receiving.py"
 SENDING = "tolliver_proto/_node/sending.py"
 STORING = "tolliver_proto/_node/storing.py"
 GATE = "tolliver_proto/_node/gate.py"
+BATCH = "tolliver_proto/_node/batch.py"
 HANDSHAKES = "tolliver_proto/_node/handshakes.py"
 LINK = "tolliver_proto/_node/link.py"
 IDS = "tolliver_proto/_node/ids.py"
@@ -60,6 +61,17 @@ BUGS = (
         "self._apart = self._apart and not batch.stores",
         "",
         ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
+    ),
+    Bug(
+        "what is linked again after a failure is forgotten",
+        BATCH,
+        "Batch.putting_away",
+        "self.linked",
+        "False",
+        (
+            "tests/node/test_full_disk.py::"
+            "test_what_was_linked_and_failed_is_linked_later_though_nothing_else_is_to_be_stored",
+        ),
     ),
     Bug(
         "every handshake is stored",

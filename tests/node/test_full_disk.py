@@ -7,11 +7,13 @@ from dataclasses import replace
 from tolliver_proto import (
     Ack,
     AddDeadLetter,
+    DeadLetter,
     Deliver,
     Delivery,
     DiskFull,
     Limits,
     Message,
+    Notice,
     NoticeKind,
     PeerIdentity,
     PeerUp,
@@ -20,9 +22,11 @@ from tolliver_proto import (
     RememberHandled,
     ReserveIds,
     Stored,
+    StoredMessage,
     StoreMessages,
     Subscribe,
     Subscription,
+    bytes_of,
 )
 
 from .play import HIGH, LOW, Play, Wire, every, notices, only
@@ -184,6 +188,19 @@ def test_what_was_handled_is_remembered_with_what_is_put_away() -> None:
     assert play.store.messages == []
 
 
+def test_what_a_commit_stores_is_counted_in_bytes() -> None:
+    letter = AddDeadLetter(DeadLetter(LOW, "c", "k", b"12345", 7, 20))
+    messages = [StoredMessage(seq, seq, "c", "k", b"", size) for seq, size in ((1, 10), (2, 100))]
+    stored = StoreMessages(messages, [[LOW], [LOW]])
+    assert bytes_of([letter, stored, RememberHandled([(LOW, 1)], 9)]) == 115
+
+
+def test_what_a_store_has_to_tell_is_a_notice_and_counted() -> None:
+    play = Play()
+    assert only(play.call("notice", NoticeKind.DISK_LOW, "little is left"), Notice).detail == "little is left"
+    assert play.node.stats().notices[NoticeKind.DISK_LOW] == 1
+
+
 # A handshake that the store has nothing to learn from.
 
 
@@ -255,6 +272,36 @@ def test_what_was_kept_for_a_peer_is_still_linked_to_it() -> None:
     play.send("c", "k", b"for it anyway")
     assert len(every(wire.respond(("c", "")), PeerUp)) == 1
     assert wire.bodies() == [b"for it anyway"]
+
+
+def linked(play: Play) -> tuple[Wire, Wire]:
+    """Two connections of a peer: it said on the first that it wants what was sent while the second was being made."""
+    old = play.peer(LOW, ("c", ""))
+    new = play.dialled(play.call("connect", "remote"))
+    play.send("d", "k", b"before it said so")
+    old.send(Subscribe("d", "", 1))
+    assert play.store.deliveries(LOW) == []
+    return old, new
+
+
+def test_what_was_kept_for_a_connection_is_linked_though_its_list_is_known() -> None:
+    play = Play()
+    _, new = linked(play)
+    new.respond(("c", ""), ("d", ""))
+    assert play.store.deliveries(LOW) == [1]
+
+
+def test_what_was_linked_and_failed_is_linked_later_though_nothing_else_is_to_be_stored() -> None:
+    """The other connection of the peer takes it."""
+    play = Play()
+    old, new = linked(play)
+    play.hold_commits = True
+    new.respond(("c", ""), ("d", ""))
+    play.fail()
+    play.hold_commits = False
+    play.wait(2.0)
+    assert play.store.deliveries(LOW) == [1]
+    assert old.bodies() == [b"before it said so"]
 
 
 def test_a_failure_of_something_else_does_not_undo_such_a_handshake() -> None:

@@ -80,7 +80,7 @@ class Batch:
 
     @property
     def putting_away(self) -> bool:
-        return bool(self.put_away or self.gone or self.lists or self.handled or self.stale)
+        return bool(self.put_away or self.gone or self.lists or self.linked or self.handled or self.stale)
 
     def store(self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool) -> None:
         operations = self.operations

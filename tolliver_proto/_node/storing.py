@@ -99,7 +99,7 @@ class Storing(Handshakes):
                 gathered, self._batch = self._batch, Batch()
                 self._fail(gathered, error)
         self._fail(batch, error)
-        self._removals_due = no_room and self._batch.putting_away
+        self._removals_due = self._removals_due or (no_room and self._batch.putting_away)
         self._unblock()
 
     def _fail(self, batch: Batch, error: TolliverError) -> None:
