@@ -21,6 +21,7 @@ NODE = (
     "derived",
     "duplicates",
     "floods",
+    "full_disk",
     "ids",
     "letters",
     "links",

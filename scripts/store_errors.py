@@ -1,11 +1,12 @@
 """Errors of the store under two connected instances (V10).
 
-The disk of one is full, locked, limited or not a database.
+The disk of one is full, locked, limited, filled by its own outbox, or not a database.
 
     python scripts/store_errors.py
 
 For each trouble: `send` raises StoreError in words, nothing of what it refused is ever delivered, both directions of
-the connection go on, and when the cause is gone `send` works and all that was accepted has been handled. Exit status 1
+the connection go on, and when the cause is gone `send` works and all that was accepted has been handled. A disk that
+the outbox has filled drains when its peer is back, through a restart, and has its reserve again (D-13). Exit status 1
 where one of these is not so. A full file system needs a user who may mount one.
 
 A trouble is a context in which the sender's database cannot be written; all else is the same for each.
@@ -22,13 +23,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance
 from tolliver_transports.certs import make_ca, make_certificate
 from tolliver_transports.sqlite import SQLiteStore
 
-from tolliver_proto import Delivery, StoreError
+from tolliver_proto import Delivery, DiskFull, Limits, NoticeKind, StoreError
 
 SENDS = 3
 LARGE = bytes(400_000)
@@ -70,7 +72,7 @@ def page_limit(sender: Instance, _database: Path) -> Iterator[None]:
 
 
 @contextmanager
-def full_disk(_sender: Instance, database: Path) -> Iterator[None]:
+def full_disk(_sender: Instance | None, database: Path) -> Iterator[None]:
     ballast = database.with_name("ballast")
     with ballast.open("wb", buffering=0) as file:
         try:
@@ -82,6 +84,11 @@ def full_disk(_sender: Instance, database: Path) -> Iterator[None]:
         yield
     finally:
         ballast.unlink()
+
+
+def full_disk_of(database: Path) -> AbstractContextManager[None]:
+    """What is left is taken by another program."""
+    return full_disk(None, database)
 
 
 @contextmanager
@@ -104,22 +111,69 @@ def file_limit(_sender: Instance, database: Path) -> Iterator[None]:
 
 TROUBLES: dict[str, tuple[Callable[[Instance, Path], AbstractContextManager[None]], str]] = {
     "max_page_count": (page_limit, "SQLITE_FULL"),
-    "full tmpfs": (full_disk, "SQLITE_FULL"),
+    "full tmpfs": (full_disk, "; free some"),
     "lock of another program": (locked, "SQLITE_BUSY"),
     "RLIMIT_FSIZE": (file_limit, "SQLITE_IOERR_WRITE"),
 }
 
 
-def live(directory: Path, trouble: str, database: Path) -> None:
-    make, code = TROUBLES[trouble]
+def certify(directory: Path) -> None:
     make_ca(directory)
     for name in ("sender", "receiver"):
         make_certificate(directory, name)
 
-    def options(name: str, **more: object) -> InstanceOptions:
-        tls = TLS(directory / f"{name}.pem", directory / f"{name}.key", directory / "ca.pem")
-        return InstanceOptions(listen="127.0.0.1:0", tls=tls, **more)  # type: ignore[arg-type]  # attrs checks them
 
+def options_in(directory: Path, name: str, **more: object) -> InstanceOptions:
+    tls = TLS(directory / f"{name}.pem", directory / f"{name}.key", directory / "ca.pem")
+    return InstanceOptions(listen="127.0.0.1:0", tls=tls, **more)  # type: ignore[arg-type]  # attrs checks them
+
+
+def drains(directory: Path, _trouble: str, database: Path) -> None:
+    """The peer is away until the disk is full, and the sender goes on sending when it is back."""
+    certify(directory)
+    options = partial(options_in, directory)
+    limits = Limits(removal_delay=0.001)
+    handled: list[bytes] = []
+    accepted: list[bytes] = []
+
+    def send(sender: Instance, number: int) -> bool:
+        body = b"%d" % number + bytes(500)
+        try:
+            sender.send("work", "", body)
+        except DiskFull:
+            return False
+        accepted.append(body)
+        return True
+
+    with create_instance(options("sender", database=database, limits=limits)) as sender:
+        with create_instance(options("receiver", database=directory / "receiver.db")) as receiver:
+            receiver.subscribe("work")
+            receiver.new_connection(f"127.0.0.1:{sender.addresses[0][1]}", timeout=PATIENCE)
+        count = next(number for number in range(10**6) if not send(sender, number))
+        must(count > 500, f"the disk is full after {count} messages")
+    with (
+        full_disk_of(database),
+        create_instance(options("sender", database=database, limits=limits)) as sender,
+        create_instance(options("receiver", database=directory / "receiver.db")) as receiver,
+    ):
+        receiver.subscribe("work", handler=lambda delivery: handled.append(delivery.body))
+        receiver.new_connection(f"127.0.0.1:{sender.addresses[0][1]}", timeout=PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while sender.stats().pending and time.monotonic() < deadline:
+            send(sender, len(accepted))
+            time.sleep(0.001)
+        eventually(lambda: not sender.stats().pending, "it does not drain")
+        eventually(lambda: len(set(handled)) == len(accepted), "not all that was accepted is handled")
+        eventually(lambda: sender.stats().notices[NoticeKind.RESERVE_RESTORED], "the reserve is not back")
+        must(sender.stats().notices[NoticeKind.RESERVE_USED], "the disk was never full")
+    must(set(handled) == set(accepted), "what is handled is not what was accepted")
+    must(database.with_name(f"{database.name}.reserve").exists(), "there is no reserve")
+
+
+def live(directory: Path, trouble: str, database: Path) -> None:
+    make, code = TROUBLES[trouble]
+    certify(directory)
+    options = partial(options_in, directory)
     handled: list[bytes] = []
     back: list[bytes] = []
 
@@ -159,8 +213,7 @@ def live(directory: Path, trouble: str, database: Path) -> None:
         must(not store.unclean and store.check() == [], "the database is not whole")
 
 
-def not_a_database(directory: Path) -> None:
-    path = directory / "node.db"
+def not_a_database(_directory: Path, _trouble: str, path: Path) -> None:
     path.write_bytes(b"these are no pages at all" * 1000)
     before = path.read_bytes()
     try:
@@ -171,7 +224,7 @@ def not_a_database(directory: Path) -> None:
     else:
         raise Refused("it was opened")
     must(path.read_bytes() == before, "the file was changed")
-    path.rename(directory / "away")
+    path.rename(path.with_name("away"))
     with create_instance(InstanceOptions(database=path, plaintext=True)):
         pass
 
@@ -195,16 +248,18 @@ def small_disk(directory: Path) -> Iterator[str]:
 def main() -> int:
     good: list[str] = []
     bad = skipped = 0
-    for trouble in (*TROUBLES, "a file that is no database"):
+    others = {"a disk that the outbox has filled": drains, "a file that is no database": not_a_database}
+    for trouble in (*TROUBLES, *others):
         with tempfile.TemporaryDirectory() as scratch, small_disk(Path(scratch) / "disk") as no_disk:
             directory = Path(scratch)
-            if trouble == "full tmpfs" and no_disk:
+            is_disk = trouble in ("full tmpfs", "a disk that the outbox has filled")
+            if is_disk and no_disk:
                 print(f"{trouble}: not tried, {no_disk}")
                 skipped += 1
                 continue
-            place = directory / "disk" if trouble == "full tmpfs" else directory
+            place = directory / "disk" if is_disk else directory
             try:
-                live(directory, trouble, place / "sender.db") if trouble in TROUBLES else not_a_database(directory)
+                others.get(trouble, live)(directory, trouble, place / "sender.db")
             except (Refused, StoreError, TimeoutError) as error:
                 print(f"{trouble}: {type(error).__name__}: {error}")
                 bad += 1

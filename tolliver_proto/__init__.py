@@ -12,6 +12,7 @@ from ._common.errors import (
     CertificateError,
     ConnectionClosing,
     ConnectionLost,
+    DiskFull,
     HandshakeRejected,
     IdentityConflict,
     LimitExceeded,
@@ -53,6 +54,7 @@ from ._node.node import Node, PeerInfo
 from ._node.policy import Policy, Probe, QuotaPolicy
 from ._node.stats import NodeStats
 from ._node.store import (
+    STORING,
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
@@ -81,6 +83,7 @@ from ._node.store import (
     StoreMessages,
     UnparkDeliveries,
     UnpinPeer,
+    bytes_of,
 )
 from ._wire.connection import Connection
 from ._wire.events import (
@@ -111,6 +114,7 @@ from ._wire.state import State
 __all__ = [
     "PROBE_CHANNEL",
     "RESERVED_CHANNEL",
+    "STORING",
     "Abort",
     "AccessDenied",
     "Ack",
@@ -136,6 +140,7 @@ __all__ = [
     "Delivery",
     "Dial",
     "DialEnded",
+    "DiskFull",
     "Established",
     "Event",
     "Fetch",
@@ -214,6 +219,7 @@ __all__ = [
     "UnpinPeer",
     "Unsubscribe",
     "begin_elsewhere",
+    "bytes_of",
     "counter",
     "decode",
     "encode",

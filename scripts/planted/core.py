@@ -11,6 +11,7 @@ RECEIVING = "tolliver_proto/_node/receiving.py"
 SENDING = "tolliver_proto/_node/sending.py"
 STORING = "tolliver_proto/_node/storing.py"
 GATE = "tolliver_proto/_node/gate.py"
+BATCH = "tolliver_proto/_node/batch.py"
 HANDSHAKES = "tolliver_proto/_node/handshakes.py"
 LINK = "tolliver_proto/_node/link.py"
 IDS = "tolliver_proto/_node/ids.py"
@@ -35,6 +36,72 @@ HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
 CONNECTION = "tolliver_proto/_wire/connection.py"
 
 BUGS = (
+    Bug(
+        "on a full disk removals wait for messages to be stored",
+        STORING,
+        "Storing.store_failed",
+        "batch.stores and isinstance(error, DiskFull)",
+        "False",
+        (
+            "tests/node/test_full_disk.py::"
+            "test_what_was_acknowledged_is_removed_at_once_though_no_message_can_be_stored",
+        ),
+    ),
+    Bug(
+        "on a full disk messages go with everything else",
+        SENDING,
+        "Sending._must_wait",
+        "self._apart or self._keeps_enough()",
+        "self._keeps_enough()",
+        ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
+    ),
+    Bug(
+        "a disk that has room again is taken for full",
+        STORING,
+        "Storing.committed",
+        "self._apart = self._apart and not batch.stores",
+        "",
+        ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
+    ),
+    Bug(
+        "what is linked again after a failure is forgotten",
+        BATCH,
+        "Batch.putting_away",
+        "self.linked",
+        "False",
+        (
+            "tests/node/test_full_disk.py::"
+            "test_what_was_linked_and_failed_is_linked_later_though_nothing_else_is_to_be_stored",
+        ),
+    ),
+    Bug(
+        "every handshake is stored",
+        HANDSHAKES,
+        "Handshakes._store_list",
+        "self._is_stored(peer, link, wanted)",
+        "False",
+        ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
+    ),
+    Bug(
+        "a list that is on its way is taken for stored",
+        HANDSHAKES,
+        "Handshakes._is_stored",
+        """
+        any(
+            peer in batch.lists or peer in batch.peer_lists or ("pin", peer) in batch.undo for batch in batches
+        )
+        """,
+        "False",
+        ("tests/node/test_full_disk.py::test_a_list_that_is_on_its_way_is_waited_for",),
+    ),
+    Bug(
+        "a new list is taken for the stored one",
+        HANDSHAKES,
+        "Handshakes._is_stored",
+        "said == peer.subscriptions",
+        "True",
+        ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
+    ),
     Bug(
         "ack before handler",
         RECEIVING,
@@ -914,7 +981,7 @@ BUGS = (
     Bug(
         "kept messages have no bound",
         SENDING,
-        "Sending._must_wait",
+        "Sending._keeps_enough",
         "any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())",
         "False",
         ("tests/node/test_connecting.py::test_beyond_its_share_sends_wait_until_the_peer_has_answered",),

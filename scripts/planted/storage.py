@@ -9,6 +9,9 @@ from .bug import Bug
 
 SQLITE_FILE = "transports/tolliver_transports/_store/file.py"
 SQLITE = "transports/tolliver_transports/_store/sqlite.py"
+LOCK = "transports/tolliver_transports/_store/lock.py"
+MARK = "transports/tolliver_transports/_store/mark.py"
+ROOM = "transports/tolliver_transports/_store/room.py"
 OWED = "transports/tolliver_transports/_store/owed.py"
 BATCHES = "transports/tolliver_transports/_store/batches.py"
 CHECKS = "transports/tolliver_transports/_store/checks.py"
@@ -127,11 +130,11 @@ BUGS = (
     ),
     Bug(
         "two instances on one database",
-        SQLITE_FILE,
-        "take_lock",
+        LOCK,
+        "Lock._take_beside",
         "fcntl.LOCK_EX",
         "fcntl.LOCK_SH",
-        ("tests/store/test_opening.py::test_a_second_opening_is_refused_and_the_first_goes_on",),
+        ("tests/store/test_lost_files.py::test_where_files_have_no_such_locks_the_one_beside_is_enough",),
     ),
     Bug(
         "a forked child goes on with the store",
@@ -140,6 +143,110 @@ BUGS = (
         "os.register_at_fork(after_in_child=_disown_all)",
         "pass",
         ("tests/store/test_opening.py::test_a_forked_child_may_not_use_the_store_and_does_not_keep_the_lock",),
+    ),
+    Bug(
+        "a hard link is another database",
+        LOCK,
+        "Lock.take_file",
+        "found.st_nlink > 1",
+        "False",
+        ("tests/store/test_lost_files.py::test_a_hard_link_is_no_second_database",),
+    ),
+    Bug(
+        "a second opening in the process drops the locks of the first",
+        LOCK,
+        "Lock.take_file",
+        "self._beside is not None and identity in _used",
+        "False",
+        ("tests/store/test_lost_files.py::test_a_hard_link_is_no_second_database",),
+    ),
+    Bug(
+        "a mount of the file is another lock",
+        LOCK,
+        "Lock.take_file",
+        "fcntl.F_WRLCK",
+        "fcntl.F_RDLCK",
+        ("tests/store/test_lost_files.py::test_a_mount_of_the_file_is_the_same_lock",),
+    ),
+    Bug(
+        "a commit into a file that is gone is confirmed",
+        SQLITE_FILE,
+        "DatabaseFile._confirm",
+        "lost is None",
+        "True",
+        ("tests/store/test_lost_files.py::test_no_commit_is_confirmed_into_a_file_that_is_not_at_its_name",),
+    ),
+    Bug(
+        "a database that was emptied is made anew",
+        SQLITE_FILE,
+        "DatabaseFile._open",
+        "self._refuse_to_replace()",
+        "",
+        ("tests/store/test_lost_files.py::test_a_database_that_was_here_is_not_made_anew",),
+    ),
+    Bug(
+        "commits are not counted",
+        SQLITE_FILE,
+        "DatabaseFile.transaction",
+        "connection.execute(_COUNT, (self._commits + 1,))",
+        "pass",
+        ("tests/store/test_lost_files.py::test_a_database_that_another_program_has_looked_into_lacks_nothing",),
+    ),
+    Bug(
+        "the mark stays as it was",
+        MARK,
+        "Mark.write",
+        "_write(self._file, body + _CHECK.pack(crc32(body)), 0)",
+        "pass",
+        ("tests/store/test_lost_files.py::test_a_log_that_is_gone_or_cut_is_told",),
+    ),
+    Bug(
+        "a torn mark is believed",
+        MARK,
+        "Mark._read",
+        "(magic, instance, check) == (_MAGIC, self._instance, crc32(data[: _BODY.size]))",
+        "instance == self._instance",
+        ("tests/store/test_lost_files.py::test_a_mark_that_a_loss_of_power_has_spoilt_says_nothing",),
+    ),
+    Bug(
+        "missing commits are told once",
+        MARK,
+        "Mark.__init__",
+        "missing + max(0, before - commits)",
+        "max(0, before - commits)",
+        ("tests/store/test_lost_files.py::test_a_log_that_is_gone_or_cut_is_told",),
+    ),
+    Bug(
+        "the reserve is never given up",
+        ROOM,
+        "Room.make",
+        "not self._reserve.give_up()",
+        "True",
+        ("tests/store/test_full_disk.py::test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again",),
+    ),
+    Bug(
+        "new messages are given the reserve",
+        SQLITE_FILE,
+        "DatabaseFile.write",
+        "growth is not None or not self._room.make(error)",
+        "not self._room.make(error)",
+        ("tests/store/test_full_disk.py::test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again",),
+    ),
+    Bug(
+        "the reserve does not come back",
+        ROOM,
+        "Room.restore",
+        "self._shrink(connection)",
+        "pass",
+        ("tests/store/test_full_disk.py::test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again",),
+    ),
+    Bug(
+        "min_free is not looked at",
+        ROOM,
+        "Room.require",
+        "free < self._min_free",
+        "False",
+        ("tests/store/test_full_disk.py::test_below_min_free_new_messages_are_refused_and_removals_go_on",),
     ),
     Bug(
         "a newer layout is opened",
@@ -152,7 +259,7 @@ BUGS = (
     Bug(
         "a crash is not noticed",
         SQLITE_FILE,
-        "DatabaseFile._open",
+        "DatabaseFile._begin",
         "instance[1] is None or bool(self.damage)",
         "False",
         ("tests/store/test_opening.py::test_an_end_without_close_is_seen_once",),
@@ -176,7 +283,7 @@ BUGS = (
     Bug(
         "a peer of a failed commit is known",
         SQLITE,
-        "SQLiteStore.commit",
+        "SQLiteStore._commit",
         """
         for peer in self._new_peers:
             self._peers.pop(peer, None)
@@ -219,7 +326,7 @@ BUGS = (
     Bug(
         "held messages stay for ever",
         SQLITE_FILE,
-        "DatabaseFile._open",
+        "DatabaseFile._begin",
         "deliveries.drop_held()",
         "pass",
         ("tests/store/test_opening.py::test_what_is_held_and_owed_to_nobody_is_gone_after_a_restart",),

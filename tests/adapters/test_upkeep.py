@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 import time
@@ -307,6 +308,21 @@ def test_a_database_that_cannot_be_looked_at_is_told(nodes: Nodes) -> None:
         left._look(lambda instance: instance.beside(instance._store.check, instance._on_checked))
         until(lambda: noticed(left, NoticeKind.STORE_ERROR))
         assert "was not looked through for damage: cannot check" in noticed(left, NoticeKind.STORE_ERROR)[-1]
+
+
+@ONE_KIND
+def test_commits_that_are_missing_are_told_at_opening(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        older = left.database.with_name("older")
+        left.subscribe("news")
+    shutil.copy(left.database, older)
+    with nodes.open("left") as left:
+        left.subscribe("other")
+    older.rename(left.database)
+    with nodes.open("left") as left:
+        until(lambda: noticed(left, NoticeKind.COMMITS_MISSING))
+        assert left.stats()["notices_commits_missing"] == 1
+        assert f"{left.database} lacks 3 commits that were confirmed" in noticed(left, NoticeKind.COMMITS_MISSING)[0]
 
 
 def test_what_cannot_be_read_is_told_and_goes_out_later(nodes: Nodes) -> None:

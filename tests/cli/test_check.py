@@ -95,6 +95,21 @@ def test_a_log_that_a_killed_process_left_is_looked_at(database: Path, tmp_path:
     assert told.stdout.startswith(f"{log} ends with a commit that is not whole")
 
 
+def test_commits_that_are_missing_are_told(database: Path) -> None:
+    """D-13."""
+    older = database.with_name("older")
+    shutil.copyfile(database, older)
+    with closing(open_store(database)) as store:
+        store.commit([storing([20])])
+    older.replace(database)
+    with left_as_it_is(database):
+        told = tolliver("check", database)
+    assert told.exit_code == 1
+    assert f"the database {database} lacks 3 commits that were confirmed" in told.stdout
+    assert tolliver("outbox", "restored", database).exit_code == 0
+    assert tolliver("check", database) == (0, "nothing is wrong\n", "")
+
+
 def test_one_that_is_in_use_is_left_alone(database: Path) -> None:
     async def check() -> None:
         async with create_instance(InstanceOptions(database=database, plaintext=True)):
@@ -107,11 +122,15 @@ def test_one_that_is_in_use_is_left_alone(database: Path) -> None:
 
 def test_an_old_layout_is_checked_and_told(database: Path) -> None:
     database.unlink()
+    database.with_name("alice.db.mark").unlink()
     layout_1(database)
     with left_as_it_is(database):
         told = tolliver("check", database)
     assert told.exit_code == 1
-    assert told.stdout == "dead letter 5 has a wrong checksum and is left out: its text is lost\n"
+    assert told.stdout == (
+        f"a look at the database {database} found damage: "
+        "dead letter 5 has a wrong checksum and is left out: its text is lost\n"
+    )
     assert f"{database} has layout 1: the next opening brings it up" in told.stderr
 
 

@@ -20,6 +20,7 @@ from tolliver_proto import (
     Deliver,
     Delivery,
     Dial,
+    DiskFull,
     Fetch,
     Find,
     Frame,
@@ -197,8 +198,12 @@ class Play:
 
     def _commit(self) -> None:
         commit = self.held.pop(0)
-        self.store.commit(commit.operations)
-        self.node.committed(commit.batch_id, now=self.now)
+        try:
+            self.store.commit(commit.operations)
+        except DiskFull as error:
+            self.node.store_failed(commit.batch_id, error, now=self.now)
+        else:
+            self.node.committed(commit.batch_id, now=self.now)
 
     def _fetch(self) -> None:
         fetch = self.fetches[-1]
@@ -224,10 +229,10 @@ class Play:
         self._commit()
         return self.run()
 
-    def fail(self) -> list[Action]:
+    def fail(self, error: StoreError | None = None) -> list[Action]:
         """It was not applied."""
         commit = self.held.pop(0)
-        self.node.store_failed(commit.batch_id, StoreError("disk full"), now=self.now)
+        self.node.store_failed(commit.batch_id, error or StoreError("disk full"), now=self.now)
         return self.run()
 
     def written(self) -> list[Action]:

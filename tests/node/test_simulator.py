@@ -60,7 +60,7 @@ def test_a_seed_is_the_same_in_another_process() -> None:
 def test_a_perfect_world_has_hardly_a_duplicate() -> None:
     """Without faults only crossing dials, of which one connection is closed (T-70), make a message go out twice."""
     calm = {name for name in Weather.__slots__ if name not in ("delay", "late_drain")}
-    never = {*calm, "break", "crash", "close", "corrupt", "disconnect", "split", "jump", "stop_clock"}
+    never = {*calm, "break", "crash", "close", "corrupt", "fill", "disconnect", "split", "jump", "stop_clock"}
     counts: Counter[str] = Counter()
     for seed in range(20):
         counts.update(SimNet(seed, never=never, nodes=3, operations=60).run().counts)

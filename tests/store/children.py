@@ -33,6 +33,28 @@ def holder(path: Path) -> None:
     store.close()
 
 
+def stayer(path: Path) -> None:
+    """Makes as many commits as it is told to, and stays until it is killed."""
+    store = open_store(path)
+    for seq in range(1, int(sys.stdin.readline()) + 1):
+        store.commit([storing([seq])])
+    say(seq)
+    sys.stdin.read()
+
+
+def filler(path: Path) -> None:
+    """Stores until that fails, says how many messages it stored, and stays until its input ends."""
+    store = open_store(path)
+    stored = 0
+    with contextlib.suppress(StoreError):
+        while True:
+            store.commit([storing([stored + 1], body=bytes(500))])
+            stored += 1
+    say(stored)
+    sys.stdin.read()
+    store.close()
+
+
 def opener(path: Path) -> None:
     """Tries to open the database."""
     try:
@@ -113,6 +135,6 @@ def limited(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    {program.__name__: program for program in (holder, opener, forker, migrator, writer, limited)}[sys.argv[1]](
-        Path(sys.argv[2])
-    )
+    {program.__name__: program for program in (holder, stayer, filler, opener, forker, migrator, writer, limited)}[
+        sys.argv[1]
+    ](Path(sys.argv[2]))

@@ -114,6 +114,7 @@ class Flips:
 
     def _copy(self, name: str) -> Path:
         path = self._directory / "copy.db"
+        path.with_name("copy.db.mark").unlink(missing_ok=True)
         for suffix in ("-wal", "-shm", ""):
             path.with_name(f"copy.db{suffix}").unlink(missing_ok=True)
             image = self._directory / f"{name}{suffix}"

@@ -213,6 +213,7 @@ def judge(directory: Path, seed: int, acknowledged: int) -> Verdict:
         with closing(open_store(path)) as store:
             rows = everything(store)
             complaints = [line for line in store.check() if "that is as it should be" not in line]
+            complaints += [f"{store.missing} commits are said to be missing"] if store.missing else []
     except StoreError as error:
         return Verdict(lost=len(expected), wrong=str(error))
     found = {row.seq for row in rows if row in [message(row.seq, body(row.seq, size)) for size in (10, 100, 9000)]}

@@ -18,7 +18,7 @@ from tolliver_transports._store import copying
 from tolliver_transports._store.copying import back_up
 from tolliver_transports._store.sqlite import SQLiteStore
 
-from tolliver_proto import RememberHandled, ReserveIds, StoreError
+from tolliver_proto import NoticeKind, RememberHandled, ReserveIds, StoreError
 from tolliver_proto.testing import BeginAt
 
 from .given import OURS, PEER, everything, open_store, seqs, start, storing
@@ -115,7 +115,7 @@ def test_no_file_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         with pytest.raises(StoreError, match=r"there is a file .*taken.db: .* Give another name"):
             store.backup(taken)
     assert taken.read_text() == "mine"
-    assert names(tmp_path) == ["node.db", "node.db.lock", "taken.db"]
+    assert names(tmp_path) == ["node.db", "node.db.lock", "node.db.mark", "node.db.reserve", "taken.db"]
 
 
 @posix
@@ -144,7 +144,7 @@ def test_errors_name_the_copy_and_leave_nothing(tmp_path: Path) -> None:
         store.backup(away)
     with pytest.raises(StoreError, match="is closed"):
         store.backup(tmp_path / "never.db")
-    assert names(tmp_path) == ["node.db", "node.db.lock"]
+    assert names(tmp_path) == ["node.db", "node.db.lock", "node.db.mark", "node.db.reserve"]
 
 
 @posix
@@ -257,6 +257,26 @@ def test_only_databases_of_instances_are_copied(tmp_path: Path) -> None:
 
 
 # Put back.
+
+
+def test_a_copy_lacks_nothing_until_it_takes_the_place_of_the_original(tmp_path: Path) -> None:
+    """D-13: of what came after it was made. That ends with `restored`."""
+    database, copy = tmp_path / "node.db", tmp_path / "copy.db"
+    with closing(open_store(database)) as store:
+        store.commit([storing([1])])
+        store.backup(copy)
+        store.commit([storing([2])])
+    other = tmp_path / "other.db"
+    shutil.copyfile(copy, other)
+    with closing(open_store(other)) as store:
+        assert (store.missing, store.news()) == (0, [])
+    copy.replace(database)
+    with closing(open_store(database)) as store:
+        assert [kind for kind, _ in store.news()] == [NoticeKind.COMMITS_MISSING]
+        store.restored(Random(1))
+        assert store.missing == 0
+    with closing(open_store(database)) as store:
+        assert (store.missing, store.news()) == (0, [])
 
 
 def test_a_store_that_was_restored_begins_its_ids_elsewhere(tmp_path: Path) -> None:

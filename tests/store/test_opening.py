@@ -16,6 +16,7 @@ from uuid import UUID
 
 import pytest
 from tolliver_transports._store import file as store_file
+from tolliver_transports._store import lock as store_lock
 from tolliver_transports._store.layout import LAYOUT
 from tolliver_transports._store.sqlite import SQLiteStore
 
@@ -28,6 +29,7 @@ from .contract import LAST_ID
 from .given import OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing
 from .test_migration import layout_2_at
 
+FILES = ["node.db", "node.db-shm", "node.db-wal", "node.db.lock", "node.db.mark", "node.db.reserve"]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and fork are POSIX")
 
 
@@ -80,7 +82,7 @@ def test_every_file_is_its_owners_alone(path: Path) -> None:
     store = open_store(path)
     store.commit([storing(range(1, 10))])
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
-    assert modes == dict.fromkeys(("node.db", "node.db-wal", "node.db-shm", "node.db.lock"), 0o600)
+    assert modes == dict.fromkeys(FILES, 0o600)
     store.close()
 
 
@@ -106,7 +108,7 @@ def test_a_library_that_is_too_old_is_named(path: Path, monkeypatch: pytest.Monk
 def test_a_second_opening_is_refused_and_the_first_goes_on(
     path: Path, flock: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_file, "_FLOCK", flock)
+    monkeypatch.setattr(store_lock, "FLOCK", flock)
     monkeypatch.setattr(store_file, "_BUSY_TIMEOUT", 0.01)
     store = open_store(path)
     store.commit([storing(range(1, 4))])
@@ -297,10 +299,5 @@ def test_a_creation_that_was_cut_off_is_done_again(path: Path) -> None:
     store = open_store(path)
     store.commit([storing([1])])
     assert everything(store) == [message(1)]
-    assert sorted(file.name for file in path.parent.iterdir()) == [
-        "node.db",
-        "node.db-shm",
-        "node.db-wal",
-        "node.db.lock",
-    ]
+    assert sorted(file.name for file in path.parent.iterdir()) == FILES
     store.close()

@@ -132,3 +132,7 @@ class OutOfThreads(TolliverError):
 
 class StoreError(TolliverError):
     """The store failed: disk full, locked, corrupt. Nothing is half-written; try again when the cause is gone."""
+
+
+class DiskFull(StoreError):
+    """No room for what was to be stored: nothing of it was. What stores no message may still find room (D-13)."""

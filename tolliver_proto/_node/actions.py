@@ -129,6 +129,10 @@ class NoticeKind(StrEnum):
     SKIPPED = "skipped"  # D-10: not kept for a peer at its quota
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
+    COMMITS_MISSING = "commits_missing"  # D-13: confirmed ones, told at opening
+    DISK_LOW = "disk_low"  # D-13: new messages are refused
+    RESERVE_USED = "reserve_used"  # D-13: the disk is full
+    RESERVE_RESTORED = "reserve_restored"  # D-13
     BACKOFF_FULL = "backoff_full"  # T-52: sends to that peer pause
 
 

@@ -90,6 +90,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._batch = Batch()
         self._running: tuple[int, Batch] | None = None
         self._removals_due = False
+        self._apart = False  # there was no room for the last messages: they go in commits of their own
+        self._no_letters_until = 0.0  # for that reason
         self._fetching: dict[UUID, tuple[Link, int]] = {}
         # The outbox.
         self._next_seq = loaded.next_seq
@@ -121,6 +123,7 @@ class NodeState(ConnectionTable[Link, Action]):
             if is_derived(uuid):
                 continue  # there for the sake of its handled messages and dead letters
             self._peers[uuid] = peer = Peer(uuid, known)
+            peer.stored = True
             self._reroute(peer)
 
     def _reroute(self, peer: Peer) -> None:

@@ -18,6 +18,7 @@ from .._wire.events import Subscription
 from .actions import Receipt
 from .message_set import Handled
 from .store import (
+    STORING,
     AddDeliveries,
     ForgetPeer,
     Operation,
@@ -70,12 +71,17 @@ class Batch:
         return bool(self.operations or self.tokens or self.acks or self.forgets or self.then)
 
     @property
+    def stores(self) -> bool:
+        """True if it stores messages, which takes room (D-13)."""
+        return any(isinstance(operation, STORING) for operation in self.operations)
+
+    @property
     def empty(self) -> bool:
         return not (self.urgent or self.putting_away)
 
     @property
     def putting_away(self) -> bool:
-        return bool(self.put_away or self.gone or self.lists or self.handled or self.stale)
+        return bool(self.put_away or self.gone or self.lists or self.linked or self.handled or self.stale)
 
     def store(self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool) -> None:
         operations = self.operations

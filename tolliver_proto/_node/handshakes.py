@@ -7,6 +7,7 @@ or the connection is reported (T-34). Of two connections to one peer one survive
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from uuid import UUID
 
@@ -130,10 +131,19 @@ class Handshakes(Receiving):
         may_have = self._gate.acl.rights(peer.uuid).may_subscribe  # D-4
         wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
         self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
-        self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
-        batch.lists[peer] = None
-        self._pin(peer, link.identity)
-        self._link(peer, self._stop_keeping(link, peer))
+        if self._is_stored(peer, link, wanted):
+            self._set_told(link, frozenset(wanted))
+            self._look_for_wildcard(link)
+            kept = self._stop_keeping(link, peer)
+            if not kept:
+                self._on_list_stored(link, None)
+                return
+        else:
+            self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
+            batch.lists[peer] = None
+            self._pin(peer, link.identity)
+            kept = self._stop_keeping(link, peer)
+        self._link(peer, kept)
         link.holding |= Hold.LIST
         batch.then.append(partial(self._on_list_stored, link))
 
@@ -151,12 +161,24 @@ class Handshakes(Receiving):
         self._stop_keeping(link)
         self._on_list_stored(link, None)
 
-    def _pin(self, peer: Peer, proved: PeerIdentity) -> None:
-        """Remember the key that a certificate binds to this UUID, or else the first one that it is seen with (D-3)."""
+    def _is_stored(self, peer: Peer, link: Link, wanted: Iterable[Subscription]) -> bool:
+        """The store has this list and this pin, and nothing is on its way there: a full disk is no obstacle (D-13)."""
+        batches = [self._batch, *([self._running[1]] if self._running else [])]
+        if any(peer in batch.lists or peer in batch.peer_lists or ("pin", peer) in batch.undo for batch in batches):
+            return False
+        said = frozenset(wanted).union(*(other.told for other in peer.voices if other is not link))
+        return peer.stored and said == peer.subscriptions and self._new_pin(peer, link.identity) is None
+
+    def _new_pin(self, peer: Peer, proved: PeerIdentity) -> bytes | None:
+        """The key that a certificate binds to this UUID, or else the first one that it is seen with, if it is new
+        (D-3)."""
         key, known = proved.spki_sha256, peer.spki_sha256
-        if key is None or key == known or (known is not None and not proved.uuids):
-            return
-        self._change_pin(peer, key)
+        return None if key == known or (known is not None and not proved.uuids) else key
+
+    def _pin(self, peer: Peer, proved: PeerIdentity) -> None:
+        key = self._new_pin(peer, proved)
+        if key is not None:
+            self._change_pin(peer, key)
 
     def _change_pin(self, peer: Peer, key: bytes | None) -> None:
         self._batch.undo.setdefault(("pin", peer), partial(setattr, peer, "spki_sha256", peer.spki_sha256))

@@ -38,6 +38,7 @@ class Peer:
         "repins",
         "routed",
         "spki_sha256",
+        "stored",
         "subscriptions",
         "uuid",
         "voices",
@@ -48,6 +49,7 @@ class Peer:
         self.uuid = uuid
         self.derived = is_derived(uuid)  # it only writes, over any number of connections, and is gone with the last
         self.subscriptions = loaded.subscriptions  # as they are stored
+        self.stored = False  # the store has a list of it
         self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
         self.wide = False  # that it subscribes to every channel was told (D-4)
         self.spki_sha256 = loaded.spki_sha256

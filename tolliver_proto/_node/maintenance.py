@@ -172,6 +172,13 @@ class Maintenance(Storing):
                 "as the policy says (expire_after)",
             )
 
+    # What others have to tell.
+
+    def notice(self, kind: NoticeKind, detail: str, peer: UUID | None = None, now: float | None = None) -> None:
+        """What a store or an adapter has to tell an operator: counted, and handed out as a Notice."""
+        self._tick(now)
+        self._notice(kind, peer, detail)
+
     # Searching.
 
     def found(

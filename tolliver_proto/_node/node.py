@@ -293,7 +293,7 @@ class Node(Maintenance):
                     self._frames.clear()
             elif self._writable:
                 self._write(_pop(self._writable))
-            elif self._running is None and (self._batch.urgent or self._removals_due):
+            elif self._running is None and (self._batch.urgent or self._removals_due or self._waits_alone):
                 self._begin_commit()
             else:
                 return None

@@ -225,7 +225,7 @@ class Receiving(Sending):
                 key = link.peer.attempts_key(message_id, checksum_of(delivery.message))
                 # Until the dead letter is stored a copy is still a message: it may be tried once more.
                 self._count_attempt(link.peer, key, delivery.attempt - is_last)
-                if is_last:
+                if is_last and self._now >= self._no_letters_until:  # else there is no room for it, and it comes again
                     self._give_up(link, delivery, message_id, key)
 
     def _count_attempt(self, peer: Peer, key: AttemptsKey, attempts: int) -> None:
@@ -395,6 +395,10 @@ class Receiving(Sending):
         self._set_told(link, applied(link.told, [said]), said)
         assert link.peer is not None
         self._route_to(link.peer)
+        self._look_for_wildcard(link)
+
+    def _look_for_wildcard(self, link: Link) -> None:
+        assert link.peer is not None
         if not link.peer.wide and not self._gate.acl.is_open and any(not one.channel for one in link.told):
             link.peer.wide = True
             self._notice(

@@ -43,8 +43,8 @@ class Sending(MakingRoom):
         """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
 
         Raises, before anything changes, ReservedChannel (T-27), LocalProtocolError, OwnLimitExceeded (T-06, T-07),
-        OutboxFull (D-10). While a connecting peer's share of kept messages is full (T-62), or deliveries are looked for
-        that are to make room (D-10), the send waits inside.
+        OutboxFull (D-10). While a connecting peer's share of kept messages is full (T-62), or the disk (D-13), or
+        deliveries are looked for that are to make room (D-10), the send waits inside.
         """
         self._tick(now)
         if self.closing:
@@ -177,6 +177,9 @@ class Sending(MakingRoom):
         self._keeping[link] = BufferedForConnect()
 
     def _must_wait(self) -> bool:
+        return self._apart or self._keeps_enough()
+
+    def _keeps_enough(self) -> bool:
         if self._policy.strict_block:
             return bool(self._keeping)
         return any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())
@@ -202,8 +205,13 @@ class Sending(MakingRoom):
         return taken
 
     def _unblock(self) -> None:
-        """Store the sends that waited, in order, as far as the shares of the connecting peers allow."""
-        while self._blocked and not self._must_wait():
+        """Store the sends that waited, in order, unless they are to go apart."""
+        if not self._apart:
+            self._store_blocked()
+
+    def _store_blocked(self) -> None:
+        """As far as the shares of the connecting peers allow, and until room at a quota is looked for."""
+        while self._blocked and not self._keeps_enough():
             items, receipt = self._blocked[0]
             try:
                 if not self._store(items, [self._size(*item) for item in items], receipt):

@@ -244,6 +244,16 @@ Operation = (
     | ReserveIds
 )
 
+STORING = (StoreMessages, AddDeadLetter)
+"""Operations that store messages. A commit with none of these takes little room, and mostly makes some: a store keeps a
+reserve for it (D-13)."""
+
+
+def bytes_of(operations: Sequence[Operation]) -> int:
+    """Bytes of the messages that they store."""
+    stored = sum(message.size for one in operations if isinstance(one, StoreMessages) for message in one.messages)
+    return stored + sum(len(one.letter.body) for one in operations if isinstance(one, AddDeadLetter))
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedPeer:
@@ -281,7 +291,11 @@ class Loaded:
 
 
 class Store(Protocol):
-    """Durable storage. Called by one thread at a time, off the event loop. Every failure is a StoreError."""
+    """Durable storage. Called by one thread at a time, off the event loop. Every failure is a StoreError.
+
+    Where there is no room it is DiskFull. The node then commits what removes and changes without what stores (STORING),
+    and a good store has kept a reserve for that.
+    """
 
     def load(self) -> Loaded:
         """Load the stored state. Reads no bodies."""

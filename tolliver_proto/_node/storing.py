@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from .._common.errors import TolliverError
+from .._common.errors import DiskFull, TolliverError
 from .actions import Commit, NoticeKind, Stored
 from .batch import Batch
 from .handshakes import Handshakes
@@ -29,6 +29,8 @@ class Storing(Handshakes):
 
     def _begin_commit(self) -> None:
         self._removals_due = False
+        if self._waits_alone:
+            self._store_blocked()
         batch, self._batch = self._batch, Batch()
         if batch.empty:
             return
@@ -40,16 +42,25 @@ class Storing(Handshakes):
         self._running = (self._last_batch, batch)
         self._actions.append(Commit(self._last_batch, batch.all_operations()))
 
+    @property
+    def _waits_alone(self) -> bool:
+        """True if messages wait for a commit of their own, and may have the next one (D-13)."""
+        held_up = self._keeps_enough() or self._room.busy
+        return self._apart and bool(self._blocked) and self._batch.empty and not held_up
+
     def committed(self, batch_id: int, now: float | None = None) -> None:
         """The Commit is durable."""
         batch = self._finish(batch_id, now)
         if batch is None:
             return
+        self._apart = self._apart and not batch.stores
         for recipients, messages in batch.runs:
             for peer in recipients.peers:
                 self._committed_for(peer, messages)
         for peer, messages in batch.linked:
             self._read_again(peer, messages[0].seq, messages[-1].seq)
+        for peer in batch.lists:
+            peer.stored = True
         for one in batch.put_away:
             self._peers[one.peer].outbox.removed(one.spans)
         if batch.tokens:
@@ -60,6 +71,7 @@ class Storing(Handshakes):
             self._learn(handled)
         for go_on in batch.then:
             go_on(None)
+        self._unblock()
 
     def _read_again(self, peer: Peer, first: int, last: int) -> None:
         """Deliveries were added below what a live window may have read already."""
@@ -70,12 +82,27 @@ class Storing(Handshakes):
             self._sendable[peer.link] = None
 
     def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
-        """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later."""
+        """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later.
+
+        Where the disk was too full for its messages, all else goes in commits without any until there is room again:
+        what peers acknowledge is removed at once, and who connects is not turned away (D-13).
+        """
         batch = self._finish(batch_id, now)
         if batch is None:
             return
         self._ids.forget_reserve()
         self._notice(NoticeKind.STORE_ERROR, None, f"a commit failed, nothing of it was stored: {error}")
+        no_room = batch.stores and isinstance(error, DiskFull)
+        if no_room:
+            self._apart, self._no_letters_until = True, self._now + _STORE_RETRY
+            if self._batch.stores:  # it would fail as well
+                gathered, self._batch = self._batch, Batch()
+                self._fail(gathered, error)
+        self._fail(batch, error)
+        self._removals_due = self._removals_due or (no_room and self._batch.putting_away)
+        self._unblock()
+
+    def _fail(self, batch: Batch, error: TolliverError) -> None:
         self._restore_lists(batch)
         for peer, messages in batch.linked:
             peer.outbox.add(-len(messages), -sum(message.size for message in messages))
@@ -92,7 +119,6 @@ class Storing(Handshakes):
             self._actions.append(Stored(batch.tokens, error))
         for go_on in batch.then:
             go_on(error)
-        self._unblock()
 
     def _restore_lists(self, failed: Batch) -> None:
         """Subscriptions as the store has them, and on top what the next commit says about them."""

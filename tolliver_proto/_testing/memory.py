@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from .._common.errors import StoreError
+from .._common.errors import DiskFull, StoreError
 from .._node.intervals import spans_of
 from .._node.message_set import Handled
 from .._node.store import (
+    STORING,
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
@@ -79,6 +80,8 @@ class _Peer:
 class MemoryStore:
     """`Store` in memory. `fail_next_commit` and `fail_next_fetch` make one call raise; `corrupt` spoils a row.
 
+    While it is `full`, what stores messages raises DiskFull, as where a reserve is kept for all else (D-13).
+
     `next_id` has no effect any more: ids begin at a fresh place at every opening (T-40).
     """
 
@@ -86,6 +89,7 @@ class MemoryStore:
         self.commits = 0
         self.fail_next_commit: StoreError | None = None
         self.fail_next_fetch: StoreError | None = None
+        self.full = False
         self._messages: dict[int, StoredMessage] = {}
         self._corrupt: set[int] = set()
         self._held: set[int] = set()
@@ -148,6 +152,8 @@ class MemoryStore:
         error, self.fail_next_commit = self.fail_next_commit, None
         if error is not None:
             raise error
+        if self.full and any(isinstance(operation, STORING) for operation in operations):
+            raise DiskFull("no space is left: nothing was stored")
         self._check(operations)
         for operation in operations:
             self._apply[type(operation)](operation)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._common.errors import ConnectionLost, StoreError, TolliverError
+from .._common.errors import ConnectionLost, DiskFull, StoreError, TolliverError
 from .._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
 from .._node.actions import Commit, Fetch, Find
 from .._wire.events import Revision
@@ -177,7 +177,8 @@ class Network(World):
                 host.store.commit(job.operations)
                 host.ledger.applied(job.operations)
             except StoreError as raised:
-                check(raised is error, f"the store refused a commit: {raised}")
+                check(raised is error or isinstance(raised, DiskFull), f"the store refused a commit: {raised}")
+                error = raised
                 host.ledger.not_applied(job.operations)
         elif isinstance(job, Find):
             result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)

@@ -37,8 +37,8 @@ class Simulation(Network):
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
     applications do in that time. Anything that `never` names does not happen: an operation ("crash", "break", "close",
-    "corrupt", "restore", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With `trace`
-    every line is kept in `lines`, else the last few.
+    "corrupt", "restore", "fill", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With
+    `trace` every line is kept in `lines`, else the last few.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Simulation(Network):
             (1, self._op_crash),
             (1, self._op_close),
             (1, self._op_corrupt),
+            (1, self._op_fill),
             (1, self._op_retry),
             (1, self._op_split),
             (1, self._op_jump),
@@ -333,6 +334,9 @@ class Simulation(Network):
     def _set_acl(self, host: Host, acl: Acl) -> None:
         host.acl = acl
         host.opening.clear()  # those that are being made are promised nothing
+        for waiting in host.ledger.receipts.values():  # sends that wait are routed by the rules of later (T-62)
+            for sent in waiting:
+                sent.due_to.clear()
         self._call(host, "set_acl", acl)
 
     def _op_break(self, host: Host) -> None:
@@ -388,6 +392,16 @@ class Simulation(Network):
             host.store.corrupt(spoilt.seq)
             host.ledger.sent[spoilt.body].due_to.clear()
             host.ledger.sent[spoilt.body].damaged = True
+
+    def _op_fill(self, host: Host) -> None:
+        """Its disk is full for a while: what stores no message still finds room (D-13)."""
+        self.counts["filled"] += 1
+        self._trace(f"{host.name} has a full disk")
+        host.store.full = True
+        self._at(self._rng.random() * 10, self._free, host)
+
+    def _free(self, host: Host) -> None:
+        host.store.full = False
 
     def _op_retry(self, host: Host) -> None:
         """Dead letters are sent again (T-09)."""
@@ -447,6 +461,7 @@ class Simulation(Network):
         self._calm = True
         self._weather = replace(CALM, late_drain=self._weather.late_drain)
         for host in self._hosts:
+            host.store.full = False
             if host.closing:
                 self._stop(host)
             self._start(host)

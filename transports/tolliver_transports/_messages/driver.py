@@ -36,7 +36,7 @@ from .._driver.driver import Driver
 from .._driver.pending import PendingCall
 from .inbox import Mailbox, Votes
 from .recorder import Recorder
-from .store_jobs import StoreJobs
+from .store_jobs import News, StoreJobs
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -47,7 +47,14 @@ NOTICES_KEPT = 1000
 class NodeDriver(Driver):
     """A node at work."""
 
-    def __init__(self, node: Node, store: Store, world: StoringAdapter, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        world: StoringAdapter,
+        recorder: Recorder | None = None,
+        news: News = lambda: (),
+    ) -> None:
         super().__init__(node, world)
         self.node = node
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
@@ -55,7 +62,7 @@ class NodeDriver(Driver):
         self._beside = world.beside
         self._turn_soon = world.turn_soon
         self._recorder = recorder
-        jobs = StoreJobs(node, store, world.store)
+        jobs = StoreJobs(node, store, world.store, news)
         self.register_handlers(
             {
                 Commit: jobs.commit,

@@ -181,7 +181,7 @@ class BaseInstanceCore(BaseEndpoint):
         self.node, self._store, self._pumps = open_instance(self.options, self._opened)
         self._machine = self.node
         self._recorder = self._open_recorder()
-        self._driver = NodeDriver(self.node, self._store, self, self._recorder)
+        self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news)
 
     def _read_tls(self) -> Pumps:
         pumps = Pumps(self.options.tls)
@@ -225,7 +225,9 @@ class BaseInstanceCore(BaseEndpoint):
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def _whole_letters(self, letters: list[DeadLetter]) -> list[DeadLetter]:
-        self._on_damage(self._store.news())
+        for kind, detail in self._store.news():
+            self.node.notice(kind, detail)
+        self.turn_soon()
         return letters
 
     def _on_damage(self, lines: Iterable[str]) -> None:

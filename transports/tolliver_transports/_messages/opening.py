@@ -38,7 +38,8 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         )
     if wanted is None and len(mine.uuids) == 1:
         (wanted,) = mine.uuids
-    store = opened.enter_context(closing(SQLiteStore(options.database, instance_id=wanted or uuid7())))
+    store = SQLiteStore(options.database, instance_id=wanted or uuid7(), min_free=options.min_free)
+    opened.enter_context(closing(store))
     known = store.instance_id
     if (wanted is not None and known != wanted) or not mine.may_be(known):
         raise IdentityConflict(
@@ -59,4 +60,6 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         acl=options.acl,
         now=time.monotonic(),
     )
+    for kind, detail in store.news():
+        node.notice(kind, detail)
     return node, store, pumps

@@ -5,22 +5,26 @@ A job does nothing but call the store, and its result is told to the node on the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any
 
-from tolliver_proto import Commit, Fetch, Find, Node, Store, TolliverError
+from tolliver_proto import Commit, Fetch, Find, Node, NoticeKind, Store, TolliverError
 
 from .._driver.adapter import Done, Job
 
+News = Callable[[], Iterable[tuple[NoticeKind, str]]]
+
 
 class StoreJobs:
-    """Commits, fetches and finds. `run` is the world's `store`."""
+    """Commits, fetches and finds. `run` is the world's `store`; `news` gives what the store has to tell since it was
+    asked last."""
 
-    def __init__(self, node: Node, store: Store, run: Callable[[Job, Done], None]) -> None:
+    def __init__(self, node: Node, store: Store, run: Callable[[Job, Done], None], news: News) -> None:
         self._node = node
         self._store = store
         self._run = run
+        self._news = news
 
     def commit(self, action: Commit) -> None:
         def done(_result: None, error: TolliverError | None) -> None:
@@ -28,6 +32,8 @@ class StoreJobs:
                 self._node.committed(action.batch_id, monotonic())
             else:
                 self._node.store_failed(action.batch_id, error, monotonic())
+            for kind, detail in self._news():
+                self._node.notice(kind, detail)
 
         self._run(lambda: self._store.commit(action.operations), done)
 

@@ -230,6 +230,8 @@ class InstanceOptions(EndpointOptions):
     """Everything that `create_instance` needs. Give `tls`, or for a trial on one machine `plaintext=True`.
 
     - `database`: path of the SQLite file; one process at a time (T-79).
+    - `min_free`: bytes of free disk below which new messages are refused, while what peers acknowledge goes on being
+      removed (D-13).
     - `listen`: "host:port", "[::1]:port" or None not to listen; port 0 lets the system choose. Kept as (host, port).
     - `tls`: certificates; `plaintext=True` instead needs loopback addresses everywhere (D-15).
     - `retry_interval`: seconds before the first resend of an unacknowledged message, doubling from there (T-50).
@@ -249,6 +251,13 @@ class InstanceOptions(EndpointOptions):
     """
 
     database: Path = field(default=Path("node.db"), converter=_path)
+    min_free: int = field(
+        default=0,
+        validator=[
+            _is(int, "give a number of bytes"),
+            _check(lambda value: value >= 0, "give a number of bytes, or 0"),
+        ],
+    )
     listen: tuple[str, int] | None = field(default=None, converter=_listen, validator=is_listen)
     retry_interval: float = field(
         default=10.0,

@@ -1,9 +1,10 @@
-"""Database file: its lock, its layout, its transactions, and clear errors.
+"""Database file: its layout, its transactions, its companions on the disk.
 
-Nothing is touched before it is known to be ours. A lock is taken on a file beside the database, the header is read
-without letting SQLite change anything, and only then is the file opened for writing. From there on every failure,
-SQLite's or the system's, becomes a StoreError with the file, the cause and the next step. Damage that is found on the
-way and can be done without is told by `check`.
+Nothing is touched before it is known to be ours. A lock is taken, the header is read without letting SQLite change
+anything, and only then is the file opened for writing. From there on every failure, SQLite's or the system's, becomes a
+StoreError with the file, the cause and the next step. Damage that is found on the way and can be done without is told
+by `check`. Commits are counted, for the mark (`mark`), and none is confirmed unless the file is still the one at its
+name.
 """
 
 from __future__ import annotations
@@ -13,26 +14,23 @@ import os
 import sqlite3
 import struct
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from io import FileIO
 from pathlib import Path
 from uuid import UUID
 from weakref import WeakSet
 
-from tolliver_proto import StoreError
+from tolliver_proto import NoticeKind, StoreError
 
+from .causes import DAMAGED, FAILURES, MALFORMED, NOT_A_DATABASE, primary_code, store_error
 from .checks import SEALED, Log, break_seal, damage, make_known, row_check, seal, write_seal
 from .layout import LAYOUT, TABLES
+from .lock import Lock
+from .mark import Mark, mark_path
 from .migration import bring_up
 from .owed import Deliveries
-
-try:
-    import fcntl
-
-    _FLOCK = True
-except ImportError:  # not POSIX: SQLite's own exclusive mode stands in
-    _FLOCK = False
+from .room import Growth, Room
 
 MAGIC = b"SQLite format 3\0"
 HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
@@ -46,45 +44,12 @@ _PRAGMAS = (
 )
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
-
-_LOCKED = ("another program holds a lock on it", "end that program and try again")
-_UNWRITABLE = ("it cannot be written", "make the file and its directory writable and try again")
-_UNREACHABLE = ("it cannot be opened", "check that its directory exists and may be written to")
-_DAMAGED = (
-    "the file is damaged",
-    "stop the instance and put back a copy (docs/backup.md), or save what `sqlite3 FILE .recover` reads",
+_COUNT = "UPDATE instance SET commits = ?"  # no part of the row's check: what a wrong one leads to is told
+_MISSING = (
+    "the database {path} lacks {count} commits that were confirmed: its log ({path}-wal) was removed or cut, the disk "
+    "lost what it had promised, or a copy was put in its place. Messages whose `send` returned may be lost, and some "
+    "may come twice. docs/backup.md says what to do; then `tolliver outbox restored {path}` ends this notice (D-13)"
 )
-_CAUSES = {
-    sqlite3.SQLITE_FULL: ("no space is left", "free some, or raise the quota, and try again"),
-    sqlite3.SQLITE_BUSY: _LOCKED,
-    sqlite3.SQLITE_LOCKED: _LOCKED,
-    sqlite3.SQLITE_READONLY: _UNWRITABLE,
-    sqlite3.SQLITE_PERM: _UNWRITABLE,
-    sqlite3.SQLITE_CANTOPEN: _UNREACHABLE,
-    sqlite3.SQLITE_IOERR: (
-        "the system reports an input/output error",
-        "look at the disk, the system log and this process's limits (ulimit -f), and try again",
-    ),
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_ERROR: _DAMAGED,  # our statements are fixed: only tables that are not ours make them wrong
-    sqlite3.SQLITE_NOTADB: ("it is not a database", "choose another path, or move that file away"),
-    sqlite3.SQLITE_TOOBIG: ("a value is larger than SQLite takes (1,000,000,000 bytes, T-06)", "send it in parts"),
-    sqlite3.SQLITE_CONSTRAINT: ("such a row is there already", "the caller broke the contract: report this"),
-}
-_KINDS: tuple[tuple[type[Exception], tuple[str, str]], ...] = (
-    (sqlite3.IntegrityError, _CAUSES[sqlite3.SQLITE_CONSTRAINT]),
-    (OSError, _UNREACHABLE),
-    (MemoryError, ("memory is short", "store less at once, and try again")),
-    (Exception, ("a value cannot be stored", "the caller broke the contract: report this")),
-)
-_FAILURES = (sqlite3.Error, OSError, MemoryError, OverflowError, UnicodeError, struct.error)
-MALFORMED = (ValueError, TypeError, AttributeError)
-"""Errors that values of the wrong type, read from a damaged file, lead to."""
-
-
-def primary_code(error: BaseException) -> int:
-    """SQLite's error code without its extension; 255 for errors that are not SQLite's."""
-    return int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -110,46 +75,26 @@ def failing(doing: str, path: str, *malformed: type[Exception]) -> Iterator[None
     """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
     try:
         yield
-    except _FAILURES + malformed as error:
-        kinds = (*((kind, _DAMAGED) for kind in malformed), *_KINDS)
-        cause, advice = _CAUSES.get(primary_code(error)) or next(c for kind, c in kinds if isinstance(error, kind))
-        name = getattr(error, "sqlite_errorname", type(error).__name__)
-        raise StoreError(f"cannot {doing} the database {path}: {cause}; {advice} [{name}: {error}]") from error
-
-
-def take_lock(database: str) -> FileIO | None:
-    """Ours until it is closed. On a file of its own: closing a descriptor of the database would drop SQLite's locks.
-
-    Raises StoreError where an instance has the database open, and OSError.
-    """
-    if not _FLOCK:
-        return None
-    lock = FileIO(f"{database}.lock", "a", opener=lambda path, flags: os.open(path, flags, 0o600))
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        if not isinstance(error, BlockingIOError):
-            raise
-        raise StoreError(
-            f"the database {database} is in use by another instance: "
-            "stop that one, or give each instance a database of its own (T-79)"
-        ) from error
-    return lock
+    except FAILURES + malformed as error:
+        raise store_error(error, f"{doing} the database {path}", malformed) from error
 
 
 class DatabaseFile:
     """The database `path`, locked for this process until `close` or its end.
 
-    A file that is missing or empty is made, mode 0600, for `instance_id`. Raises StoreError.
+    A file that is missing or empty is made, mode 0600, for `instance_id`. Raises StoreError. `news` has what an
+    operator may want to know, oldest first; who tells it takes it out.
     """
 
-    def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None) -> None:
+    def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None, min_free: int = 0) -> None:
         self.path = os.path.realpath(path)  # two names of one file are one lock
+        self.news: deque[tuple[NoticeKind, str]] = deque()
+        self._min_free = min_free
         self._connection: sqlite3.Connection | None = None
+        self._mark: Mark | None = None
         self._ended = "is closed: open it again"
         with self.failing("open", *MALFORMED):
-            self._lock = take_lock(self.path)
+            self._lock = Lock(self.path)
             try:
                 self._open(instance_id)
             except BaseException:
@@ -162,23 +107,38 @@ class DatabaseFile:
             raise StoreError(f"Python's sqlite3 has SQLite {sqlite3.sqlite_version}: use a build with 3.32 or later")
         if os.path.isdir(self.path):
             raise StoreError(f"{self.path} is a directory: give the path of a file in it")
+        self._room = Room(self.path, self._min_free, self._tell)
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
+            self._refuse_to_replace()
             try:
                 self._create(instance_id)
             finally:
                 self._remove_draft()
+        self._lock.take_file()
+        self._probe(Log(Path(f"{self.path}-wal")))
+        try:
+            self._begin()
+        except sqlite3.Error as error:  # it takes a little room
+            if not self._room.make(error):
+                raise
+            self._begin()
+        self._room.restore(self.connection, is_news=False)
+
+    def _begin(self) -> None:
         log = Log(Path(f"{self.path}-wal"))
-        self._probe(log)
+        if self._connection is not None:
+            self._connection.close()
         connection = self._connection = _connect(self.path)
         make_known(connection)
         connection.text_factory = bytes  # damaged text is for the checksum to find, not for a decoder
-        if not _FLOCK:
+        if self._lock.is_sqlites:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         for pragma in _PRAGMAS:
             connection.execute(pragma)
         [(journal,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
         if journal != b"wal":
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
+        self._room.opened(connection)
         self.damage: list[str] = self._log_damage(connection, log)
         with self.transaction():
             self.damage += bring_up(connection, int(time.time()))
@@ -193,6 +153,29 @@ class DatabaseFile:
             break_seal(connection)
         self.instance_id = UUID(bytes=instance[0])
         self.unclean = instance[1] is None or bool(self.damage)
+        self._count_commits(connection)
+
+    def _count_commits(self, connection: sqlite3.Connection) -> None:
+        """From now on, each of them (D-13)."""
+        [(self._commits,)] = connection.execute("SELECT commits FROM instance").fetchall()
+        self._mark = Mark(self.path, self.instance_id, self._commits)
+        self._mark.write(self._commits)
+        self.missing = self._mark.missing
+        if self.missing:
+            self._tell(NoticeKind.COMMITS_MISSING, _MISSING.format(path=self.path, count=self.missing))
+
+    def _tell(self, kind: NoticeKind, text: str) -> None:
+        self.news.append((kind, text))
+
+    def tell_damage(self, text: str) -> None:
+        self._tell(NoticeKind.STORE_ERROR, f"a look at the database {self.path} found damage: {text}")
+
+    def clear_missing(self) -> None:
+        """It is known that commits are missing: no opening tells of it again, until more are."""
+        _ = self.connection
+        if self._mark is not None:
+            self._mark.clear()
+        self.missing = 0
 
     def _create(self, instance_id: UUID | None) -> None:
         """Under another name, and without WAL, so that the file itself is whole and names the application at once."""
@@ -206,11 +189,21 @@ class DatabaseFile:
             for statement in TABLES.values():
                 connection.execute(statement)
             row = (instance_id.bytes, seal(connection))
-            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?)", (*row, row_check(*row)))
+            connection.execute("INSERT INTO instance VALUES (1, ?, ?, ?, 0)", (*row, row_check(*row)))
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
         os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
+
+    def _refuse_to_replace(self) -> None:
+        """A mark or a log without a database: it was here, and is moved, removed or emptied."""
+        state = "is empty" if os.path.exists(self.path) else "is not there"
+        for beside in (mark_path(self.path), f"{self.path}-wal"):
+            if os.path.exists(beside):
+                raise StoreError(
+                    f"the database {self.path} {state}, but {beside} belongs to one that was: put that database back, "
+                    f"or a copy of it (docs/backup.md), or remove {beside} to begin anew"
+                )
 
     def _remove_draft(self) -> None:
         """Whatever a creation has left that did not come to its end."""
@@ -228,7 +221,7 @@ class DatabaseFile:
         if not header.startswith(MAGIC):
             header = log.page_one()[: HEADER.size]
         if not header.startswith(MAGIC):
-            raise StoreError(f"cannot open the database {self.path}: {'; '.join(_CAUSES[sqlite3.SQLITE_NOTADB])}")
+            raise StoreError(f"cannot open the database {self.path}: {'; '.join(NOT_A_DATABASE)}")
         layout, application = HEADER.unpack(header)
         if application != APPLICATION_ID:
             raise StoreError(f"{self.path} is the database of another application: choose another path")
@@ -283,28 +276,33 @@ class DatabaseFile:
         return complaints
 
     def _damaged(self, what: str) -> str:
-        return f"cannot open the database {self.path}: {what}; {_DAMAGED[1]}"
+        return f"cannot open the database {self.path}: {what}; {DAMAGED[1]}"
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         if self._connection is not None:
-            with suppress(sqlite3.Error), self.transaction() as connection:
+            with suppress(StoreError, *FAILURES), self.transaction() as connection:
                 write_seal(connection)
             self._release()
+            self._room.closed()
 
     def _release(self) -> None:
         connection, self._connection = self._connection, None
-        lock, self._lock = self._lock, None
         if connection is not None:
             connection.close()
-        if lock is not None:
-            lock.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            mark.close()
+        self._lock.close()
 
     def disown(self) -> None:
         """In a forked child: SQLite must not cross a fork, and our copy of the lock must not outlive the parent."""
         _inherited.append(self._connection)  # never used and never closed here
         self._connection = None
-        self._release()
+        self._let_go()
         self._ended = "belongs to the parent process: open another one in each process, after the fork (T-79)"
 
     @property
@@ -322,11 +320,11 @@ class DatabaseFile:
     def reader(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
         """A connection for any thread while another one commits, and whether it is one beside ours."""
         connection = self.connection
-        if _FLOCK:
+        if self._lock.is_sqlites:  # which keeps a second connection out: take turns on this one
+            yield connection, False
+        else:
             with closing(connect_beside(self.path, "mode=ro")) as beside:
                 yield beside, True
-        else:  # its lock keeps a second connection out: take turns on this one
-            yield connection, False
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -337,12 +335,46 @@ class DatabaseFile:
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
             yield connection
+            if self._mark is not None:
+                connection.execute(_COUNT, (self._commits + 1,))
             connection.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
             raise
+        if self._mark is not None:
+            self._confirm(self._mark)
+
+    def _confirm(self, mark: Mark) -> None:
+        """What was committed is on the disk. Is it in the file that the next opening finds?"""
+        self._commits += 1
+        lost = self._lock.lost()
+        if lost is None:
+            mark.write(self._commits)
+            return
+        self._release()
+        self._ended = (
+            f"cannot be used any more, as {lost} was removed or replaced while it was open: nothing is confirmed. Stop "
+            "the instance, put that file or a copy of the database back (docs/backup.md), and start it again"
+        )
+        raise StoreError(f"the database {self.path} {self._ended}")
+
+    def write(self, job: Callable[[], object], growth: Growth | None = None) -> None:
+        """Do the job, which commits. `growth` says how many bytes of messages it stores; one that stores none is given
+        the reserve where the disk is full."""
+        connection = self.connection
+        if growth is not None:
+            self._room.require(connection, growth)
+        try:
+            job()
+        except sqlite3.Error as error:
+            if growth is not None or not self._room.make(error):
+                raise
+            with suppress(sqlite3.Error):  # at once, before somebody else takes the room
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            job()
+        self._room.restore(connection)
 
     def check(self) -> list[str]:
         """Findings of the opening, and faults in the structure of the file: reads all of it. Any thread, while another

@@ -15,14 +15,16 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import NamedTuple
 from uuid import UUID
 
-from tolliver_proto import CorruptMessage, StoreError, UnparkDeliveries
+from tolliver_proto import CorruptMessage, NoticeKind, StoreError, UnparkDeliveries
 
-from .file import APPLICATION_ID, HEADER, MAGIC, take_lock
+from .file import APPLICATION_ID, HEADER, MAGIC
 from .layout import LAYOUT
+from .lock import Lock
 from .sqlite import SQLiteStore
 
-_WITH_IT = ("", "-wal")
+_WITH_IT = ("", "-wal", ".mark")
 """Files that make up a database, by what their names add to its own."""
+_FINDINGS = (NoticeKind.STORE_ERROR, NoticeKind.COMMITS_MISSING)  # other news are of the copy's disk
 _LAST = 2**63 - 1
 _ROWS, _BYTES = 1024, 16 * 2**20  # of one reading
 
@@ -49,9 +51,8 @@ def inspect(path: Path) -> Inspection:
     whole = path.resolve()
     layout = _layout(whole)
     with ExitStack() as ending:
-        lock = take_lock(str(whole))
-        if lock is not None:
-            ending.enter_context(lock)
+        lock = ending.enter_context(closing(Lock(str(whole))))
+        lock.take_file()
         try:
             copy = _copied(whole, Path(ending.enter_context(TemporaryDirectory(prefix="tolliver-check-"))))
         except OSError as error:
@@ -86,7 +87,7 @@ def _findings(path: Path) -> Iterator[str]:
             for peer in store.load().peers:
                 yield from _unreadable(store, peer)
             store.dead_letters(0, _LAST)
-            yield from store.news()
+            yield from (text for kind, text in store.news() if kind in _FINDINGS)
     except StoreError as error:
         yield str(error)
 

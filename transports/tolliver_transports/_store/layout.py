@@ -14,7 +14,8 @@ _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
 # `crc` is a check of all other columns, but for those of a batch that have checks of their own: see checks.py.
 TABLES = {
     "instance": f"""CREATE TABLE instance(
-        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, seal BLOB, crc INTEGER NOT NULL
+        id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, seal BLOB, crc INTEGER NOT NULL,
+        commits INTEGER NOT NULL
     ) {_BY_ROWID}""",
     "peer": f"""CREATE TABLE peer(
         id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL

@@ -25,7 +25,7 @@ _STAMP = 1000003  # in layout 2 the time of storing is a multiple of it
 _MINUTE = 60  # seconds: messages of one batch expire together
 _MOST = 4096  # messages of a batch
 
-_INSTANCE = "id, uuid, NULL, row_check(uuid, NULL)"  # a seal is of the rows of its layout
+_INSTANCE = "id, uuid, NULL, row_check(uuid, NULL), 0"  # a seal is of the rows of its layout
 _KEPT = {
     1: {
         "instance": _INSTANCE,

@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import merge
 from itertools import chain, groupby, islice, takewhile
 from struct import error as struct_error
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
+    STORING,
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
@@ -29,6 +30,7 @@ from tolliver_proto import (
     Found,
     Loaded,
     LoadedPeer,
+    NoticeKind,
     Operation,
     ParkDelivery,
     PinPeer,
@@ -47,13 +49,15 @@ from tolliver_proto import (
     UnparkDeliveries,
     UnpinPeer,
     begin_elsewhere,
+    bytes_of,
 )
 from tolliver_proto.layouts import MessageSet
 
+from .causes import FAILURES, MALFORMED
 from .checks import check_of, content_check, letter_check
 from .clock import StoreClock
 from .copying import write_copy
-from .file import MALFORMED, DatabaseFile
+from .file import DatabaseFile
 from .owed import NOBODY, Deliveries, Row, Span, joined
 
 _Values = tuple[Any, ...]
@@ -143,16 +147,16 @@ class SQLiteStore:
         *,
         instance_id: UUID | None,
         first_id: int | None = None,  # programs still give it
+        min_free: int = 0,
         clock: StoreClock | None = None,
     ) -> None:
-        self._file = DatabaseFile(path, instance_id)
+        self._file = DatabaseFile(path, instance_id, min_free)
         self._clock = clock or StoreClock()
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
         """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
         self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
-        self._news: list[str] = []
         self._ending = False
         self._copying = Lock()
         self._deliveries = Deliveries(self._file.connection, lambda: int(self._clock.now()))
@@ -164,9 +168,19 @@ class SQLiteStore:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         self.end()
         with self._copying:
-            with suppress(StoreError, sqlite3.Error), self._file.transaction():
+            with suppress(StoreError, *FAILURES), self._file.transaction():
                 self._deliveries.tidy(closing=True)
             self._file.close()
+
+    @property
+    def missing(self) -> int:
+        """Commits that were confirmed and are not there: the notice `commits_missing` (D-13)."""
+        return self._file.missing
+
+    def clear_missing(self) -> None:
+        """What is missing is known and put up with: no opening tells of it again, until more is."""
+        with self._file.failing("write the mark of"):
+            self._file.clear_missing()
 
     def check(self) -> list[str]:
         """Faults in the structure of the file, [] if none. Slow: reads all of it, beside commits."""
@@ -186,12 +200,16 @@ class SQLiteStore:
         self._ending = True
 
     def restored(self, rng: Randomness) -> None:
-        """This file was put back from a copy: ids begin at another place, and nothing counts as missing (T-40)."""
+        """This file was put back from a copy: ids begin elsewhere (T-40), and nothing counts as missing (D-13)."""
         self.commit(begin_elsewhere(self.load(), rng))
+        self.clear_missing()
 
-    def news(self) -> list[str]:
-        """Damage that reading has found since the last call."""
-        news, self._news = self._news, []
+    def news(self) -> list[tuple[NoticeKind, str]]:
+        """What an operator may want to know of it, since the last call: any thread."""
+        news = []
+        with suppress(IndexError):
+            while True:
+                news.append(self._file.news.popleft())
         return news
 
     # Reading.
@@ -267,7 +285,8 @@ class SQLiteStore:
                     names = (channel.decode(), key.decode())
                     letters.append(DeadLetter(uuids[peer], *names, body, wire_id, attempts, number, failed_at))
                 else:
-                    self._news.append(f"dead letter {number} has a wrong checksum and is left out: its text is lost")
+                    text = f"dead letter {number} has a wrong checksum and is left out: its text is lost"
+                    self._file.tell_damage(text)
         return letters
 
     def _letters(self) -> tuple[list[tuple[int, int]], int]:
@@ -283,11 +302,16 @@ class SQLiteStore:
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """As `Store.commit`: when it returns, all is on the disk (T-54)."""
+        growth = partial(bytes_of, operations) if any(type(operation) in STORING for operation in operations) else None
+        with self._file.failing("commit to"):
+            self._file.write(partial(self._commit, operations), growth)
+
+    def _commit(self, operations: Sequence[Operation]) -> None:
         self._new_peers.clear()
         newest = self._deliveries.newest
         known = dict(self._peers) if any(type(operation) is ForgetPeer for operation in operations) else None
         try:
-            with self._file.failing("commit to"), self._file.transaction():
+            with self._file.transaction():
                 for kind, run in groupby(operations, type):
                     self._APPLY[kind](self, list(run))
                 self._deliveries.tidy()

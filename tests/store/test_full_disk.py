@@ -1,0 +1,173 @@
+"""A disk that is full drains (D-13, V10): the reserve, `min_free`, opening and closing. On a real one of 4 MiB."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tolliver_transports._store.sqlite import SQLiteStore
+
+from tolliver_proto import (
+    DiskFull,
+    NoticeKind,
+    PinPeer,
+    RemoveDeliveries,
+    RemoveMessages,
+    ReplacePeerSubscriptions,
+    Subscription,
+)
+
+from .given import OTHER, PEER, everything, open_store, seqs, start, storing
+
+SIZE = 4 * 2**20
+BODY = bytes(500)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of that size, where this user may mount one."""
+    mount = shutil.which("mount")
+    if mount is None or sys.platform != "linux":
+        pytest.skip("there is no mount command for a tmpfs here")
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run([mount, "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", place], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"this user may not mount a tmpfs: {done.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)  # it may be open still, if this fails
+
+
+def fill(store: SQLiteStore, count: int = 10) -> list[int]:
+    """Store so many messages at a time until that fails; returns those that are stored."""
+    stored: list[int] = []
+    for first in range(1, 100_000, count):
+        try:
+            store.commit([storing(range(first, first + count), body=BODY)])
+        except DiskFull:
+            return stored
+        stored += range(first, first + count)
+    raise AssertionError("it is never full")
+
+
+def eat(disk: Path, name: str = "ballast") -> Path:
+    """Another program takes what is left."""
+    ballast = disk / name
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+    return ballast
+
+
+def remove(store: SQLiteStore, numbers: list[int], count: int = 30) -> None:
+    """As acknowledgements come: so many at a time."""
+    for at in range(0, len(numbers), count):
+        span = (numbers[at], numbers[min(at + count, len(numbers)) - 1])
+        store.commit([RemoveDeliveries(PEER, [span]), RemoveMessages([span])])
+
+
+def told(store: SQLiteStore) -> list[NoticeKind]:
+    return [kind for kind, _ in store.news()]
+
+
+def reserve_of(disk: Path) -> int:
+    reserve = disk / "node.db.reserve"
+    return reserve.stat().st_blocks * 512 if reserve.exists() else 0
+
+
+@pytest.mark.parametrize("count", [1, 10, 200])
+def test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again(disk: Path, count: int) -> None:
+    with closing(open_store(disk / "node.db")) as store:
+        assert reserve_of(disk) == SIZE // 8
+        stored = fill(store, count)
+        assert len(stored) > 1000
+        assert reserve_of(disk) == SIZE // 8
+        with pytest.raises(DiskFull, match="; free some"):
+            store.commit([storing(range(100_000, 101_000), body=BODY), RemoveDeliveries(PEER, [(1, 3)])])
+        assert seqs(everything(store)) == stored
+        remove(store, stored)
+        assert everything(store) == []
+        assert told(store) == [NoticeKind.RESERVE_USED, NoticeKind.RESERVE_RESTORED]
+        assert reserve_of(disk) == SIZE // 8
+        again = fill(store, count)
+        assert len(again) > 0.9 * len(stored)
+        assert store.check() == []
+    with closing(open_store(disk / "node.db")) as store:
+        assert seqs(everything(store)) == again
+
+
+def test_a_list_and_a_pin_are_stored_when_no_message_is(disk: Path) -> None:
+    with closing(open_store(disk / "node.db")) as store:
+        fill(store)
+        eat(disk)
+        store.commit([ReplacePeerSubscriptions(OTHER, [Subscription("c", "k")]), PinPeer(OTHER, bytes(32))])
+        assert store.load().peers[OTHER].spki_sha256 == bytes(32)
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_a_full_database_opens_and_drains(disk: Path, closed: bool) -> None:
+    with start("filler", disk / "node.db") as filler:
+        assert filler.stdout is not None
+        stored = list(range(1, int(filler.stdout.readline()) + 1))
+        ballast = eat(disk)
+        if not closed:
+            filler.kill()
+        filler.communicate(timeout=10)
+    eat(disk, "more")  # the log's room, too
+    with closing(open_store(disk / "node.db")) as store:
+        assert seqs(everything(store)) == stored
+        remove(store, stored)
+        ballast.unlink()
+        store.commit([])
+        assert told(store) == [NoticeKind.RESERVE_USED, NoticeKind.RESERVE_RESTORED]
+    assert reserve_of(disk) == SIZE // 8
+
+
+def test_below_min_free_new_messages_are_refused_and_removals_go_on(disk: Path) -> None:
+    with closing(SQLiteStore(disk / "node.db", instance_id=OTHER, first_id=1, min_free=2**20)) as store:
+        stored = fill(store)
+        assert shutil.disk_usage(disk).free > 2**20 - 2**16
+        for _ in range(3):
+            with pytest.raises(DiskFull, match="less than min_free=1048576; free some"):
+                store.commit([storing([100_000])])
+        assert told(store) == [NoticeKind.DISK_LOW]  # once
+        remove(store, stored)
+        store.commit([storing([100_000])])
+        assert told(store) == []
+        assert seqs(everything(store)) == [100_000]
+
+
+def test_a_commit_that_would_not_fit_twice_is_refused_before_it_blocks_the_log(disk: Path) -> None:
+    """In the log, and then in the database."""
+    with closing(open_store(disk / "node.db")) as store:
+        with pytest.raises(DiskFull, match="need twice as many"):
+            store.commit([storing([1], body=bytes(2 * 2**20))])
+        store.commit([storing([1], body=bytes(2**20))])
+        stored = [1]
+        try:
+            for seq in range(2, 9):
+                store.commit([storing([seq], body=bytes(2**20 // 2))])
+                stored.append(seq)
+        except DiskFull:
+            pass
+        eat(disk)
+        remove(store, stored, 1)
+        assert everything(store) == []
+
+
+def test_a_disk_that_is_too_small_for_a_reserve_works_without(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=400k", disk], check=True)
+    with closing(open_store(disk / "node.db")) as store:
+        assert fill(store)
+        assert reserve_of(disk) == 0
+        assert told(store) == []

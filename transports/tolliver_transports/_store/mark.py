@@ -1,0 +1,78 @@
+"""Mark beside the log, which tells at opening that commits are missing (D-13).
+
+A database counts its commits, and after each one the mark says how many there were. Nobody waits for the mark to be on
+the disk: after a loss of power it may be older than the database, or nothing, and both say nothing. One that is newer
+says that commits were confirmed which the database does not have: its log was removed or cut, the disk lost what it had
+promised, or a copy took the place of the file. A kill cannot lose the mark: the system has it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from struct import Struct
+from struct import error as struct_error
+from uuid import UUID
+from zlib import crc32
+
+_BODY = Struct(">8s16sQQ")  # magic, the instance's UUID, its commits, those that are missing
+_MAGIC = b"tollmark"
+_CHECK = Struct(">I")
+
+
+def _write_at_once(file: int, data: bytes, place: int) -> None:
+    os.lseek(file, place, os.SEEK_SET)
+    os.write(file, data)
+
+
+_write = getattr(os, "pwrite", _write_at_once)  # one call of the system, where there is one
+
+
+class Mark:
+    """`missing` is the number of commits that were confirmed and are not there, since `clear` was called last."""
+
+    def __init__(self, path: str, instance_id: UUID, commits: int) -> None:
+        """Look at the mark of the database `path`, of which the instance has so many commits."""
+        self.missing = 0
+        self._instance = instance_id.bytes
+        self._commits = commits
+        self._file: int | None = None
+        with suppress(OSError):  # without a mark everything else goes on
+            self._file = os.open(mark_path(path), os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+            before, missing = self._read()
+            self.missing = missing + max(0, before - commits)
+
+    def _read(self) -> tuple[int, int]:
+        """Commits and missing ones that the mark says; 0 where it is torn, or belongs to another database."""
+        assert self._file is not None
+        data = os.read(self._file, _BODY.size + _CHECK.size)
+        with suppress(struct_error):
+            (check,) = _CHECK.unpack(data[_BODY.size :])
+            magic, instance, commits, missing = _BODY.unpack(data[: _BODY.size])
+            if (magic, instance, check) == (_MAGIC, self._instance, crc32(data[: _BODY.size])):
+                return commits, missing
+        return 0, 0
+
+    def write(self, commits: int) -> None:
+        """The database has so many commits now. Never raises: without room the mark stays as it was."""
+        self._commits = commits
+        if self._file is None:
+            return
+        body = _BODY.pack(_MAGIC, self._instance, commits, self.missing)
+        with suppress(OSError):
+            _write(self._file, body + _CHECK.pack(crc32(body)), 0)
+
+    def clear(self) -> None:
+        """What is missing was put up with: no opening tells of it again."""
+        self.missing = 0
+        self.write(self._commits)
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+def mark_path(path: str) -> str:
+    """Name of the mark of the database `path`."""
+    return f"{path}.mark"

@@ -1,0 +1,75 @@
+"""Reserve on the disk, so that an outbox that has filled it drains (D-13).
+
+Removing what a peer has acknowledged takes room too: the log grows before it begins anew, and the database before the
+log may. On a full disk that room is a file that is there for nothing else. It is given up for a commit that stores no
+message, and made again when there is room for it twice.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+
+SIZE = 8 * 2**20
+_SHARE = 8  # at most this part of the disk
+_SMALLEST = 2**16
+_ZEROS = bytes(2**20)
+
+
+class Reserve:
+    """A file of `size` bytes beside the database `path`; `there` while it is whole."""
+
+    def __init__(self, path: str) -> None:
+        self.path = f"{path}.reserve"
+        self._directory = os.path.dirname(path)
+        size = min(SIZE, shutil.disk_usage(self._directory).total // _SHARE)
+        self.size = size & -4096 if size >= _SMALLEST else 0
+        self.there = self._is_whole()
+
+    def _is_whole(self) -> bool:
+        with suppress(OSError):
+            found = os.stat(self.path)
+            return found.st_size >= self.size and getattr(found, "st_blocks", self.size) * 512 >= self.size
+        return not self.size
+
+    def free(self) -> int:
+        """Bytes of the disk that this user may take."""
+        return shutil.disk_usage(self._directory).free
+
+    def make(self) -> bool:
+        """True if it is there now and was not before. Never raises."""
+        if self.there:
+            return False
+        try:
+            if self.free() < 2 * self.size:
+                return False
+            self._allocate()
+        except OSError:
+            self._remove()
+            return False
+        self.there = True
+        return True
+
+    def _allocate(self) -> None:
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file, 0, self.size)
+            else:
+                for at in range(0, self.size, len(_ZEROS)):
+                    os.write(file, _ZEROS[: self.size - at])
+        finally:
+            os.close(file)
+
+    def give_up(self) -> bool:
+        """True if that made room."""
+        self.there = not self.size
+        return self._remove()
+
+    def _remove(self) -> bool:
+        try:
+            os.unlink(self.path)
+        except OSError:
+            return False
+        return True

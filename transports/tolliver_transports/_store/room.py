@@ -1,0 +1,152 @@
+"""Room on the disk: what is refused when there is little, and what goes on when there is none (D-13).
+
+A commit that stores messages is refused while less than `min_free` is left. One that stores none, above all what
+removes those that peers have acknowledged, is given the reserve. When the outbox has drained, the database is made as
+small as its contents are, and the reserve is there again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from tolliver_proto import DiskFull, NoticeKind
+
+from .causes import primary_code
+from .reserve import Reserve
+
+Growth = Callable[[], int]
+"""Says how many bytes of messages a commit stores."""
+Tell = Callable[[NoticeKind, str], object]
+
+_PLENTY = 2**30  # bytes of free disk: more than a commit takes
+_LOOK_AGAIN = 0.25  # seconds after there was plenty
+_SHRINK_AGAIN = 10.0  # seconds after shrinking has failed
+
+
+class Room:
+    """What the disk of the database `path` has room for. `tell` is told when that changes."""
+
+    def __init__(self, path: str, min_free: int, tell: Tell) -> None:
+        self._path = path
+        self._min_free = min_free
+        self._tell = tell
+        self._reserve = Reserve(path)
+        self._low = False
+        self._look_after = self._shrink_after = 0.0
+        self._checkpoint: int | None = None
+
+    def opened(self, connection: sqlite3.Connection) -> None:
+        """This is the connection from now on, as SQLite makes one."""
+        self._look_after, self._checkpoint = 0.0, None
+        self.has_plenty(connection)
+
+    def has_plenty(self, connection: sqlite3.Connection) -> bool:
+        """Where it has not, the log is kept so short that the reserve has room for it, and for what it is copied to."""
+        now = monotonic()
+        if now < self._look_after:
+            return True
+        plenty = self._reserve.free() >= self._min_free + _PLENTY
+        if plenty:
+            self._look_after = now + _LOOK_AGAIN
+        if plenty == (self._checkpoint is None):
+            return plenty
+        pages = usual = self._checkpoint or _pragma(connection, "wal_autocheckpoint")
+        if not plenty and self._reserve.size:
+            pages = min(usual, self._reserve.size // 2 // _pragma(connection, "page_size"))
+        self._checkpoint = None if plenty else usual
+        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+        return plenty
+
+    def require(self, connection: sqlite3.Connection, growth: Growth) -> None:
+        """Before messages are stored, which need room in the log and then in the database. Raises DiskFull."""
+        if self.has_plenty(connection):
+            self._low = False
+            return
+        free = self._reserve.free()
+        free += _pragma(connection, "freelist_count") * _pragma(connection, "page_size")
+        was_low, self._low = self._low, free < self._min_free
+        if self._low:
+            text = f"only {free} bytes are free, less than min_free={self._min_free}"
+            if not was_low:
+                self._tell(
+                    NoticeKind.DISK_LOW,
+                    f"the disk of the database {self._path} is nearly full, {text}: new messages are refused until "
+                    "there are more, and what peers acknowledge is removed",
+                )
+            raise self._refusal(f"{text}; free some, or lower min_free, and try again")
+        size = growth()
+        if size > self._reserve.size // 2 and free + _size(f"{self._path}-wal") < 2 * size:
+            raise self._refusal(
+                f"only {free} bytes are free, and {size} bytes of messages need twice as many for a while; free some, "
+                "or send less at once"
+            )
+
+    def _refusal(self, why: str) -> DiskFull:
+        return DiskFull(f"cannot commit to the database {self._path}: {why} (D-13)")
+
+    def make(self, error: sqlite3.Error) -> bool:
+        """Give up the reserve, if that may help: True if it is worth another try."""
+        code = primary_code(error)
+        is_full = code == sqlite3.SQLITE_FULL
+        is_perhaps = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)  # where a file cannot be made or mapped
+        if not is_full and not (is_perhaps and self._reserve.free() < self._reserve.size):
+            return False
+        if not self._reserve.give_up():
+            return False
+        self._tell(
+            NoticeKind.RESERVE_USED,
+            f"the disk of the database {self._path} is full: its reserve of {self._reserve.size} bytes was given up, "
+            "so that what peers acknowledge can be removed. Free some space: there is no second one",
+        )
+        return True
+
+    def closed(self) -> None:
+        """What SQLite has given back may be room for the reserve."""
+        self._reserve.make()
+
+    def restore(self, connection: sqlite3.Connection, is_news: bool = True) -> None:
+        """Make the reserve again, if there is room for it. Never raises."""
+        if self._reserve.there:
+            return
+        if not self._reserve.make():
+            with suppress(OSError, sqlite3.Error):
+                self._shrink(connection)
+            if not self._reserve.make():
+                return
+        if is_news:
+            self._tell(
+                NoticeKind.RESERVE_RESTORED,
+                f"the disk of the database {self._path} has room again: the reserve of {self._reserve.size} bytes is "
+                "back in its place",
+            )
+
+    def _shrink(self, connection: sqlite3.Connection) -> None:
+        """A database that has drained is as large as ever, and mostly free pages."""
+        page, pages, free = (_pragma(connection, name) for name in ("page_size", "page_count", "freelist_count"))
+        if (pages - free) * page > self._reserve.size or free * page < self._reserve.size // 2:
+            return
+        if monotonic() < self._shrink_after:
+            return
+        self._shrink_after = monotonic() + _SHRINK_AGAIN
+        for statement in (
+            "PRAGMA wal_checkpoint(PASSIVE)",  # so that the log begins anew and needs no room
+            "PRAGMA temp_store = MEMORY",
+            "VACUUM",
+            "PRAGMA wal_checkpoint(TRUNCATE)",
+        ):
+            connection.execute(statement).fetchall()
+        self._shrink_after = 0.0
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _size(path: str) -> int:
+    with suppress(OSError):
+        return os.path.getsize(path)
+    return 0
