@@ -29,7 +29,7 @@ BUGS = (
         "MakingRoom._look_for_oldest.done",
         "then(error)",
         """
-        self._drop_oldest(peer, outbox.oldest.choose(excess, is_in_flight, self._next_seq) or [])
+        self._remove(peer, outbox.oldest.choose(excess, is_in_flight, self._next_seq) or [])
         self._begin_commit()
         then(error)
         """,
@@ -150,8 +150,8 @@ BUGS = (
     Bug(
         "what was skipped is given at the next handshake",
         ROOM,
-        "MakingRoom._on_skipped",
-        "one.claimed.update((seq, peer) for peer in skipped[at])",
+        "MakingRoom._use_room",
+        "one.claimed.update((seq, peer) for peer in room.skipped[at])",
         "pass",
         (f"{_NODE}test_what_was_skipped_is_not_given_when_it_connects",),
     ),

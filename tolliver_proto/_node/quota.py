@@ -42,21 +42,20 @@ class Quota:
         self._tight_messages, self._tight_bytes = self._messages * _FILLING / 100, self._bytes * _FILLING / 100
         self._policy = policy
 
-    def tight(self, shares: Mapping[Peer, Share]) -> list[Peer]:
-        """The peers whose outboxes would be nearly full, or more than full."""
+    def is_tight(self, shares: Mapping[Peer, Share]) -> bool:
+        """True if an outbox would be nearly full, or more than full."""
         messages, size = self._tight_messages, self._tight_bytes
-        return [
-            peer
-            for peer, (count, total) in shares.items()
-            if peer.outbox.pending + count >= messages or peer.outbox.pending_bytes + total >= size
-        ]
+        for peer, (count, total) in shares.items():
+            outbox = peer.outbox
+            if outbox.pending + count >= messages or outbox.pending_bytes + total >= size:
+                return True
+        return False
 
-    def full(self, tight: Iterable[Peer], shares: Mapping[Peer, Share]) -> dict[QuotaPolicy, list[Peer]]:
-        """Those of them that have no room, by what their policy says. Raises OutboxFull where it says so, and where no
+    def full(self, shares: Mapping[Peer, Share]) -> dict[QuotaPolicy, list[Peer]]:
+        """The peers that have no room, by what their policy says. Raises OutboxFull where it says so, and where no
         room could be made."""
         full: dict[QuotaPolicy, list[Peer]] = {policy: [] for policy in QuotaPolicy}
-        for peer in tight:
-            share = shares[peer]
+        for peer, share in shares.items():
             if max(self.excess(peer.outbox, share)) <= 0:
                 continue
             policy = self._policy.quota_of(peer.uuid)

@@ -8,18 +8,33 @@ where that commit fails: the room stays, and the next send finds it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from .._common.errors import TolliverError
 from .actions import NoticeKind
 from .batch import GoOn
-from .link import BufferedForConnect, Peer
+from .link import BufferedForConnect, Peer, Recipients
 from .oldest import AHEAD, Share
-from .quota import Quota
+from .policy import QuotaPolicy
+from .quota import Quota, narrowed, shares_of
 from .removing import Removing
 from .store import Found
+
+_DROPPED = "messages, the oldest that waited for this peer, were given up to make room for newer ones, as its policy says (D-10)"
+_SKIPPED = "messages were not kept for this peer, which is at its quota, as its policy says (D-10)"
+
+
+@dataclass(slots=True)
+class Room:
+    """Room for some messages: who gets them, who is left out of which, and what goes for them."""
+
+    routed: Sequence[Recipients]
+    shares: Mapping[Peer, Share]
+    skipped: Sequence[set[Peer]] = ()
+    dropped: dict[Peer, list[Found]] = field(default_factory=dict)
 
 
 class MakingRoom(Removing):
@@ -29,46 +44,53 @@ class MakingRoom(Removing):
         super().__init__(*arguments)
         self._quota = Quota(self.limits, self._policy)
 
-    def _look_at_filling(self, peer: Peer) -> None:
-        outbox, limits = peer.outbox, self.limits
-        if self._quota.begins_to_fill(outbox):
-            self._notice(
-                NoticeKind.OUTBOX_FILLING,
-                peer.uuid,
-                f"{outbox.pending} of at most {limits.outbox_messages} messages, {outbox.pending_bytes} of "
-                f"{limits.outbox_bytes} bytes wait for this peer. At the quota its policy is "
-                f"{self._policy.quota_of(peer.uuid).value!r} (D-10): bring it back, forget it, or raise "
-                "Limits.outbox_messages or outbox_bytes",
-            )
+    def _find_room(
+        self, routed: Sequence[Recipients], sizes: Sequence[int], shares: Mapping[Peer, Share], then: GoOn
+    ) -> Room | None:
+        """Who gets the messages, and what goes for them; nothing has changed yet. None: it is looked for, and `then` is
+        called. Raises OutboxFull."""
+        full = self._quota.full(shares)
+        room = Room(routed, shares)
+        if full[QuotaPolicy.SKIP]:
+            room.skipped = self._quota.left_out(routed, sizes, full[QuotaPolicy.SKIP])
+            room.routed = narrowed(routed, room.skipped)
+            room.shares = shares_of(room.routed, sizes)
+        for peer in full[QuotaPolicy.DROP_OLDEST]:
+            oldest = self._oldest_of(peer, room.shares[peer], then)
+            if oldest is None:
+                return None
+            room.dropped[peer] = oldest
+        return room
 
-    def _on_skipped(
-        self, stored: Sequence[int], skipped: Sequence[set[Peer]], kept: Sequence[BufferedForConnect]
-    ) -> None:
-        """Tell, and see to it that a peer does not get as one that connects what it did not get as one that is full."""
-        for peer, number in Counter(peer for peers in skipped for peer in peers).items():
+    def _use_room(self, room: Room, stored: Sequence[int], kept: Sequence[BufferedForConnect]) -> None:
+        """Give up what goes, and tell. `stored` are the places of the messages that the next seqs are for.
+
+        A peer does not get as one that connects (`kept`) what it did not get as one that is full.
+        """
+        for peer, oldest in room.dropped.items():
+            self._remove(peer, oldest)
+            self._counts["dropped_oldest"] += len(oldest)
+            self._tally.add(NoticeKind.DROPPED_OLDEST, peer.uuid, len(oldest), _DROPPED, self._now)
+        for peer, number in Counter(peer for peers in room.skipped for peer in peers).items():
             self._counts["skipped"] += number
-            self._tally.add(
-                NoticeKind.SKIPPED,
-                peer.uuid,
-                number,
-                "messages were not kept for this peer, which is at its quota, as its policy says (D-10)",
-                self._now,
-            )
-        for seq, at in enumerate(stored, self._next_seq):
+            self._tally.add(NoticeKind.SKIPPED, peer.uuid, number, _SKIPPED, self._now)
+        for seq, at in enumerate(stored if room.skipped else (), self._next_seq):
             for one in kept:
-                one.claimed.update((seq, peer) for peer in skipped[at])
+                one.claimed.update((seq, peer) for peer in room.skipped[at])
 
-    def _drop_oldest(self, peer: Peer, oldest: Sequence[Found]) -> None:
-        self._remove(peer, oldest)
-        self._counts["dropped_oldest"] += len(oldest)
-        self._tally.add(
-            NoticeKind.DROPPED_OLDEST,
-            peer.uuid,
-            len(oldest),
-            "messages, the oldest that waited for this peer, were given up to make room for newer ones, as its policy "
-            "says (D-10)",
-            self._now,
-        )
+    def _look_at_filling(self, peers: Iterable[Peer]) -> None:
+        limits = self.limits
+        for peer in peers:
+            outbox = peer.outbox
+            if self._quota.begins_to_fill(outbox):
+                self._notice(
+                    NoticeKind.OUTBOX_FILLING,
+                    peer.uuid,
+                    f"{outbox.pending} of at most {limits.outbox_messages} messages, {outbox.pending_bytes} of "
+                    f"{limits.outbox_bytes} bytes wait for this peer. At the quota its policy is "
+                    f"{self._policy.quota_of(peer.uuid).value!r} (D-10): bring it back, forget it, or raise "
+                    "Limits.outbox_messages or outbox_bytes",
+                )
 
     def _oldest_of(self, peer: Peer, share: Share, then: GoOn) -> list[Found] | None:
         """Deliveries that make room for that much, or None: then they are looked for, and `then` is called.

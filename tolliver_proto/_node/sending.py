@@ -24,10 +24,9 @@ from .base import Item
 from .batch import Batch
 from .intervals import spans_of
 from .link import BufferedForConnect, Link, Peer, Recipients
-from .policy import QuotaPolicy
-from .quota import narrowed, shares_of
+from .quota import shares_of
 from .room import MakingRoom
-from .store import Found, RemoveDeliveries, StoredMessage
+from .store import RemoveDeliveries, StoredMessage
 
 _PAIRS_KNOWN = 4096
 
@@ -123,25 +122,17 @@ class Sending(MakingRoom):
         """False where the send must wait until room is found."""
         routed: Sequence[Recipients] = [self._routes.match(channel, key) for channel, key, _ in items]
         shares = shares_of(routed, sizes)
-        tight = self._quota.tight(shares)
-        skipped: Sequence[set[Peer]] = ()
-        dropped: list[tuple[Peer, list[Found]]] = []
-        if tight:
-            full = self._quota.full(tight, shares)
-            if full[QuotaPolicy.SKIP]:
-                skipped = self._quota.left_out(routed, sizes, full[QuotaPolicy.SKIP])
-                routed = narrowed(routed, skipped)
-                shares = shares_of(routed, sizes)
-            for peer in full[QuotaPolicy.DROP_OLDEST]:
-                oldest = self._oldest_of(peer, shares[peer], partial(self._on_room, receipt))
-                if oldest is None:
-                    return False
-                dropped.append((peer, oldest))
+        room = None
+        if self._quota.is_tight(shares):
+            room = self._find_room(routed, sizes, shares, partial(self._on_room, receipt))
+            if room is None:
+                return False
+            routed, shares = room.routed, room.shares
         kept = list(self._keeping.values())
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
         numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
-        for peer, oldest in dropped:
-            self._drop_oldest(peer, oldest)
+        if room is not None:
+            self._use_room(room, stored, kept)
         receipt.counts += [len(recipients.peers) for recipients in routed]
         receipt.first_seq = self._next_seq
         for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
@@ -150,13 +141,11 @@ class Sending(MakingRoom):
             self._refcounts.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
             for one in kept:
                 one.add(messages, recipients)
-        if skipped:
-            self._on_skipped(stored, skipped, kept)
         self._next_seq += len(stored)
         for peer, share in shares.items():
             peer.outbox.add(*share)
-        for peer in tight:
-            self._look_at_filling(peer)
+        if room is not None:
+            self._look_at_filling(shares)
         receipt.last_seq = self._next_seq - 1
         if stored:
             self._batch.tokens.append(receipt)
