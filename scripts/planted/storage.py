@@ -565,16 +565,19 @@ BUGS = (
         "check: the log is left out",
         INSPECTION,
         "",
-        '_WITH_IT = ("", "-wal")',
-        '_WITH_IT = ("",)',
+        '_WITH_IT = ("", "-wal", ".mark")',
+        '_WITH_IT = ("", ".mark")',
         ("tests/cli/test_check.py::test_a_log_that_a_killed_process_left_is_looked_at",),
     ),
     Bug(
         "check: a database in use is checked",
         INSPECTION,
         "inspect",
-        "take_lock(str(whole))",
-        "None",
+        """
+        lock = ending.enter_context(closing(Lock(str(whole))))
+        lock.take_file()
+        """,
+        "",
         ("tests/cli/test_check.py::test_one_that_is_in_use_is_left_alone",),
     ),
 )
