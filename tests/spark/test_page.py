@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,8 @@ def record(directory: Path) -> None:
     recorder = Recorder(directory, UUID(int=1), Revision.DRAFT_2, print)
     recorder.received(1, encode(HandshakeRequest(1, UUID(int=2))))
     for number in range(100):
-        channel = random.choice(["readings", "alarms"])
-        recorder.received(1, encode(Message(channel, f"cpu{number % 4}", bytes(number), number % 90)))
+        channel = ("readings", "alarms")[number % 90 % 2]
+        recorder.received(1, encode(Message(channel, f"cpu{number % 90 % 4}", bytes(number % 90), number % 90)))
         recorder.sent(1, [encode(Ack(number % 90))])
     recorder.close()
 
