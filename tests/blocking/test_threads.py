@@ -290,7 +290,6 @@ def calls(instance: Instance) -> Iterator[Any]:
     yield lambda: instance.retry(peer, timeout=0)
     yield lambda: instance.drop_parked(peer, timeout=0)
     yield lambda: instance.dead_letters(timeout=0)
-    yield lambda: instance.drop_dead_letters([1], timeout=0)
     yield lambda: instance.repin(peer, bytes(32), timeout=0)
 
 
