@@ -8,7 +8,7 @@ where that commit fails: the room stays, and the next send finds it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from .quota import Quota, narrowed, shares_of
 from .removing import Removing
 from .store import Found
 
-_DROPPED = "messages, the oldest that waited for this peer, were given up to make room for newer ones, as its policy says (D-10)"
+_DROPPED = "messages, the oldest for this peer, were given up to make room for newer ones, as its policy says (D-10)"
 _SKIPPED = "messages were not kept for this peer, which is at its quota, as its policy says (D-10)"
 
 
@@ -32,7 +32,7 @@ class Room:
     """Room for some messages: who gets them, who is left out of which, and what goes for them."""
 
     routed: Sequence[Recipients]
-    shares: Mapping[Peer, Share]
+    shares: dict[Peer, Share]
     skipped: Sequence[set[Peer]] = ()
     dropped: dict[Peer, list[Found]] = field(default_factory=dict)
 
@@ -45,7 +45,7 @@ class MakingRoom(Removing):
         self._quota = Quota(self.limits, self._policy)
 
     def _find_room(
-        self, routed: Sequence[Recipients], sizes: Sequence[int], shares: Mapping[Peer, Share], then: GoOn
+        self, routed: Sequence[Recipients], sizes: Sequence[int], shares: dict[Peer, Share], then: GoOn
     ) -> Room | None:
         """Who gets the messages, and what goes for them; nothing has changed yet. None: it is looked for, and `then` is
         called. Raises OutboxFull."""
