@@ -121,7 +121,7 @@ class Sending(MakingRoom):
     def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt) -> bool:
         """False where the send must wait until room is found."""
         routed: Sequence[Recipients] = [self._routes.match(channel, key) for channel, key, _ in items]
-        shares: Mapping[Peer, tuple[int, int]] = shares_of(routed, sizes)
+        shares = shares_of(routed, sizes)
         room = None
         if self._quota.is_tight(shares):
             room = self._find_room(routed, sizes, shares, partial(self._on_room, receipt))
