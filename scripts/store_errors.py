@@ -87,7 +87,7 @@ def full_disk(_sender: Instance | None, database: Path) -> Iterator[None]:
 
 
 def full_disk_of(database: Path) -> AbstractContextManager[None]:
-    """What is left is taken by another program."""
+    """Another program takes what is left."""
     return full_disk(None, database)
 
 

@@ -25,7 +25,7 @@ Statements = Sequence[ast.stmt]
 
 
 class Place(NamedTuple):
-    """Where `good` stands: in `tree`, which is that of `path`, and `put` exchanges it."""
+    """Place of `good`: in `tree`, which is that of `path`, and `put` exchanges it."""
 
     path: Path
     tree: ast.Module
@@ -137,7 +137,7 @@ def _put_expression(node: ast.AST, field: str, index: int, bad: Statements) -> N
 
 
 def _candidates(bug: Bug, project: Path, good: Statements) -> list[str]:
-    """Where it stands under another name; else lines of its function that look like it; else functions of that name."""
+    """Its places under another name; else lines of its function that look like it; else functions of that name."""
     own = project / bug.file
     trees = {path: ast.parse(path.read_text("utf-8")) for path in (own, *_others(own, project)) if path.is_file()}
     functions = [(path, name, node) for path, tree in trees.items() for name, node in _functions(tree)]

@@ -39,7 +39,7 @@ class DedupeCache:
         return self._known.peers()
 
     def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
-        """Whether this message was handled, or another one under its id."""
+        """Knowledge of this message: it was handled, or another one under its id, or neither."""
         return self._known.find(peer, message_id, checksum)
 
     def begin(self, delivery: Delivery, message_id: int, checksum: int) -> bool:
@@ -61,7 +61,7 @@ class DedupeCache:
             self._end(*begun)
 
     def succeeded(self, delivery: Delivery) -> Handled | None:
-        """What is to be given to `add`, at once or when it is on disk; None if it was not being handled."""
+        """Message for `add`, at once or when it is on disk; None if it was not being handled."""
         return self._begun.pop(delivery, None)
 
     def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:

@@ -61,7 +61,7 @@ class Peer:
         self.attempts: dict[AttemptsKey, int] = {}  # failed deliveries of messages from this peer (T-47)
 
     def attempts_key(self, message_id: int, checksum: int) -> AttemptsKey:
-        """What makes two messages of this peer the same: of a derived identity the id alone (T-72a)."""
+        """Key by which two messages of this peer are the same: of a derived identity the id alone (T-72a)."""
         return message_id, None if self.derived else checksum
 
 

@@ -175,7 +175,7 @@ class Maintenance(Storing):
     # What others have to tell.
 
     def notice(self, kind: NoticeKind, detail: str, peer: UUID | None = None, now: float | None = None) -> None:
-        """What a store or an adapter has to tell an operator: counted, and handed out as a Notice."""
+        """Tell an operator something of a store or an adapter: counted, and handed out as a Notice."""
         self._tick(now)
         self._notice(kind, peer, detail)
 

@@ -45,7 +45,7 @@ def _names_checksum(channel: str, key: str) -> int:
 
 
 class Known(IntEnum):
-    """Whether a set has a message."""
+    """Answer of a set that is asked for a message."""
 
     NOT = 0
     BY_ID = 1  # another message of that id
@@ -97,11 +97,11 @@ class MessageSet:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def peers(self) -> list[UUID]:
-        """Whose messages it has, and a few more."""
+        """Senders of the messages that it has, and a few more."""
         return list(self._numbers)
 
     def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
-        """Whether it has this message, or another one of its id."""
+        """Look for this message, or another one of its id."""
         number = self._numbers.get(peer)
         if number is None:
             return _NOT

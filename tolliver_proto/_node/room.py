@@ -47,7 +47,7 @@ class MakingRoom(Removing):
     def _find_room(
         self, routed: Sequence[Recipients], sizes: Sequence[int], shares: dict[Peer, Share], then: GoOn
     ) -> Room | None:
-        """Who gets the messages, and what goes for them; nothing has changed yet. None: it is looked for, and `then` is
+        """Recipients of the messages, and deliveries that go for them; nothing has changed yet. None: it is looked for, and `then` is
         called. Raises OutboxFull."""
         full = self._quota.full(shares)
         room = Room(routed, shares)
