@@ -101,7 +101,7 @@ class MessageSet:
         return list(self._numbers)
 
     def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
-        """Look for this message, or another one of its id."""
+        """Look for this message, or another of its id."""
         number = self._numbers.get(peer)
         if number is None:
             return _NOT

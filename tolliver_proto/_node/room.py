@@ -47,8 +47,10 @@ class MakingRoom(Removing):
     def _find_room(
         self, routed: Sequence[Recipients], sizes: Sequence[int], shares: dict[Peer, Share], then: GoOn
     ) -> Room | None:
-        """Recipients of the messages, and deliveries that go for them; nothing has changed yet. None: it is looked for, and `then` is
-        called. Raises OutboxFull."""
+        """Recipients of the messages, and deliveries that go for them; nothing has changed yet.
+
+        None: it is looked for, and `then` is called. Raises OutboxFull.
+        """
         full = self._quota.full(shares)
         room = Room(routed, shares)
         if full[QuotaPolicy.SKIP]:

@@ -15,7 +15,7 @@ from tolliver_proto import OutOfThreads
 
 @contextmanager
 def starting_thread() -> Iterator[None]:
-    """Start of a thread: the calls within do nothing else that fails with a RuntimeError. Raises OutOfThreads."""
+    """Start of a thread: calls within do nothing else that fails with a RuntimeError. Raises OutOfThreads."""
     try:
         yield
     except RuntimeError as error:
