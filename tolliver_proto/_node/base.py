@@ -1,11 +1,11 @@
 """State of a node, shared by all its parts.
 
 A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`, `room`,
-`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs
-and picks the next action. They share this state because a commit, a handshake and an acknowledgement each touch most of
-it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to
-dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and
-`Batch` are data with their own rules; the table of connections is the base of all.
+`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, `retrying`, and last the node itself (`node`), which
+takes inputs and picks the next action. They share this state because a commit, a handshake and an acknowledgement each
+touch most of it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect,
+`Dialer` whom to dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`,
+`Peer`, `Outbox` and `Batch` are data with their own rules; the table of connections is the base of all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .._common.connection_table import ConnectionTable
 from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
 from .._common.handshake_limiter import HandshakeLimiter
+from .._common.transport import Remote, Role
 from .._wire.events import PRIVATE_CHANNELS, HandshakeResponse, HandshakeStatus, Revision, Subscription
 from .._wire.frames import encoder
 from .._wire.limits import Limits
@@ -125,6 +126,11 @@ class NodeState(ConnectionTable[Link, Action]):
             self._peers[uuid] = peer = Peer(uuid, known)
             peer.stored = True
             self._reroute(peer)
+
+    def _new_link(self, role: Role, remote: Remote | None) -> Link:
+        link = super()._new_link(role, remote)
+        link.began = self._now
+        return link
 
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4)."""

@@ -39,7 +39,9 @@ from .._wire.state import HOLDING, State
 from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
 from .dialing import Dialer
 from .link import Hold, Link, Peer
-from .outbox import Window
+from .outbox import Outbox, Window
+from .parked import UP_FOR, SecondTries
+from .poison import ALONE_AFTER_UP
 from .receiving import Receiving
 from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 
@@ -76,6 +78,7 @@ class Handshakes(Receiving):
         connection = _connection(link)
         if connection.state is State.CLOSED or not self._admit(link, frame.instance_id):
             return
+        link.exposure.round_trip = self._now - link.began
         if link.remote is not None:
             self._dialer.answered(link.remote, frame.instance_id)
         if connection.state is State.CONFIRMING and connection.answer is HandshakeStatus.NEWER_INCOMPATIBLE:
@@ -236,6 +239,7 @@ class Handshakes(Receiving):
         self._up[link.cid] = link
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         self._sendable[link] = None
+        self._mind_poison(link, peer.outbox)
         self._announce_up(link, link.remote)
         self._keepalive.begin(link, self._now)
         assert link.control is not None
@@ -272,19 +276,35 @@ class Handshakes(Receiving):
         if before is LinkState.DRAINING:
             self._forget(link)
 
+    def _mind_poison(self, link: Link, outbox: Outbox) -> None:
+        """The peer is back: perhaps from closing for a message, perhaps as another program (T-09)."""
+        assert link.window is not None
+        if outbox.poison.alone:
+            link.window.silent = True
+            self._timers.set(("silence", link.cid), self._now + ALONE_AFTER_UP)
+        if outbox.parked:
+            tries = outbox.tries = outbox.tries or SecondTries(self._now)
+            tries.came_back(self._now)
+            self._timers.set(("parked", _peer(link).uuid), max(self._now + UP_FOR, tries.not_before))
+
     def _suspect(self, link: Link) -> None:
         """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
         peer = _peer(link)
-        sizes = link.window.in_flight(set(link.gathered)) if link.window is not None else {}
-        seq = peer.outbox.poison.ended(list(sizes))
-        if seq is not None:
-            self._park(peer.outbox, peer.uuid, seq, sizes[seq])
-            self._notice(
-                NoticeKind.PARKED,
-                peer.uuid,
-                f"message {seq} was set aside, as the peer closes whenever it gets it; the next ones go. Is it larger "
-                "than the peer's limit? `retry` sends it again (T-09)",
-            )
+        outbox, tries = peer.outbox, peer.outbox.tries
+        sizes = link.window.sizes_of(link.exposure.at(self._now)) if link.window is not None else {}
+        link.struck = bool(sizes)
+        exposed = [*sizes]
+        seq = outbox.poison.ended(exposed) if tries is None or exposed != [tries.seq] else tries.failed()
+        if seq is None:
+            return
+        outbox.tries = tries or SecondTries(self._now)
+        self._park(outbox, peer.uuid, seq, sizes[seq])
+        self._notice(
+            NoticeKind.PARKED,
+            peer.uuid,
+            f"message {seq} was set aside, as the peer closes whenever it gets it; the next ones go. Is it larger "
+            "than the peer's limit? It is tried again from time to time; `retry` sends it at once (T-09)",
+        )
 
     def _refuse(self, link: Link, error: TolliverError) -> None:
         """End it without a frame (T-67): `error` is what whoever asked for the connection will see."""
@@ -338,6 +358,8 @@ class Handshakes(Receiving):
         if was_up:
             del self._up[link.cid]
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
+            if peer.outbox.tries is not None:
+                peer.outbox.tries.connection_ended(link.struck)
             self._actions.append(PeerDown(link.cid, peer.uuid, error))
             self._dialer.peer_left(peer.uuid)
         if link in peer.voices:
@@ -357,7 +379,7 @@ class Handshakes(Receiving):
     def _forget(self, link: Link) -> None:
         super()._forget(link)
         self._sendable.pop(link, None)
-        for name in ("resend", "fetch", "rate", "probe", "age"):
+        for name in ("resend", "fetch", "rate", "probe", "age", "silence", "try"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         self._stop_keeping(link)

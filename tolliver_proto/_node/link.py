@@ -18,6 +18,7 @@ from .._common.transport import Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Delivery, Receipt
+from .exposure import Exposure
 from .ids import IdAllocator
 from .outbox import Outbox, Window
 from .store import LoadedPeer, StoredMessage
@@ -201,8 +202,10 @@ class Link(BaseLink):
     __slots__ = (
         "above_high_water",
         "answers",
+        "began",
         "control",
         "control_bucket",
+        "exposure",
         "gathered",
         "held_list",
         "holding",
@@ -210,6 +213,7 @@ class Link(BaseLink):
         "last_received",
         "peer",
         "sent_at",
+        "struck",
         "told",
         "told_bytes",
         "unsettled",
@@ -230,7 +234,10 @@ class Link(BaseLink):
         self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
         self.told_bytes = 0  # what that takes in a handshake
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
+        self.began = 0.0  # as a connection that is made, and when that stood, as one whose handshake is made
         self.up_since = 0.0
+        self.exposure = Exposure()
+        self.struck = False  # it ended in order while something was exposed (T-09)
         self.sent_at = 0.0  # when the socket was given something last
         self.last_received = 0.0  # and when something came
         self.version = 0  # what both speak, once established

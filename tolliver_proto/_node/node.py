@@ -50,8 +50,8 @@ from .actions import Action, DialEnded, Handler, NoticeKind
 from .dialing import Dialer
 from .ids import Randomness
 from .link import ControlSync, Hold, Link
-from .maintenance import Maintenance
 from .policy import Policy
+from .retrying import Retrying
 from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
@@ -63,7 +63,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Maintenance):
+class Node(Retrying):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -120,6 +120,9 @@ class Node(Maintenance):
             "rate": self._on_rate_timeout,
             "probe": self._on_probe_timeout,
             "age": self._on_age_timeout,
+            "silence": self._on_silence_timeout,
+            "parked": self._on_parked_timeout,
+            "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,
             "redial": self._dialer.retry,
             "removals": self._on_removals_timeout,
@@ -153,6 +156,7 @@ class Node(Maintenance):
             self._actions.append(Abort(cid))
             return
         link.role = role
+        link.exposure.round_trip, link.began = self._now - link.began, self._now
         link.identity = identity or PeerIdentity()
         denied = self._gate.denied(link.identity) if role is Role.CLIENT else None
         if denied is not None:
@@ -189,6 +193,7 @@ class Node(Maintenance):
         if link.window is not None:
             control_ids = link.control.under_way if link.control is not None else ()
             link.window.transmitted(link.in_flight, control_ids, self._now)
+            link.exposure.taken(self._now)
             self._sendable[link] = None
         link.in_flight = []
 
@@ -422,6 +427,7 @@ class Node(Maintenance):
                 peer.outbox.pending,
                 peer.outbox.pending_bytes,
                 peer.outbox.parked,
+                peer.outbox.parked_bytes,
             )
             for peer in self._peers.values()
         ]
@@ -435,6 +441,8 @@ class Node(Maintenance):
 class PeerInfo:
     """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for it or for its ack.
 
+    `parked` ones of `parked_bytes` were set aside and count against no quota (T-09).
+
     `subscriptions` are those that it has now: what the access rules do not let it have is not among them.
     """
 
@@ -445,6 +453,7 @@ class PeerInfo:
     pending: int
     pending_bytes: int
     parked: int
+    parked_bytes: int = 0
 
 
 def _is_live(link: Link) -> bool:

@@ -7,7 +7,7 @@ outbox. The window of a peer decides what it is sent, and when (`outbox`); what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count, groupby
 
@@ -24,6 +24,7 @@ from .base import Item
 from .batch import Batch
 from .intervals import spans_of
 from .link import BufferedForConnect, Link, Peer, Recipients
+from .parked import SecondTries
 from .quota import shares_of
 from .room import MakingRoom
 from .store import RemoveDeliveries, StoredMessage
@@ -264,6 +265,7 @@ class Sending(MakingRoom):
         link.answers = 0
         link.sent_at = self._now
         link.in_flight, link.gathered = link.gathered, []
+        link.exposure.handed(link.in_flight)
         self._counts["bytes_sent"] += link.in_transit
 
     def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
@@ -287,9 +289,29 @@ class Sending(MakingRoom):
         spans = spans_of(ids)
         peer.outbox.leave(spans)
         peer.outbox.poison.acked()
+        link.exposure.acked(self._now)
+        if peer.outbox.tries is not None:
+            self._look_at_tries(link, peer.outbox.tries, ids)
         self._counts["acked"] += len(ids)
         self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
+        self._sendable[link] = None
+
+    def _look_at_tries(self, link: Link, tries: SecondTries, acked: Container[int]) -> None:
+        """The peer takes messages: it may be given a parked one again, if this was not one (T-09)."""
+        if tries.seq is not None and tries.seq in acked:
+            tries.acked()
+            self._end_try(link)
+        assert link.peer is not None
+        if link.peer.outbox.parked:
+            self._timers.set_earlier(("parked", link.peer.uuid), max(self._now, tries.not_before))
+
+    def _end_try(self, link: Link) -> None:
+        """Everything may go again."""
+        self._timers.cancel(("silence", link.cid))
+        self._timers.cancel(("try", link.cid))
+        if link.window is not None:
+            link.window.speak()
         self._sendable[link] = None
 
     def _take_back(self, batch: Batch) -> None:

@@ -265,6 +265,7 @@ class LoadedPeer:
     pending_bytes: int = 0
     last_seq: int = 0
     parked: int = 0
+    parked_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

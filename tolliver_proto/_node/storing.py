@@ -16,6 +16,7 @@ from .batch import Batch
 from .handshakes import Handshakes
 from .intervals import spans_of
 from .link import Peer
+from .parked import SecondTries
 from .store import RememberHandled, ReplacePeerSubscriptions, Row
 from .subscriptions import applied
 
@@ -155,8 +156,11 @@ class Storing(Handshakes):
             self._sendable[live] = None
         if link is None or link is not live or link.window is None:
             return
+        outbox = link.window.outbox
         for row in link.window.fetched(rows, after_seq):
-            self._park(link.window.outbox, peer, row.seq, row.size)
+            outbox.tries = outbox.tries or SecondTries(self._now)
+            outbox.tries.corrupt.add(row.seq, row.seq)
+            self._park(outbox, peer, row.seq, row.size)
             self._notice(
                 NoticeKind.CORRUPT_MESSAGE,
                 peer,

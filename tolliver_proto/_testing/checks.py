@@ -271,8 +271,8 @@ def audit(node: Node, store: MemoryStore) -> None:
         if is_derived(uuid):
             continue  # there for the sake of its handled messages and dead letters
         peer = peers[uuid]
-        mine = (peer.pending, peer.pending_bytes, peer.parked, node._peers[uuid].subscriptions)
-        theirs = (known.pending, known.pending_bytes, known.parked, known.subscriptions)
+        mine = (peer.pending, peer.pending_bytes, peer.parked, peer.parked_bytes, node._peers[uuid].subscriptions)
+        theirs = (known.pending, known.pending_bytes, known.parked, known.parked_bytes, known.subscriptions)
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
         granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions)

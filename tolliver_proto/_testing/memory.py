@@ -265,6 +265,7 @@ class MemoryStore:
             sum(self._messages[seq].size for seq in seqs),
             seqs[-1] if seqs else 0,
             len(peer.parked),
+            sum(self._messages[seq].size for seq in peer.parked),
         )
 
     def _store_messages(self, operation: StoreMessages) -> None:

@@ -1,0 +1,73 @@
+"""Bugs in what keeps a node in the field well: strikes, second tries, dials, duels, crowds.
+
+The idea: restarts, clones and silent ends are usual there, and each rule is one comparison that could be forgotten.
+"""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+EXPOSURE = "tolliver_proto/_node/exposure.py"
+PARKED = "tolliver_proto/_node/parked.py"
+HANDSHAKES = "tolliver_proto/_node/handshakes.py"
+RETRYING = "tolliver_proto/_node/retrying.py"
+TRIES = "tests/node/test_second_tries.py::"
+
+BUGS = (
+    Bug(
+        "an end long after a message is a strike",
+        EXPOSURE,
+        "Exposure._forget_old",
+        "self._taken.popleft()",
+        "break",
+        (TRIES + "test_a_program_that_is_restarted_while_its_handler_works_refuses_nothing",),
+    ),
+    Bug(
+        "an end after an ack is a strike",
+        EXPOSURE,
+        "Exposure.acked",
+        "self._taken.clear()",
+        "",
+        (TRIES + "test_an_end_soon_after_another_was_acknowledged_is_no_strike",),
+    ),
+    Bug(
+        "a suspected head goes as soon as the peer is up",
+        HANDSHAKES,
+        "Handshakes._mind_poison",
+        "link.window.silent = True",
+        "",
+        (TRIES + "test_a_program_that_starts_again_and_again_refuses_nothing",),
+    ),
+    Bug(
+        "second tries come at one pause",
+        PARKED,
+        "SecondTries.begin",
+        "self._pause = min(2 * self._pause, LONGEST_PAUSE)",
+        "",
+        (TRIES + "test_one_that_fails_again_is_set_aside_at_once_and_tried_after_twice_the_pause",),
+    ),
+    Bug(
+        "what is as large as one that failed is tried",
+        PARKED,
+        "SecondTries.may_be",
+        "is_small and one.seq not in self.corrupt",
+        "one.seq not in self.corrupt",
+        (TRIES + "test_after_another_end_all_may_be_tried_again",),
+    ),
+    Bug(
+        "what cannot be read is tried",
+        PARKED,
+        "SecondTries.may_be",
+        "is_small and one.seq not in self.corrupt",
+        "is_small",
+        (TRIES + "test_a_row_that_cannot_be_read_is_never_tried",),
+    ),
+    Bug(
+        "a second try goes among other messages",
+        RETRYING,
+        "Retrying._be_silent",
+        "until > self._now",
+        "False",
+        (TRIES + "test_it_is_sent_when_nothing_else_may_be_what_the_peer_closes_for",),
+    ),
+)
