@@ -11,9 +11,36 @@ EXPOSURE = "tolliver_proto/_node/exposure.py"
 PARKED = "tolliver_proto/_node/parked.py"
 HANDSHAKES = "tolliver_proto/_node/handshakes.py"
 RETRYING = "tolliver_proto/_node/retrying.py"
+SENDING = "tolliver_proto/_node/sending.py"
+PATIENCE = "tolliver_proto/_node/patience.py"
+SILENT = "tests/node/test_patience.py::"
 TRIES = "tests/node/test_second_tries.py::"
 
 BUGS = (
+    Bug(
+        "sends wait until a silent remote is closed",
+        SENDING,
+        "Sending._on_patience_timeout",
+        "kept.holds_up = False",
+        "",
+        (SILENT + "test_no_send_waits_for_a_connection_that_is_being_closed",),
+    ),
+    Bug(
+        "sends wait for a silent remote at each try",
+        PATIENCE,
+        "Patience.lose",
+        "self._failed[_whom(link)] = None",
+        "",
+        (SILENT + "test_a_silent_remote_holds_up_sends_for_one_handshake_in_all",),
+    ),
+    Bug(
+        "what is kept for a remote that failed has no bound",
+        SENDING,
+        "Sending._keepers",
+        "kept.holds_up or not self._is_full(kept)",
+        "True",
+        (SILENT + "test_what_is_sent_is_still_kept_for_it_up_to_its_share",),
+    ),
     Bug(
         "an end long after a message is a strike",
         EXPOSURE,

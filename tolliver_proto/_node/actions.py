@@ -127,6 +127,7 @@ class NoticeKind(StrEnum):
     OUTBOX_FILLING = "outbox_filling"  # D-10: 80 % of a peer's quota is used
     DROPPED_OLDEST = "dropped_oldest"  # D-10: given up at the quota, to make room for newer ones
     SKIPPED = "skipped"  # D-10: not kept for a peer at its quota
+    NOT_KEPT = "not_kept"  # T-62: not kept for a remote that is connecting and came to nothing before
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
     COMMITS_MISSING = "commits_missing"  # D-13: confirmed ones, told at opening

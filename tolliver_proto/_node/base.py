@@ -34,6 +34,7 @@ from .intervals import RefCounts
 from .keepalive import KeepAlive
 from .letters import DeadLetters
 from .link import BufferedForConnect, Link, Peer, Recipients
+from .patience import Patience
 from .policy import Policy
 from .store import Loaded
 from .subscriptions import Routes
@@ -100,6 +101,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
         self._watched: dict[int, Receipt] = {}
         self._keeping: dict[Link, BufferedForConnect] = {}
+        self._patience = Patience()
         self._blocked: deque[tuple[list[Item], Receipt]] = deque()
         self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}

@@ -217,6 +217,7 @@ class Handshakes(Receiving):
     def _on_established(self, link: Link, event: Established) -> None:
         peer = _peer(link)
         self._limiter.remove(link.cid)
+        self._patience.regain(link)
         if link.remote is not None:
             self._dialer.established(link.remote, peer.uuid, self._now)
         old = peer.link
@@ -379,10 +380,12 @@ class Handshakes(Receiving):
     def _forget(self, link: Link) -> None:
         super()._forget(link)
         self._sendable.pop(link, None)
-        for name in ("resend", "fetch", "rate", "probe", "age", "silence", "try"):
+        for name in ("resend", "fetch", "rate", "probe", "age", "silence", "try", "patience"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
-        self._stop_keeping(link)
+        if link in self._keeping:
+            self._patience.lose(link)
+            self._stop_keeping(link)
         self._end_dial(link)
 
     def _end_dial(self, link: Link) -> None:

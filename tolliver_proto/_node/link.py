@@ -79,9 +79,10 @@ class Recipients:
 class BufferedForConnect:
     """Messages that were sent while a connection was being made: the peer may turn out to want them (T-62)."""
 
-    __slots__ = ("claimed", "messages", "size")
+    __slots__ = ("claimed", "holds_up", "messages", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, holds_up: bool) -> None:
+        self.holds_up = holds_up  # sends may wait for it
         self.claimed: set[tuple[int, Peer]] = set()  # whose some are already, over another connection
         self.messages: list[tuple[StoredMessage, Recipients]] = []
         self.size = 0

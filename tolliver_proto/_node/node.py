@@ -121,6 +121,7 @@ class Node(Retrying):
             "probe": self._on_probe_timeout,
             "age": self._on_age_timeout,
             "silence": self._on_silence_timeout,
+            "patience": self._on_patience_timeout,
             "parked": self._on_parked_timeout,
             "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,

@@ -32,6 +32,7 @@ class NodeStats(Snapshot):
     dropped_letters: int = counter()
     dropped_oldest: int = counter()
     skipped: int = counter()
+    not_kept: int = counter()
     unreliable_sent: int = counter()
     unreliable_dropped: int = counter()
     refused_subscriptions: int = counter()

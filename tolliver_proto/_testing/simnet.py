@@ -221,10 +221,10 @@ class Simulation(Network):
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
         """Messages sent since the dial's request was queued are for this peer too, if it wants them (T-62)."""
-        since = host.opening.pop(action.cid, None)
+        since, not_kept = host.opening.pop(action.cid, (0, -1))
         peer = self._ledgers.get(action.peer)
-        if since is None or peer is None:
-            return
+        if host.node is None or host.node._counts["not_kept"] != not_kept or peer is None:
+            return  # not one that we dialled, or a share was full
         allowed = host.acl.rights(peer.uuid).granted(peer.permanent)
         for sent in host.log[since:]:
             if sent.wanted_by(allowed) and not sent.damaged:

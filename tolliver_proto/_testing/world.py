@@ -131,7 +131,7 @@ class Host:
         self.island = 0  # hosts on other islands cannot be reached while the network is split
         self.ends: dict[int, End] = {}
         self.jobs: deque[Commit | Fetch | Find] = deque()
-        self.opening: dict[int, int] = {}  # cid -> how many messages had been sent when it opened (T-62)
+        self.opening: dict[int, tuple[int, int]] = {}  # cid -> how many were sent, and not kept, when it opened (T-62)
         self.log: list[Sent] = []
         self.wishes: set[tuple[int, int]] = set()  # remotes
         self.timer = float("inf")
