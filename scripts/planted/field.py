@@ -13,10 +13,28 @@ HANDSHAKES = "tolliver_proto/_node/handshakes.py"
 RETRYING = "tolliver_proto/_node/retrying.py"
 SENDING = "tolliver_proto/_node/sending.py"
 PATIENCE = "tolliver_proto/_node/patience.py"
+DIALING = "tolliver_proto/_node/dialing.py"
+CONNECTING = "tests/node/test_connecting.py::"
 SILENT = "tests/node/test_patience.py::"
 TRIES = "tests/node/test_second_tries.py::"
 
 BUGS = (
+    Bug(
+        "pauses grow though messages get through",
+        DIALING,
+        "Dialer.ended",
+        "(_FRUITFUL if fruitful else _STEADY)",
+        "_STEADY",
+        (CONNECTING + "test_after_an_ack_and_a_second_of_being_up_the_pauses_begin_anew",),
+    ),
+    Bug(
+        "dials have no bound",
+        DIALING,
+        "Dialer.retry",
+        "len(dialled.dials) == _DIALS and now - dialled.dials[0] < _WITHIN",
+        "False",
+        (CONNECTING + "test_in_any_minute_a_remote_is_dialled_thirty_times_at_most",),
+    ),
     Bug(
         "sends wait until a silent remote is closed",
         SENDING,

@@ -393,7 +393,7 @@ class Handshakes(Receiving):
         if link.remote is None:
             return
         error = link.error
-        if self._dialer.ended(link.remote, link.cid, error, self._now):
+        if self._dialer.ended(link.remote, link.cid, error, link.fruitful, self._now):
             self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {error}")
             self._actions.append(DialEnded(link.remote, error))
 

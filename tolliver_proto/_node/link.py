@@ -207,6 +207,7 @@ class Link(BaseLink):
         "control",
         "control_bucket",
         "exposure",
+        "fruitful",
         "gathered",
         "held_list",
         "holding",
@@ -238,6 +239,7 @@ class Link(BaseLink):
         self.began = 0.0  # as a connection that is made, and when that stood, as one whose handshake is made
         self.up_since = 0.0
         self.exposure = Exposure()
+        self.fruitful = False  # a message of an outbox was acknowledged on it (T-76)
         self.struck = False  # it ended in order while something was exposed (T-09)
         self.sent_at = 0.0  # when the socket was given something last
         self.last_received = 0.0  # and when something came

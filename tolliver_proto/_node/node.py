@@ -125,7 +125,7 @@ class Node(Retrying):
             "parked": self._on_parked_timeout,
             "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,
-            "redial": self._dialer.retry,
+            "redial": self._on_redial_timeout,
             "removals": self._on_removals_timeout,
             "tally": self._on_tally_timeout,
             "handled": self._on_handled_timeout,
@@ -216,7 +216,7 @@ class Node(Retrying):
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
             self._announce_up(peer.link, remote)
-        self._dialer.add(remote)
+        self._dialer.add(remote, self._now)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
         """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
@@ -370,6 +370,9 @@ class Node(Retrying):
                 f"{self.limits.backoff_messages} messages wait for a late ack: sends to this peer pause (T-52)",
             )
         self._sendable[link] = None
+
+    def _on_redial_timeout(self, remote: Remote) -> None:
+        self._dialer.retry(remote, self._now)
 
     def _on_fetch_timeout(self, cid: int) -> None:
         self._sendable[self._links[cid]] = None

@@ -150,6 +150,7 @@ class Receiving(Sending):
                     link.peer.attempts.pop(link.peer.attempts_key(message_id, checksum_of(delivery.message)), None)
         self._counts["handled"] += handled
         for link, message_ids in acks.items():
+            link.fruitful = True
             self._ack(link, message_ids)
 
     def _remember(self, handled: Handled, link: Link | None) -> None:
@@ -163,6 +164,7 @@ class Receiving(Sending):
         self._batch.handled.append(handled)
         if link is not None:
             self._batch.acks[link].append(message_id)
+            link.fruitful = True
         else:
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 

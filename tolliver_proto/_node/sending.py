@@ -319,6 +319,7 @@ class Sending(MakingRoom):
         peer.outbox.leave(spans)
         peer.outbox.poison.acked()
         link.exposure.acked(self._now)
+        link.fruitful = True
         if peer.outbox.tries is not None:
             self._look_at_tries(link, peer.outbox.tries, ids)
         self._counts["acked"] += len(ids)
