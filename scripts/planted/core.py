@@ -1021,11 +1021,11 @@ BUGS = (
         POISON,
         "PoisonDetector.ended",
         """
-        if len(under_way) > 1:
+        if len(exposed) > 1:
             return None
-        [seq] = under_way
+        [seq] = exposed
         """,
-        "seq = under_way[0]",
+        "seq = exposed[0]",
         ("tests/node/test_upkeep.py::test_five_strikes_set_it_aside_and_the_next_ones_go",),
     ),
     Bug(

@@ -114,6 +114,7 @@ class NoticeKind(StrEnum):
     WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: told where there are access rules, once for each peer
     TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some of them are through
     SELF_CONNECTION = "self_connection"  # T-71
+    DUPLICATE_IDENTITY = "duplicate_identity"  # T-70: two live instances have one UUID
     DUPLICATE_CLOSED = "duplicate_closed"  # T-70
     PROTOCOL_ERROR = "protocol_error"  # a peer broke the rules
     STORE_ERROR = "store_error"

@@ -38,6 +38,7 @@ from .._wire.events import (
 from .._wire.state import HOLDING, State
 from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
 from .dialing import Dialer
+from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
 from .link import Hold, Link, Peer
 from .outbox import Outbox, Window
 from .parked import UP_FOR, SecondTries
@@ -62,7 +63,7 @@ class Handshakes(Receiving):
 
     def _on_request(self, link: Link, frame: HandshakeRequest) -> None:
         connection = _connection(link)
-        if not link.up and not self._admit(link, frame.instance_id):
+        if not link.up and (not self._admit(link, frame.instance_id) or self._stands_back(link, frame)):
             return
         answer = connection.answer
         if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
@@ -81,6 +82,8 @@ class Handshakes(Receiving):
         link.exposure.round_trip = self._now - link.began
         if link.remote is not None:
             self._dialer.answered(link.remote, frame.instance_id)
+        if self._stands_back(link, frame):
+            return
         if connection.state is State.CONFIRMING and connection.answer is HandshakeStatus.NEWER_INCOMPATIBLE:
             self._accept(link)
         else:
@@ -223,6 +226,8 @@ class Handshakes(Receiving):
         old = peer.link
         if old is not None and not peer.derived:
             loser = link if self._keeps(old, link) else old
+            if old.role is link.role:
+                peer.duel.replaced(self._now)
             self._notice(
                 NoticeKind.DUPLICATE_CLOSED,
                 peer.uuid,
@@ -255,6 +260,74 @@ class Handshakes(Receiving):
             return False
         return self._dialled_by(old) < self._dialled_by(new)
 
+    # Two live instances of one UUID (T-70).
+
+    def _stands_back(self, link: Link, said: HandshakeRequest | HandshakeResponse) -> bool:
+        """True if it has to wait for another connection of its peer, or is closed because of one."""
+        peer = _peer(link)
+        duel, older = peer.duel, peer.link
+        if older is None or peer.derived or older.role is not link.role:
+            return False
+        if duel.is_shut(self._now):
+            self._refuse_clone(link)
+            return True
+        if not duel.is_due(self._now):
+            return False
+        duel.begin(link, said, self._now)
+        link.holding |= Hold.DUEL
+        self._keepalive.ask(older, self._now)
+        self._writable[older] = None
+        self._timers.set(("duel", peer.uuid), self._now + ANSWER_WITHIN)
+        return True
+
+    def _refuse_clone(self, link: Link) -> None:
+        uuid = _peer(link).uuid
+        self._tally.add(
+            NoticeKind.DUPLICATE_IDENTITY,
+            uuid,
+            1,
+            f"connections, the last one from {link.identity.address or 'an unknown address'}, were closed, as another "
+            "instance with this UUID is connected and alive: give each its own certificate and database (T-70)",
+            self._now,
+        )
+        self._refuse(link, ConnectionLost(f"another instance with the UUID {uuid} is connected here, and alive (T-70)"))
+
+    def _on_duel_timeout(self, uuid: UUID) -> None:
+        """The older one has answered, or has ended, or had its time."""
+        peer = self._peers.get(uuid)
+        waiting = peer.duel.end() if peer is not None else None
+        if peer is None or waiting is None:
+            return
+        link, said = waiting
+        if link.state is LinkState.FORGOTTEN:
+            return
+        link.holding &= ~Hold.DUEL
+        self._readable[link] = None
+        if link.state is not LinkState.OPEN:
+            self._end(link)
+        elif peer.link is not None and peer.duel.is_alive(peer.link, self._keepalive.is_mute(peer.link)):
+            peer.duel.shut(self._now)
+            self._refuse_clone(link)
+        elif isinstance(said, HandshakeRequest):
+            self._on_request(link, said)
+        else:
+            self._on_response(link, said)
+
+    def _look_at_brief_end(self, link: Link, in_order: bool) -> None:
+        """Its peer may have another connection from our UUID."""
+        peer = _peer(link)
+        is_brief = in_order and self._now - link.up_since < BRIEF
+        peer.duel.brief_ends = peer.duel.brief_ends + 1 if is_brief else 0
+        if peer.duel.brief_ends >= BRIEF_ENDS:
+            self._tally.add(
+                NoticeKind.DUPLICATE_IDENTITY,
+                peer.uuid,
+                peer.duel.brief_ends,
+                f"connections running were ended by this peer right after they were made: is another instance with "
+                f"our UUID {self.instance_id} connected to it, such as a copy of this machine? (T-70)",
+                self._now,
+            )
+
     def _dialled_by(self, link: Link) -> UUID:
         return self.instance_id if link.role is Role.CLIENT else _peer(link).uuid
 
@@ -270,8 +343,11 @@ class Handshakes(Receiving):
         if isinstance(event.error, RemoteProtocolError) and before is not LinkState.DRAINING:
             uuid = link.peer.uuid if link.peer else None
             self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
-        if link.up and event.error is None and before is LinkState.OPEN:
-            self._suspect(link)
+        if link.up:
+            in_order = event.error is None and before is LinkState.OPEN
+            self._look_at_brief_end(link, in_order)
+            if in_order:
+                self._suspect(link)
         self._take_down(link, link.error)
         self._writable[link] = None
         if before is LinkState.DRAINING:
@@ -343,13 +419,15 @@ class Handshakes(Receiving):
             self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
         link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
         super()._lost(link, error)
+        if link.holding & Hold.DUEL and link.peer is not None:
+            self._timers.set(("duel", link.peer.uuid), self._now)
 
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
         was_up = link.up
         link.unsettled.clear()
         link.unsettled_bytes = 0
-        link.holding &= ~Hold.CREDIT
+        link.holding &= ~(Hold.CREDIT | Hold.DUEL)
         link.window = None
         if link.control is not None:
             link.control.drop()
@@ -361,6 +439,9 @@ class Handshakes(Receiving):
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
             if peer.outbox.tries is not None:
                 peer.outbox.tries.connection_ended(link.struck)
+            peer.duel.older_ended()
+            if peer.duel.waiting is not None:
+                self._timers.set(("duel", peer.uuid), self._now)
             self._actions.append(PeerDown(link.cid, peer.uuid, error))
             self._dialer.peer_left(peer.uuid)
         if link in peer.voices:

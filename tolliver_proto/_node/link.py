@@ -18,6 +18,7 @@ from .._common.transport import Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Delivery, Receipt
+from .duels import Duel
 from .exposure import Exposure
 from .ids import IdAllocator
 from .outbox import Outbox, Window
@@ -33,6 +34,7 @@ class Peer:
     __slots__ = (
         "attempts",
         "derived",
+        "duel",
         "forgotten",
         "link",
         "outbox",
@@ -56,6 +58,7 @@ class Peer:
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
+        self.duel = Duel()
         self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
         self.repins: list[tuple[bytes | None, Receipt]] = []  # what its pin is to be after that
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
@@ -195,6 +198,7 @@ class Hold(IntEnum):
     CREDIT = 1  # as much is handed out and unsettled as may be (D-9)
     RATE = 2  # more control messages than allowed (D-12)
     LIST = 4  # its list is being committed (T-34, T-61)
+    DUEL = 8  # another one of the same peer is asked whether it is alive (T-70)
 
 
 class Link(BaseLink):

@@ -123,6 +123,7 @@ class Node(Retrying):
             "silence": self._on_silence_timeout,
             "patience": self._on_patience_timeout,
             "parked": self._on_parked_timeout,
+            "duel": self._on_duel_timeout,
             "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,
             "redial": self._on_redial_timeout,

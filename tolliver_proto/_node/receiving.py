@@ -443,8 +443,17 @@ class Receiving(Sending):
             self._sync_control(link, subscription)
         elif link.control is not None and link.control.answered(ack.message_id):
             self._keepalive.answered(link)
+            self._on_alive(link)
         elif ack.message_id != NO_ID:
             self._counts["stray_acks"] += 1  # T-44
+
+    def _on_alive(self, link: Link) -> None:
+        """It has answered a probe: if another one waits for that (T-70), this is known now."""
+        assert link.peer is not None
+        duel = link.peer.duel
+        if duel.waiting is not None and link.peer.link is link:
+            duel.answered = True
+            self._timers.set(("duel", link.peer.uuid), self._now)
 
     # Own subscriptions.
 
