@@ -15,10 +15,36 @@ SENDING = "tolliver_proto/_node/sending.py"
 PATIENCE = "tolliver_proto/_node/patience.py"
 DIALING = "tolliver_proto/_node/dialing.py"
 CONNECTING = "tests/node/test_connecting.py::"
+DUELS = "tolliver_proto/_node/duels.py"
+DUELLING = "tests/node/test_duels.py::"
 SILENT = "tests/node/test_patience.py::"
 TRIES = "tests/node/test_second_tries.py::"
 
 BUGS = (
+    Bug(
+        "clones replace each other for ever",
+        DUELS,
+        "Duel.is_due",
+        "len(self._replaced) == _REPLACED and now - self._replaced[0] < _WITHIN",
+        "False",
+        (DUELLING + "test_the_older_one_stays_if_it_answers",),
+    ),
+    Bug(
+        "a newer connection waits for ever",
+        HANDSHAKES,
+        "Handshakes._stands_back",
+        'self._timers.set(("duel", peer.uuid), self._now + ANSWER_WITHIN)',
+        "",
+        (DUELLING + "test_the_newer_one_is_taken_if_no_answer_comes_in_five_seconds",),
+    ),
+    Bug(
+        "a clone is taken though the older one has answered",
+        DUELS,
+        "Duel.shut",
+        "self._shut_until = now + _SHUT_FOR",
+        "",
+        (DUELLING + "test_for_a_minute_no_newer_one_is_taken_unless_the_older_one_ends",),
+    ),
     Bug(
         "pauses grow though messages get through",
         DIALING,
@@ -31,7 +57,7 @@ BUGS = (
         "dials have no bound",
         DIALING,
         "Dialer.retry",
-        "len(dialled.dials) == _DIALS and now - dialled.dials[0] < _WITHIN",
+        "now < free_at",
         "False",
         (CONNECTING + "test_in_any_minute_a_remote_is_dialled_thirty_times_at_most",),
     ),

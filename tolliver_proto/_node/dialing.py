@@ -91,8 +91,9 @@ class Dialer:
             dialled.parked_on = dialled.peer
             self._parked.setdefault(dialled.peer, []).append(remote)
             return
-        if len(dialled.dials) == _DIALS and now - dialled.dials[0] < _WITHIN:
-            self._wait(remote, dialled.dials[0] + _WITHIN - now)
+        free_at = dialled.dials[0] + _WITHIN if len(dialled.dials) == _DIALS else now
+        if now < free_at:
+            self._wait(remote, free_at - now)
             return
         dialled.dials.append(now)
         dialled.cid = self._start(remote)
