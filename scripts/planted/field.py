@@ -17,10 +17,27 @@ DIALING = "tolliver_proto/_node/dialing.py"
 CONNECTING = "tests/node/test_connecting.py::"
 DUELS = "tolliver_proto/_node/duels.py"
 DUELLING = "tests/node/test_duels.py::"
+DROPS = "tolliver_proto/_node/drops.py"
 SILENT = "tests/node/test_patience.py::"
 TRIES = "tests/node/test_second_tries.py::"
 
 BUGS = (
+    Bug(
+        "each message that is dropped is told",
+        DROPS,
+        "Drops.add",
+        "counts is None",
+        "True",
+        ("tests/node/test_drops.py::test_what_nobody_wants_is_told_at_once_and_then_by_the_minute",),
+    ),
+    Bug(
+        "what is dropped is counted by names without end",
+        DROPS,
+        "Drops.add",
+        "shown in counts or len(counts) < _NAMED",
+        "True",
+        ("tests/node/test_drops.py::test_each_peer_has_its_own_sum_and_only_so_many_names",),
+    ),
     Bug(
         "clones replace each other for ever",
         DUELS,

@@ -120,6 +120,9 @@ class NoticeKind(StrEnum):
     STORE_ERROR = "store_error"
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
+    UNWANTED = "unwanted"  # T-46: acknowledged and dropped; throttled, with counts by channel, as are the next two
+    REFUSED = "refused"  # D-5: the same, as the peer may not publish it
+    IGNORED = "ignored"  # T-10, T-20, T-27: the same, as it cannot be understood
     HANDLER_FAILED = "handler_failed"  # T-45: it is sent again
     ID_REUSED = "id_reused"  # T-48: other messages came under ids that are known; throttled, with a count
     DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures

@@ -28,6 +28,7 @@ from .access import Acl
 from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
 from .dedupe import DedupeCache
+from .drops import Drops
 from .gate import HandshakeGate
 from .ids import IdAllocator, Randomness
 from .intervals import RefCounts
@@ -116,6 +117,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._dedupe = DedupeCache(policy.dedupe, loaded.handled if policy.dedupe else ())
         self._letters = DeadLetters(loaded.dead_letters, loaded.next_letter)
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
+        self._drops = Drops(self._timers, self._notice)
         self._tally = NoticeTally(self._timers, self._notice)
         self._peers: dict[UUID, Peer] = {}
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)

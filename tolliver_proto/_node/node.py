@@ -129,6 +129,7 @@ class Node(Retrying):
             "redial": self._on_redial_timeout,
             "removals": self._on_removals_timeout,
             "tally": self._on_tally_timeout,
+            "drops": self._on_drops_timeout,
             "handled": self._on_handled_timeout,
         }
         self._schedule_expiry()
@@ -401,6 +402,9 @@ class Node(Retrying):
 
     def _on_tally_timeout(self, subject: Subject) -> None:
         self._tally.fall_due(subject, self._now)
+
+    def _on_drops_timeout(self, subject: Subject) -> None:
+        self._drops.fall_due(subject, self._now)
 
     def _on_removals_timeout(self, _subject: None) -> None:
         self._removals_due = True

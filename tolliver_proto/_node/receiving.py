@@ -77,6 +77,8 @@ class Receiving(Sending):
             self._counts["withheld" if verdict else "unwanted"] += 1
             if not verdict and message.message_id is not None:
                 self._ack(link, [message.message_id])
+                if message.channel != PROBE_CHANNEL:
+                    self._drops.add(NoticeKind.UNWANTED, peer.uuid if peer else None, message.channel, self._now)
             return
         delivery = Delivery(link.cid, peer.uuid, message)
         if (peer.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
@@ -100,6 +102,7 @@ class Receiving(Sending):
         self._counts["refused_messages"] += 1
         if message.message_id is not None:  # else it would be sent again
             self._ack(link, [message.message_id])
+            self._drops.add(NoticeKind.REFUSED, peer.uuid, message.channel, self._now)
 
     def _is_new(self, link: Link, peer: Peer, delivery: Delivery) -> bool:
         """True if it is to be delivered: not a dead letter (T-47) nor a copy; both of those are acknowledged (T-48)."""
@@ -356,6 +359,7 @@ class Receiving(Sending):
         self._counts[f"ignored_{frame.reason}"] += 1
         if frame.message_id is not None:
             self._ack(link, [frame.message_id])
+            self._drops.add(NoticeKind.IGNORED, link.peer.uuid if link.peer else None, frame.reason.value, self._now)
 
     def _on_control(self, link: Link, frame: Subscribe | Unsubscribe) -> None:
         """The peer changed its mind: routes change now, the ack goes out when that is stored (T-28)."""
