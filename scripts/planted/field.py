@@ -23,6 +23,22 @@ TRIES = "tests/node/test_second_tries.py::"
 
 BUGS = (
     Bug(
+        "idle sockets keep a good peer out",
+        "tolliver_proto/_common/connection_table.py",
+        "ConnectionTable.new_cid",
+        "full = self._make_room(address, full)",
+        "",
+        ("tests/node/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
+    ),
+    Bug(
+        "who is in the middle of a handshake makes room",
+        "tolliver_proto/_common/connection_table.py",
+        "ConnectionTable.receive_data",
+        "self._limiter.heard(cid)",
+        "",
+        ("tests/node/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
+    ),
+    Bug(
         "each message that is dropped is told",
         DROPS,
         "Drops.add",

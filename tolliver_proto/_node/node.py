@@ -146,9 +146,9 @@ class Node(Retrying):
             self._notice(
                 NoticeKind.TOO_MANY_HANDSHAKES,
                 None,
-                f"{self._limiter.most(full)} connections {whose} have not finished their handshake: more are closed "
-                "at once until half of these are through (D-7). If they are your own, raise Limits.max_handshakes or "
-                "max_handshakes_per_address",
+                f"{self._limiter.most(full)} connections {whose} have not finished their handshake: the oldest silent "
+                "one of an address makes room for the next, and where none is silent that is closed, until half are "
+                "through (D-7). If they are your own, raise Limits.max_handshakes or max_handshakes_per_address",
             )
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
