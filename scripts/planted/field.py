@@ -23,6 +23,14 @@ TRIES = "tests/node/test_second_tries.py::"
 
 BUGS = (
     Bug(
+        "control messages go to a peer that dies of them",
+        "tolliver_proto/_node/link.py",
+        "ControlSync.sync",
+        "self.mute",
+        "False",
+        ("tests/node/test_mute.py::test_a_peer_that_dies_of_control_messages_is_sent_none",),
+    ),
+    Bug(
         "idle sockets keep a good peer out",
         "tolliver_proto/_common/connection_table.py",
         "ConnectionTable.new_cid",

@@ -34,7 +34,7 @@ _DIALS, _WITHIN = 30, 60.0  # at most so many in any so many seconds
 class Dialled:
     """One remote."""
 
-    __slots__ = ("cid", "dials", "failures", "parked_on", "peer", "remote", "up_since")
+    __slots__ = ("cid", "dials", "failures", "mute", "parked_on", "peer", "remote", "up_since")
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
@@ -42,6 +42,7 @@ class Dialled:
         self.peer: UUID | None = None  # who answered last
         self.parked_on: UUID | None = None
         self.failures = 0
+        self.mute = False  # its peer is sent no control messages
         self.dials: deque[float] = deque(maxlen=_DIALS)  # the times of the last ones
         self.up_since: float | None = None
 
@@ -72,10 +73,15 @@ class Dialer:
         dialled = self._remotes.get(remote)
         return dialled.peer if dialled else None
 
-    def add(self, remote: Remote, now: float) -> None:
-        if remote not in self._remotes:
-            self._remotes[remote] = Dialled(remote)
+    def add(self, remote: Remote, mute: bool, now: float) -> None:
+        is_new = remote not in self._remotes
+        self._remotes.setdefault(remote, Dialled(remote)).mute = mute
+        if is_new:
             self.retry(remote, now)
+
+    def is_mute(self, peer: UUID) -> bool:
+        """True if a remote that leads to this peer was given so."""
+        return any(dialled.mute and dialled.peer == peer for dialled in self._remotes.values())
 
     def remotes(self) -> list[Remote]:
         return list(self._remotes)

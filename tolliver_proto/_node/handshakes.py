@@ -249,6 +249,7 @@ class Handshakes(Receiving):
         self._announce_up(link, link.remote)
         self._keepalive.begin(link, self._now)
         assert link.control is not None
+        link.control.mute = peer.uuid in self._policy.no_control_messages or self._dialer.is_mute(peer.uuid)
         if self._policy.announce_after_handshake:
             link.control.doubt(self._own)
         for subscription in sorted(link.control.differing(self._own)):

@@ -103,7 +103,17 @@ class ControlSync:
     another of the same subscription is in flight waits for its acknowledgement; the latest wins.
     """
 
-    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way", "overdue", "probe_id")
+    __slots__ = (
+        "_announced",
+        "_changed",
+        "_connection",
+        "_frames",
+        "_ids",
+        "_under_way",
+        "mute",
+        "overdue",
+        "probe_id",
+    )
 
     def __init__(self, connection: Connection, ids: IdAllocator) -> None:
         self._connection = connection
@@ -113,6 +123,7 @@ class ControlSync:
         self._under_way: set[Subscription] = set()
         self._frames: dict[int, Subscribe | Unsubscribe] = {}
         self.probe_id: int | None = None  # of the probe that is unacknowledged
+        self.mute = False  # the peer dies of control messages: a handshake is all that it is told
         self.overdue = False  # its answer is, and what had come by then may not be read yet
 
     def announced(self, subscriptions: Iterable[Subscription]) -> None:
@@ -133,7 +144,7 @@ class ControlSync:
         """Send a control message if one is needed and none is in flight; returns its id."""
         told = self._changed.get(subscription, subscription in self._announced)
         kind = Subscribe if wanted else Unsubscribe
-        if told == wanted or subscription in self._under_way or not self._connection.can_send(kind):
+        if told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind):
             return None  # what DRAFT_1 cannot say the next handshake does (T-21)
         wire_id = self._ids.take()
         frame = kind(subscription.channel, subscription.key, wire_id)

@@ -206,9 +206,10 @@ class Node(Retrying):
 
     # Connections: what the application wants.
 
-    def connect(self, remote: Remote, now: float | None = None) -> None:
+    def connect(self, remote: Remote, now: float | None = None, *, control_messages: bool = True) -> None:
         """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
 
+        Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers.
         PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
         """
         self._tick(now)
@@ -218,7 +219,7 @@ class Node(Retrying):
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
             self._announce_up(peer.link, remote)
-        self._dialer.add(remote, self._now)
+        self._dialer.add(remote, not control_messages, self._now)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
         """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).

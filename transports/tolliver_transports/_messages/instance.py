@@ -74,7 +74,7 @@ class BaseInstanceCore(BaseEndpoint):
         self.check_open()
         wanted = self.options.remote(remote)
         call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted), as_it_is)
-        self.node.connect(wanted, monotonic())
+        self.node.connect(wanted, monotonic(), control_messages=wanted.control_messages)
         self.turn()
         return call
 
@@ -210,7 +210,7 @@ class BaseInstanceCore(BaseEndpoint):
         if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
             self.beside(self._store.check, self._on_checked)
         for remote in self.options.remotes:
-            self.node.connect(remote, monotonic())
+            self.node.connect(remote, monotonic(), control_messages=remote.control_messages)
 
     def _end_work(self) -> None:
         self._store.end()
