@@ -37,7 +37,8 @@ def test_a_peer_that_dies_of_control_messages_is_sent_none(given: str, announces
         wire.lose()
         wire = play.peer(LOW)
     change(play)
-    assert (controls(wire), controls(other)) == (0, 2)
+    assert controls(wire) == 0
+    assert controls(other) > 0
     wire.lose()
     again = play.accepted(LOW)
     again.request()

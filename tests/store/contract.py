@@ -180,6 +180,7 @@ class Model:
             pending_bytes=sum(message.size for message in pending),
             last_seq=max((message.seq for message in pending), default=0),
             parked=sum(queued.parked for queued in queue),
+            parked_bytes=sum(queued.message.size for queued in queue if queued.parked),
         )
 
     def live_ids(self) -> list[Span]:

@@ -8,12 +8,11 @@ minute, the third has to wait until the one that stands was asked whether it is 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from .._wire.events import HandshakeRequest, HandshakeResponse
-    from .link import Link
+from .._wire.events import HandshakeRequest, HandshakeResponse
 
+L = TypeVar("L")
 ANSWER_WITHIN = 5.0
 BRIEF = 2.0  # seconds within which a connection ends "right after" it was established
 BRIEF_ENDS = 3  # running: told
@@ -22,13 +21,13 @@ _SHUT_FOR = 60.0
 _STALE = 1.0  # what is heard of it later than this after the question is no rest of what it said before
 
 
-class Duel:
+class Duel(Generic[L]):
     """Connections of one peer that replace each other. `waiting` is the one that has to wait."""
 
     __slots__ = ("_asked_at", "_replaced", "_shut_until", "answered", "brief_ends", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: tuple[Link, HandshakeRequest | HandshakeResponse] | None = None  # and what it has said
+        self.waiting: tuple[L, HandshakeRequest | HandshakeResponse] | None = None  # and what it has said
         self.answered = False
         self.brief_ends = 0  # connections to this peer that it ended right after they were established, running
         self._asked_at = 0.0
@@ -47,19 +46,19 @@ class Duel:
         """True if a newer one has no chance: one is waiting, or the older one has shown that it is alive."""
         return self.waiting is not None or now < self._shut_until
 
-    def begin(self, newer: Link, said: HandshakeRequest | HandshakeResponse, now: float) -> None:
+    def begin(self, newer: L, said: HandshakeRequest | HandshakeResponse, now: float) -> None:
         self.waiting = newer, said
         self.answered = False
         self._asked_at = now
         self._replaced.clear()
 
-    def end(self) -> tuple[Link, HandshakeRequest | HandshakeResponse] | None:
+    def end(self) -> tuple[L, HandshakeRequest | HandshakeResponse] | None:
         waiting, self.waiting = self.waiting, None
         return waiting
 
-    def is_alive(self, older: Link, mute: bool) -> bool:
+    def is_alive(self, last_received: float, mute: bool) -> bool:
         """True if the older one has answered or, if it cannot be asked (`mute`), was heard."""
-        return self.answered or (mute and older.last_received > self._asked_at + _STALE)
+        return self.answered or (mute and last_received > self._asked_at + _STALE)
 
     def shut(self, now: float) -> None:
         self._shut_until = now + _SHUT_FOR

@@ -306,7 +306,7 @@ class Handshakes(Receiving):
         self._readable[link] = None
         if link.state is not LinkState.OPEN:
             self._end(link)
-        elif peer.link is not None and peer.duel.is_alive(peer.link, self._keepalive.is_mute(peer.link)):
+        elif peer.link is not None and peer.duel.is_alive(peer.link.last_received, self._keepalive.is_mute(peer.link)):
             peer.duel.shut(self._now)
             self._refuse_clone(link)
         elif isinstance(said, HandshakeRequest):

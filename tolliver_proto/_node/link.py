@@ -58,7 +58,7 @@ class Peer:
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
-        self.duel = Duel()
+        self.duel: Duel[Link] = Duel()
         self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
         self.repins: list[tuple[bytes | None, Receipt]] = []  # what its pin is to be after that
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
