@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import lru_cache, partial
 from heapq import merge
-from itertools import chain, groupby, islice, takewhile
+from itertools import chain, groupby, islice, repeat, takewhile
+from operator import is_
 from struct import error as struct_error
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
@@ -302,16 +303,18 @@ class SQLiteStore:
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """As `Store.commit`: when it returns, all is on the disk (T-54)."""
-        growth = partial(bytes_of, operations) if any(type(operation) in STORING for operation in operations) else None
+        kinds = {*map(type, operations)}
+        growth = None if kinds.isdisjoint(STORING) else partial(bytes_of, operations)
+        known = dict(self._peers) if ForgetPeer in kinds else None
         with self._file.failing("commit to"):
-            self._file.write(partial(self._commit, operations), growth)
+            self._file.write(partial(self._commit, operations, known), growth)
 
-    def _commit(self, operations: Sequence[Operation]) -> None:
+    def _commit(self, operations: Sequence[Operation], known: dict[UUID, int] | None) -> None:
         self._new_peers.clear()
         newest = self._deliveries.newest
-        known = dict(self._peers) if any(type(operation) is ForgetPeer for operation in operations) else None
         try:
-            with self._file.transaction():
+            with self._file.transaction(lambda: self._deliveries.numbered):
+                self._deliveries.begin(self._file.next_commit)
                 for kind, run in groupby(operations, type):
                     self._APPLY[kind](self, list(run))
                 self._deliveries.tidy()
@@ -351,15 +354,22 @@ class SQLiteStore:
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
         held = {seq for op in run for seq in op.held}
-        recipients, numbers = None, list[int]()
-        owners = []
-        for peers in chain.from_iterable(op.recipients for op in run):
-            if peers is not recipients:  # mostly the same ones as before, and hashing UUIDs is slow
-                recipients, numbers = peers, [self._number(peer) for peer in peers]
-            owners.append(numbers)
+        owners: list[list[int]] = []
+        for op in run:
+            owners += self._numbers(op.recipients)
         messages = run[0].messages if len(run) == 1 else [message for op in run for message in op.messages]
         self._deliveries.store(messages, owners, held)
         self._may_hold = self._may_hold or bool(held) or not all(owners)
+
+    def _numbers(self, recipients: Sequence[Sequence[UUID]]) -> list[list[int]]:
+        """Of the peers of each message: mostly the same object for all, or one of few, and hashing UUIDs is slow."""
+        first = [self._number(peer) for peer in recipients[0]]
+        if all(map(is_, recipients, repeat(recipients[0]))):
+            return [first] * len(recipients)
+        places = [*map(id, recipients)]
+        each = dict(zip(places, recipients, strict=True))
+        numbers = {place: [self._number(peer) for peer in peers] for place, peers in each.items()}
+        return [numbers[place] for place in places]
 
     def _add_deliveries(self, run: list[AddDeliveries]) -> None:
         for op in run:
