@@ -209,6 +209,14 @@ BUGS = (
         ("tests/store/test_lost_files.py::test_a_commit_is_counted_wherever_its_number_stands",),
     ),
     Bug(
+        "the clock's correction is forgotten at a restart",
+        SQLITE,
+        "SQLiteStore.__init__",
+        "self._clock.correction += kept",
+        "pass",
+        ("tests/store/test_clock.py::test_a_step_that_was_seen_counts_for_nothing_after_a_restart",),
+    ),
+    Bug(
         "the mark stays as it was",
         MARK,
         "Mark.write",

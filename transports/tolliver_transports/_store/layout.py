@@ -44,6 +44,9 @@ TABLES = {
     "id_span": f"""CREATE TABLE id_span(
         number INTEGER PRIMARY KEY, first INTEGER NOT NULL, count INTEGER NOT NULL, crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
+    "clock": f"""CREATE TABLE clock(
+        id INTEGER PRIMARY KEY CHECK(id = 1), correction INTEGER NOT NULL, crc INTEGER NOT NULL
+    ) {_BY_ROWID}""",
     "own_subscription": f"""CREATE TABLE own_subscription(
         channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)
     ) {_BY_KEY}""",

@@ -2,7 +2,7 @@
 
 All of it is one transaction: a kill at any point, or a disk that is full, leaves the file as it was. Layouts 1 and 2
 had a row for each message and one for each delivery; they become batches. What was damaged stays so. In layout 3
-batches had no number of a commit.
+batches had no number of a commit, and the clock was not corrected over a restart.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ def bring_up(connection: sqlite3.Connection, now: int) -> list[str]:
     """Within a transaction. Returns what is damaged, in words."""
     [(old,)] = connection.execute("PRAGMA user_version").fetchall()
     complaints: list[str] = []
+    if old != LAYOUT:
+        connection.execute(TABLES["clock"])
     if old == 3:
         connection.execute(_NUMBERED)
     elif old < 3:

@@ -87,6 +87,8 @@ _NEW_SPAN = f"""
     FROM (SELECT IFNULL(MAX(number), 0) + 1 AS new FROM id_span)
     WHERE NOT EXISTS (SELECT 1 FROM id_span WHERE {_NEWEST_SPAN})"""
 _PIN = "UPDATE peer SET spki_sha256 = ?1, crc = row_check(id, uuid, ?1) WHERE id = ?2"
+_CORRECTION = "SELECT correction FROM clock"
+_CORRECT = f"INSERT OR REPLACE INTO clock VALUES (1, ?1, {check_of('clock', '?1')})"
 _NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2', 'column3')}"
 _NEW_PEER_SUBSCRIPTION = f"*, {check_of('peer_subscription', 'column1', 'column2', 'column3')}"
 _NEW_OWN_SUBSCRIPTION = f"*, {check_of('own_subscription', 'column1', 'column2')}"
@@ -153,6 +155,7 @@ class SQLiteStore:
     ) -> None:
         self._file = DatabaseFile(path, instance_id, min_free)
         self._clock = clock or StoreClock()
+        self._correction = 0  # seconds, as the database has it
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
         """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
@@ -163,6 +166,10 @@ class SQLiteStore:
         self._deliveries = Deliveries(self._file.connection, lambda: int(self._clock.now()))
         self._may_hold = False  # nobody has connected yet
         self._peers: dict[UUID, int] = self._file.peers
+        with self._file.failing("load", *MALFORMED):
+            for (kept,) in self._file.connection.execute(_CORRECTION):
+                self._clock.correction += kept
+                self._correction = kept
         self._clock.not_before(self._deliveries.newest_stored_at())
 
     def close(self) -> None:
@@ -171,6 +178,7 @@ class SQLiteStore:
         with self._copying:
             with suppress(StoreError, *FAILURES), self._file.transaction():
                 self._deliveries.tidy(closing=True)
+                self._keep_correction()
             self._file.close()
 
     @property
@@ -318,12 +326,21 @@ class SQLiteStore:
                 for kind, run in groupby(operations, type):
                     self._APPLY[kind](self, list(run))
                 self._deliveries.tidy()
+                correction = self._keep_correction()
+            self._correction = correction
         except BaseException:
             self._deliveries.undone(newest)
             for peer in self._new_peers:
                 self._peers.pop(peer, None)
             self._peers = self._peers if known is None else known
             raise
+
+    def _keep_correction(self) -> int:
+        """By how much the wall clock is ahead, for the next life (D-10): ages would jump by it."""
+        correction = round(self._clock.correction)
+        if correction != self._correction:
+            self._execute(_CORRECT, (correction,))
+        return correction
 
     def _insert(self, into: str, rows: Sequence[_Values], columns: str = "*") -> None:
         for size, chunk in _chunks(rows):
