@@ -137,6 +137,27 @@ def test_one_that_waits_and_ends_is_gone() -> None:
     assert up(play, older)
 
 
+def test_one_that_waits_and_is_closed_by_us_is_gone() -> None:
+    play = Play()
+    older, newer = clones(play, WANTED)
+    play.node._end(play.node._links[newer.cid])
+    play.run()
+    older.send(Ack(probed(older)))
+    play.wait(0.0)
+    newer.end()
+    newer.lose()
+    assert newer.cid not in play.node._links
+
+
+def test_one_that_waits_and_is_aborted_is_gone() -> None:
+    play = Play()
+    older, newer = clones(play, WANTED)
+    play.node._abort(play.node._links[newer.cid])
+    older.send(Ack(probed(older)))
+    play.wait(0.0)
+    assert up(play, older)
+
+
 def test_one_that_waits_and_is_forgotten_or_closed_is_gone() -> None:
     for call, argument in (("forget_peer", LOW), ("close", None)):
         play = Play()

@@ -189,6 +189,22 @@ def test_while_one_is_tried_nothing_else_is_sent_for_ten_seconds() -> None:
     assert aside(play) == 0
 
 
+def test_another_that_is_due_first_does_not_go_before_it() -> None:
+    play = Play(retry_interval=60.5)
+    wire = parked(play, b"x")
+    play.send("c", "k", b"due")
+    wire.got()
+    play.wait(MINUTE - 2.0)
+    play.hold_fetches = True
+    play.wait(2.0)
+    play.wait(2.0)
+    play.hold_fetches = False
+    play.fetched()
+    assert wire.bodies() == [b"x"]
+    play.wait(10.0)
+    assert b"due" in wire.bodies()
+
+
 def test_it_is_sent_when_nothing_else_may_be_what_the_peer_closes_for() -> None:
     play = Play()
     wire = parked(play, b"x")

@@ -440,6 +440,8 @@ class Handshakes(Receiving):
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
             if peer.outbox.tries is not None:
                 peer.outbox.tries.connection_ended(link.struck)
+            for name in ("silence", "try"):
+                self._timers.cancel((name, link.cid))
             peer.duel.older_ended()
             if peer.duel.waiting is not None:
                 self._timers.set(("duel", peer.uuid), self._now)
@@ -462,7 +464,7 @@ class Handshakes(Receiving):
     def _forget(self, link: Link) -> None:
         super()._forget(link)
         self._sendable.pop(link, None)
-        for name in ("resend", "fetch", "rate", "probe", "age", "silence", "try", "patience"):
+        for name in ("resend", "fetch", "rate", "probe", "age", "patience"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         if link in self._keeping:

@@ -72,9 +72,7 @@ class Retrying(Maintenance):
         self._sendable[link] = None
 
     def _on_silence_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        if link.window is not None:
-            self._be_silent(link)
+        self._be_silent(self._links[cid])
 
     def _on_try_timeout(self, cid: int) -> None:
         """It was alone for long enough."""

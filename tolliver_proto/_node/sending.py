@@ -340,8 +340,8 @@ class Sending(MakingRoom):
         """Everything may go again."""
         self._timers.cancel(("silence", link.cid))
         self._timers.cancel(("try", link.cid))
-        if link.window is not None:
-            link.window.speak()
+        assert link.window is not None
+        link.window.speak()
         self._sendable[link] = None
 
     def _take_back(self, batch: Batch) -> None:
