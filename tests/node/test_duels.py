@@ -118,6 +118,22 @@ def test_while_one_waits_others_are_closed() -> None:
     assert up(play, newer), "and as the older one has ended, who waited goes on at once"
 
 
+def test_an_older_one_that_is_being_closed_is_not_asked() -> None:
+    """By us, and its peer has not ended its half."""
+    play = Play()
+    for _ in range(3):
+        older = play.peer(LOW, WANTED)
+    play.node._end(play.node._links[older.cid])
+    play.run()
+    newer = play.accepted(LOW)
+    assert every(newer.request(WANTED), PeerUp) == []
+    assert older.messages() == []
+    older.end()
+    older.lose()
+    play.wait(0.0)
+    assert up(play, newer)
+
+
 def test_three_times_in_more_than_a_minute_is_no_duel() -> None:
     play = Play()
     for _ in range(5):

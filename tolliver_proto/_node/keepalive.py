@@ -80,7 +80,8 @@ class KeepAlive:
 
     def ask(self, link: Link, now: float) -> None:
         """Send a probe now, which is to be written, if an answer can be had (T-70)."""
-        if self.is_mute(link) or _control(link).probing:
+        is_live = link.connection is not None and link.connection.live
+        if not is_live or self.is_mute(link) or _control(link).probing:
             return
         try:
             _control(link).probe()
