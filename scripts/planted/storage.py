@@ -367,7 +367,7 @@ BUGS = (
         "a fetch over its bytes",
         OWED,
         "Deliveries.fetch",
-        "left -= sum(row.size for row in found)",
+        "left -= sum(map(_SIZE, found))",
         "pass",
         ("tests/store/test_sizes.py::test_opening_reads_no_bodies_and_fetching_only_those_that_fit",),
     ),
