@@ -1,6 +1,6 @@
 """Exchange with an older version: messages both ways through kills, then its files in the hands of today's.
 
-    python scripts/exchange.py CHECKOUT [KILLS] [--seed N]     a checkout of an older commit; 800 kills by default, 50 a round
+    python scripts/exchange.py CHECKOUT [KILLS] [--seed N]     a checkout of an older commit; 800 kills by default
 
 A node of that checkout and one of today's talk over mutual TLS, with a database each, and either is killed at random
 moments. Then the older one is closed or killed, and today's goes on with its files: its database and its outbox, or its
@@ -37,7 +37,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 from tolliver_transports.certs import make_ca, make_certificate  # noqa: E402  # the line above comes first
 from tolliver_transports.staging import StageFolder, UnknownStage  # noqa: E402  # as above
 
-from tests.exchanged import Options  # noqa: E402  # as above
+from scripts.proving.exchanged import Options  # noqa: E402  # as above
 from tolliver_proto import Message, decode  # noqa: E402  # as above
 from tolliver_proto.recording import SUFFIX, Block, Direction, read_blocks  # noqa: E402  # as above
 
@@ -58,7 +58,13 @@ class Side:
     def take_over(self, checkout: Path) -> None:
         paths = os.pathsep.join((str(checkout), str(checkout / "transports")))
         self._process = subprocess.Popen(
-            [sys.executable, "-P", ROOT / "tests" / "exchanged.py", checkout, json.dumps(self.options._asdict())],
+            [
+                sys.executable,
+                "-P",
+                ROOT / "scripts" / "proving" / "exchanged.py",
+                checkout,
+                json.dumps(self.options._asdict()),
+            ],
             env={**os.environ, "PYTHONPATH": paths},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -53,12 +53,13 @@ from tolliver_proto import (
 )
 from tolliver_proto.layouts import MessageSet
 
-from .causes import FAILURES, MALFORMED
+from .causes import FAILURES, MALFORMED, primary_code
 from .checks import check_of, content_check, letter_check
 from .clock import StoreClock
 from .copying import write_copy
 from .file import DatabaseFile
 from .owed import NOBODY, Deliveries, Row, Span, joined
+from .pieces import in_pieces
 
 _Values = tuple[Any, ...]
 _T = TypeVar("_T")
@@ -304,7 +305,21 @@ class SQLiteStore:
         """As `Store.commit`: when it returns, all is on the disk (T-54)."""
         growth = partial(bytes_of, operations) if any(type(operation) in STORING for operation in operations) else None
         with self._file.failing("commit to"):
-            self._file.write(partial(self._commit, operations), growth)
+            if growth is not None:
+                self._file.write(partial(self._commit, operations), growth)
+            else:
+                self._write_as_there_is_room(operations)
+
+    def _write_as_there_is_room(self, operations: Sequence[Operation]) -> None:
+        """On a full disk, in several commits if need be (D-13)."""
+        try:
+            self._file.write(partial(self._commit, operations))
+        except sqlite3.Error as error:
+            pieces = [*in_pieces(operations)] if primary_code(error) == sqlite3.SQLITE_FULL else []
+            if not pieces:
+                raise
+            for piece in pieces:
+                self._write_as_there_is_room(piece)
 
     def _commit(self, operations: Sequence[Operation]) -> None:
         self._new_peers.clear()

@@ -1,6 +1,6 @@
 """Node of one version in an exchange between two, whose lives the parent begins and ends.
 
-    python -P tests/exchanged.py CHECKOUT OPTIONS     OPTIONS as `Options`, in JSON; PYTHONPATH leads to the checkout
+    python -P scripts/proving/exchanged.py CHECKOUT OPTIONS     OPTIONS as `Options`, in JSON; PYTHONPATH leads to the checkout
 
 Only names that both versions have are used here. One process that has everything imported forks each life, as its
 standard input says: a line that is the name of a life begins one, `kill` and `close` end it, and each is answered.
@@ -18,10 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance
+from tolliver_transports.staging import StageOptions, Stager
+
 import tolliver_proto
 from tolliver_proto import Limits, Revision, TolliverError
-from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance
-from tolliver_transports.staging import Stager, StageOptions
 
 BACKLOG = 500  # messages that wait before the sender does
 RUNS = (1, 1, 2, 5, 20, 100)  # messages in one call
@@ -127,7 +128,9 @@ class Node:
 
     def receive(self, instance: Instance) -> None:
         handled = self.open_list("handled")
-        instance.subscribe(CHANNEL, handler=lambda delivery: os.write(handled, delivery.body.split()[0] + b"\n") and None)
+        instance.subscribe(
+            CHANNEL, handler=lambda delivery: os.write(handled, delivery.body.split()[0] + b"\n") and None
+        )
 
     def keep_sending(self, instance: Instance) -> None:
         about_to, returned = self.open_list("about to"), self.open_list("returned")
