@@ -1,9 +1,10 @@
 """Node of one version in an exchange between two, whose lives the parent begins and ends.
 
-    python -P scripts/proving/exchanged.py CHECKOUT OPTIONS     OPTIONS as `Options`, in JSON; PYTHONPATH leads to the checkout
+    python -P scripts/proving/exchanged.py CHECKOUT OPTIONS     with `Options` in JSON
 
-Only names that both versions have are used here. One process that has everything imported forks each life, as its
-standard input says: a line that is the name of a life begins one, `kill` and `close` end it, and each is answered.
+PYTHONPATH leads to the checkout. Only names that both versions have are used here. One process that has everything
+imported forks each life, as its standard input says: a line that is the name of a life begins one, `kill` and `close`
+end it, and each is answered.
 """
 
 from __future__ import annotations
