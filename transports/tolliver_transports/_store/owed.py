@@ -171,6 +171,8 @@ class Deliveries:
         self._execute: Callable[[str, Sequence[object]], sqlite3.Cursor] = connection.execute
         self._now = now
         [(self.newest,)] = connection.execute("SELECT IFNULL(MAX(last_seq), 0) FROM batch").fetchall()
+        self._number = 0  # of the commit in the making
+        self._numbered: int | None = None  # the first seq of the newest batch, where that has this number
         self._recent: deque[int] = deque(maxlen=_NEW)  # first seqs
         self._holes: dict[int, list[int]] = {}  # of a batch: messages in it, and those among them that are owed
         self._sparse: dict[int, None] = {}  # batches of which less than half may be owed
@@ -183,6 +185,15 @@ class Deliveries:
             if directory is not None:
                 return directory.stored_at
         return 0
+
+    def begin(self, number: int) -> None:
+        """A commit of this number begins."""
+        self._number, self._numbered = number, None
+
+    @property
+    def numbered(self) -> bool:
+        """True if the newest batch has the number of this commit, so that it need not stand anywhere else (D-13)."""
+        return self._numbered is not None
 
     def undone(self, newest: int) -> None:
         """The transaction was rolled back: the newest seq is again what it was before."""
@@ -208,14 +219,15 @@ class Deliveries:
         if first <= self.newest and self._execute(_BATCHES, (None, first, last)).fetchone():
             raise sqlite3.IntegrityError(f"there is a message between {first} and {last}")
         self._execute(
-            "INSERT INTO batch VALUES (?, ?, ?, ?, ?)",
-            (first, last, batch_check(first, last), *pack(messages, self._now())),
+            "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)",
+            (first, last, batch_check(first, last), *pack(messages, self._now()), self._number),
         )
-        self.newest = max(self.newest, last)
+        if last > self.newest:
+            self.newest, self._numbered = last, first
         self._recent.append(first)
         first_id = ids[0] if ids[-1] - ids[0] == len(ids) - 1 else None  # they ascend, but where they begin anew
         whole = Share(NOBODY, first, last, first_id, sum(messages.sizes), None, None)
-        if not held and owners[0] and all(peers is owners[0] for peers in owners):
+        if not held and owners[0] and owners.count(owners[0]) == len(owners):
             for peer in owners[0]:
                 self._put(whole._replace(peer=peer))
             return
@@ -304,6 +316,8 @@ class Deliveries:
     def remove_messages(self, spans: Sequence[Span]) -> None:
         """Nobody is owed these any more."""
         self._read = None
+        if self._numbered is not None and any(last >= self._numbered for _, last in spans):
+            self._numbered = None
         if len(spans) == 1 and self._execute(_REMOVE_BATCH, (*spans[0], batch_check(*spans[0]))).rowcount:
             self._holes.pop(spans[0][0], None)
             self._sparse.pop(spans[0][0], None)
