@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 from operator import itemgetter
 from struct import Struct
 from struct import error as struct_error
@@ -222,14 +222,21 @@ class Directory:
         places, ids, sizes, offsets, lengths, crcs, numbers = self._rows(indexes)
         if max(numbers) >= len(self.names):
             return None
-        names = [self.names[number] for number in numbers]
-        channels, keys, mixes = zip(*names, strict=True)
+        channels, keys, mixes = self._names_of(numbers)
         parts = [bodies[at : at + length] for at, length in zip(offsets, lengths, strict=True)]
-        seeds = _mixed(array("I", _all_short(ids)), sizes, array("I", mixes), places)
+        seeds = _mixed(array("I", _all_short(ids)), sizes, mixes, places)
         if array("I", map(crc32, parts, seeds)) != crcs:
             return None
         seqs = map(self.first_seq.__add__, places)
         return [*map(StoredMessage, seqs, ids, channels, keys, parts, sizes)]
+
+    def _names_of(self, numbers: array[int]) -> tuple[Iterable[str], Iterable[str], array[int]]:
+        if len(self.names) == 1:  # the usual case
+            channel, key, mix = self.names[0]
+            return repeat(channel), repeat(key), array("I", [mix]) * len(numbers)
+        names = [self.names[number] for number in numbers]
+        channels, keys, mixes = zip(*names, strict=True)
+        return channels, keys, array("I", mixes)
 
     def only(self, indexes: Sequence[int], bodies: bytes) -> tuple[bytes, bytes]:
         """A batch of these messages alone. Checks are taken over: one that is damaged stays so."""

@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import accumulate, chain, compress, groupby, islice
+from operator import attrgetter
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ _NEAR = 4096  # where they lie so near to one another
 _NEW = 16  # batches: so many of the newest are not written anew, as the rest of them goes soon
 _ANEW = 16  # batches that one commit writes anew at most
 _LAST_SEQ = 2**63 - 1
+_SIZE = attrgetter("size")
 _PAGE = 4096  # bytes of a body that are read at once where some cannot be
 
 _COLUMNS = "peer, first_seq, last_seq, first_id, bytes, owed, parked"
@@ -444,7 +446,7 @@ class Deliveries:
                 places = [*islice(places_of(bits), max_count - len(rows))]
                 found = self._messages(share, places, left, not rows) if places else []
                 rows += found
-                left -= sum(row.size for row in found)
+                left -= sum(map(_SIZE, found))
                 if len(found) < len(places) or len(rows) == max_count:
                     break
         return rows
