@@ -238,10 +238,17 @@ class MemoryStore:
         """The seqs that this peer is owed, parked ones included."""
         return list(self._peers[peer].seqs) if peer in self._peers else []
 
-    def owed(self, peer: UUID) -> dict[bytes, bool]:
-        """Bodies that this peer is owed, or may be that is just connecting; True for those that are set aside."""
-        known = self._peers.get(peer, _Peer())
-        return {self._messages[seq].body: seq in known.parked for seq in (*self._held, *known.seqs)}
+    def owed(self, peer: UUID) -> set[bytes]:
+        """Bodies that this peer is owed, those that are set aside included."""
+        return {self._messages[seq].body for seq in self.deliveries(peer)}
+
+    def held(self) -> set[bytes]:
+        """Bodies that are kept for whoever is just connecting: a start drops those that nobody is owed (T-62)."""
+        return {self._messages[seq].body for seq in self._held}
+
+    def set_aside(self, peer: UUID) -> list[bytes]:
+        """Bodies that are set aside for this peer."""
+        return [self._messages[seq].body for seq in self._peers.get(peer, _Peer()).parked]
 
     # Private parts.
 

@@ -403,7 +403,7 @@ class Simulation(Network):
         before, host.store = host.store, copy.store.snapshot()
         host.ledger.holds(host.store)
         for uuid in self._ledgers:
-            lost = before.owed(uuid).keys() - copy.owed[uuid]
+            lost = (before.owed(uuid) | before.held()) - copy.owed[uuid]
             for sent in host.log:
                 if sent.body in copy.owed[uuid]:
                     sent.lost_for.discard(uuid)
@@ -559,16 +559,17 @@ class Simulation(Network):
                     continue
                 if peer.pending:
                     left.append(f"{host.name} has {peer.pending} for {other.name}")
-                if peer.parked and self._set_aside(host, other):
-                    left.append(f"{host.name} has set {self._set_aside(host, other)} aside for {other.name}")
+                aside = self._set_aside(host, other)
+                if aside:
+                    left.append(f"{host.name} has set {aside} aside for {other.name}")
                 if set(peer.subscriptions) != set(other.node.subscriptions()):
                     left.append(f"{host.name} knows {peer.subscriptions} of {other.name}")
         return left
 
     def _set_aside(self, host: Host, other: Host) -> list[bytes]:
         """But for those that cannot be read: they stay where they are (V9)."""
-        owed = host.store.owed(other.ledger.uuid)
-        return [body for body, parked in owed.items() if parked and not host.ledger.sent[body].damaged]
+        bodies = host.store.set_aside(other.ledger.uuid)
+        return [body for body in bodies if not host.ledger.sent[body].damaged]
 
     def _reckon(self) -> None:
         for host in self._hosts:

@@ -118,7 +118,7 @@ class Copy:
 
     def __init__(self, store: MemoryStore, peers: Iterable[UUID]) -> None:
         self.store = store.snapshot()
-        self.owed = {peer: {*store.owed(peer)} for peer in peers}
+        self.owed = {peer: store.owed(peer) for peer in peers}
 
 
 class Host:
