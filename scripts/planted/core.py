@@ -976,6 +976,14 @@ BUGS = (
         ("tests/node/test_storing.py::test_ids_are_reserved_again_after_a_failure",),
     ),
     Bug(
+        "sends wait for removals that have no room",
+        STORING,
+        "Storing.store_failed",
+        "self._apart and not no_room",
+        "False",
+        ("tests/node/test_full_disk.py::test_a_send_does_not_wait_for_removals_that_find_no_room_either",),
+    ),
+    Bug(
         "kept messages have no bound",
         SENDING,
         "Sending._keeps_enough",

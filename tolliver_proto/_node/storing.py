@@ -101,8 +101,16 @@ class Storing(Handshakes):
                 gathered, self._batch = self._batch, Batch()
                 self._fail(gathered, error)
         self._fail(batch, error)
+        if self._apart and not no_room:
+            self._fail_blocked(error)
         self._removals_due = self._removals_due or (no_room and self._batch.putting_away)
         self._unblock()
+
+    def _fail_blocked(self, error: TolliverError) -> None:
+        """Sends that wait for a commit that stores nothing, which has no room either."""
+        if self._blocked and not (self._keeps_enough() or self._room.busy):
+            self._actions.append(Stored([receipt for _, receipt in self._blocked], error))
+            self._blocked.clear()
 
     def _fail(self, batch: Batch, error: TolliverError) -> None:
         self._restore_lists(batch)
