@@ -98,7 +98,7 @@ def test_a_failure_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
     found = next(filter(None, (shrink(seed, lives=300) for seed in range(65, 85))))
     assert found.lives <= 300
     assert found.scenario["nodes"] == 2
-    assert found.scenario["operations"] <= 30
+    assert found.scenario["operations"] <= 50
     net = SimNet(found.seed, **found.scenario, trace=True)
     with pytest.raises(SimFailure, match="not drained") as caught:
         net.run()
