@@ -37,6 +37,38 @@ CONNECTION = "tolliver_proto/_wire/connection.py"
 
 BUGS = (
     Bug(
+        "what was given up counts as acknowledged",
+        REMOVING,
+        "Removing._remove",
+        "self._tell_given_up(peer.uuid, ids, reason)",
+        "",
+        ("tests/node/test_undelivered.py",),
+    ),
+    Bug(
+        "who asks later is told of an acknowledgement",
+        SENDING,
+        "Sending.watch",
+        "if receipt.undelivered:\n    self._actions.append(Acked([receipt], receipt.undelivered[0]))\n    return",
+        "",
+        ("tests/node/test_undelivered.py::test_who_asks_later_is_told_the_same",),
+    ),
+    Bug(
+        "a send goes without the recipients that it requires",
+        SENDING,
+        "_check_recipients",
+        "len(recipients.peers) < required",
+        "False",
+        ("tests/node/test_undelivered.py::test_a_send_with_fewer_recipients_than_it_asks_for_stores_nothing",),
+    ),
+    Bug(
+        "who is skipped at its quota counts as a recipient that is required",
+        SENDING,
+        "Sending._store",
+        "routed, shares = room.routed, room.shares\n_check_recipients(items, routed, required)",
+        "routed, shares = room.routed, room.shares",
+        ("tests/node/test_undelivered.py::test_who_is_skipped_at_its_quota_is_not_counted",),
+    ),
+    Bug(
         "on a full disk removals wait for messages to be stored",
         STORING,
         "Storing.store_failed",

@@ -34,6 +34,7 @@ from .keepalive import KeepAlive
 from .letters import DeadLetters
 from .link import BufferedForConnect, Link, Peer, Recipients
 from .policy import Policy
+from .receipts import HeldReceipts
 from .store import Loaded
 from .subscriptions import Routes
 from .tally import NoticeTally
@@ -98,8 +99,9 @@ class NodeState(ConnectionTable[Link, Action]):
         self._ids = IdAllocator.opened(loaded, None if is_derived(instance_id) else rng)
         self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
         self._watched: dict[int, Receipt] = {}
+        self._receipts = HeldReceipts()
         self._keeping: dict[Link, BufferedForConnect] = {}
-        self._blocked: deque[tuple[list[Item], Receipt]] = deque()
+        self._blocked: deque[tuple[list[Item], Receipt, int]] = deque()  # the last: recipients that it requires
         self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}
         self._pair_sizes: dict[tuple[str, str], int] = {}

@@ -96,9 +96,10 @@ class BaseInstanceCore(BaseEndpoint):
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
 
-    def send_many(self, items: Iterable[Item]) -> PendingCall[Receipt]:
+    def send_many(self, items: Iterable[Item], require_recipients: int) -> PendingCall[Receipt]:
         self.check_open()
-        return self._driver.when_stored(self.node.send_many(items, monotonic()), as_it_is)
+        receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients)
+        return self._driver.when_stored(receipt, as_it_is)
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         self.check_open()

@@ -108,20 +108,21 @@ class Instance(BaseInstance[InstanceCore]):
         """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
         await self._core.wait(self._core.unsubscribe(channel, key))
 
-    async def send(self, channel: str, key: str, body: bytes) -> Receipt:
+    async def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was stored.
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
+        fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return await self._core.wait(self._core.send_many(((channel, key, body),)))
+        return await self._core.wait(self._core.send_many(((channel, key, body),), require_recipients))
 
-    async def send_many(self, items: Iterable[Item]) -> Receipt:
+    async def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
-        `receipt.counts` has each one's recipients.
+        `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return await self._core.wait(self._core.send_many(items))
+        return await self._core.wait(self._core.send_many(items, require_recipients))
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
@@ -150,7 +151,13 @@ class Instance(BaseInstance[InstanceCore]):
         return Runs(self._core, channel, key, subscribe)
 
     async def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
-        """Wait until every recipient has acknowledged all of it. Raises TimeoutError after `timeout` seconds."""
+        """Wait until every recipient has acknowledged all of it (T-54).
+
+        An acknowledgement says that its handlers handled the message, that it keeps it as a dead letter, or that its
+        own rules refuse it: the wire cannot tell which. Raises Undelivered as soon as some of it was given up for a
+        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Raises TimeoutError after
+        `timeout` seconds.
+        """
         await self._core.wait(self._core.wait_acked(receipt), timeout)
 
     async def forget_peer(self, peer: UUID) -> None:

@@ -115,21 +115,21 @@ class Instance(BaseInstance[InstanceCore]):
         """No longer: removes exactly this entry (T-26). Fires when it is stored. Fails with StoreError."""
         return self._core.answer(lambda: self._core.unsubscribe(channel, key))
 
-    def send(self, channel: str, key: str, body: bytes) -> Deferred[Receipt]:
+    def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0) -> Deferred[Receipt]:
         """Store a message for every peer that subscribes to it, with fsync, and fire with its receipt (T-54).
 
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was
-        stored.
+        Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients
+        where fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self.send_many(((channel, key, body),))
+        return self.send_many(((channel, key, body),), require_recipients=require_recipients)
 
-    def send_many(self, items: Iterable[Item]) -> Deferred[Receipt]:
+    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Deferred[Receipt]:
         """Store (channel, key, body) items in one commit, all or none; fails as `send`.
 
-        `receipt.counts` has each one's recipients.
+        `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return self._core.answer(lambda: self._core.send_many(items))
+        return self._core.answer(lambda: self._core.send_many(items, require_recipients))
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
@@ -159,7 +159,13 @@ class Instance(BaseInstance[InstanceCore]):
         return Runs(self._core, channel, key, subscribe)
 
     def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> Deferred[None]:
-        """Fires when every recipient has acknowledged all of it. Fails with TimeoutError after `timeout` seconds."""
+        """Fire when every recipient has acknowledged all of it (T-54).
+
+        An acknowledgement says that its handlers handled the message, that it keeps it as a dead letter, or that its
+        own rules refuse it: the wire cannot tell which. Fails with Undelivered as soon as some of it was given up for a
+        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Fails with TimeoutError after
+        `timeout` seconds.
+        """
         return self._core.answer(lambda: self._core.wait_acked(receipt), timeout)
 
     def forget_peer(self, peer: UUID) -> Deferred[None]:
