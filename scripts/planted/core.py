@@ -10,6 +10,7 @@ from .bug import Bug
 RECEIVING = "tolliver_proto/_node/receiving.py"
 SENDING = "tolliver_proto/_node/sending.py"
 STORING = "tolliver_proto/_node/storing.py"
+OPENING = "tolliver_proto/_node/opening.py"
 GATE = "tolliver_proto/_node/gate.py"
 BATCH = "tolliver_proto/_node/batch.py"
 HANDSHAKES = "tolliver_proto/_node/handshakes.py"
@@ -36,6 +37,46 @@ HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
 CONNECTION = "tolliver_proto/_wire/connection.py"
 
 BUGS = (
+    Bug(
+        "what nobody wants yet is dropped",
+        OPENING,
+        "Opening.is_unwanted",
+        "now >= self.subscriptions_due",
+        "True",
+        ("tests/node/test_first_moments.py",),
+    ),
+    Bug(
+        "an unsubscribe does not begin the dropping of what it names",
+        RECEIVING,
+        "Receiving.unsubscribe",
+        "self._opening.unsubscribed(subscription, self._now)",
+        "",
+        ("tests/node/test_first_moments.py::test_an_unsubscribe_begins_it_for_what_it_names",),
+    ),
+    Bug(
+        "what comes before its handler is withheld",
+        RECEIVING,
+        "Receiving._leave",
+        "fate is Fate.WANTED and self._keep_early(link, message)",
+        "False",
+        ("tests/node/test_first_moments.py",),
+    ),
+    Bug(
+        "what is kept for a handler goes over the credit",
+        OPENING,
+        "EarlyMessages.keep",
+        "len(self._kept) + messages >= limits.inbox_messages or size > limits.inbox_bytes",
+        "False",
+        ("tests/node/test_first_moments.py::test_what_exceeds_the_credit_is_let_go",),
+    ),
+    Bug(
+        "what is still unwanted is never acknowledged",
+        RECEIVING,
+        "Receiving._drop_unwanted",
+        "self._ack(link, ids)",
+        "",
+        ("tests/node/test_first_moments.py",),
+    ),
     Bug(
         "what was given up counts as acknowledged",
         REMOVING,

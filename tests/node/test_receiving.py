@@ -58,8 +58,8 @@ def test_all_matching_handlers_one_run_each() -> None:
 
 def test_wanted_but_nobody_there_is_withheld_unwanted_is_acknowledged_and_dropped() -> None:
     """T-46."""
-    play = Play()
-    play.call("subscribe", "c", "")
+    play = Play(subscriptions=[("c", "")])
+    play.wait(6.0)
     wire = play.peer()
     assert wire.send(message(1), message(2, "other")) == []
     assert wire.acks() == [2]

@@ -33,6 +33,7 @@ from .intervals import RefCounts
 from .keepalive import KeepAlive
 from .letters import DeadLetters
 from .link import BufferedForConnect, Link, Peer, Recipients
+from .opening import Fate, Opening
 from .policy import Policy
 from .receipts import HeldReceipts
 from .store import Loaded
@@ -66,6 +67,7 @@ class NodeState(ConnectionTable[Link, Action]):
         retry_interval: float | None,
         policy: Policy,
         acl: Acl,
+        given: bool,
         now: float | None,
     ) -> None:
         self.limits = limits
@@ -110,7 +112,8 @@ class NodeState(ConnectionTable[Link, Action]):
         head = self._encoder.encode(HandshakeResponse(version, instance_id, HandshakeStatus.SAME_VERSION))
         self._own_bytes = len(head) + sum(self._entry_size(subscription) for subscription in self._own)
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
-        self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
+        self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | Fate] = {}
+        self._opening = Opening(limits, given, self._now)
         self._run: Deliver | None = None
         self._dedupe = DedupeCache(policy.dedupe, loaded.handled if policy.dedupe else ())
         self._letters = DeadLetters(loaded.dead_letters, loaded.next_letter)

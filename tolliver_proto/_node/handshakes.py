@@ -326,6 +326,7 @@ class Handshakes(Receiving):
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
         was_up = link.up
+        link.early = None
         link.unsettled.clear()
         link.unsettled_bytes = 0
         link.holding &= ~Hold.CREDIT

@@ -19,6 +19,7 @@ from .._wire.connection import Connection
 from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Delivery, Receipt
 from .ids import IdAllocator
+from .opening import EarlyMessages
 from .outbox import Outbox, Window
 from .store import LoadedPeer, StoredMessage
 
@@ -203,6 +204,7 @@ class Link(BaseLink):
         "answers",
         "control",
         "control_bucket",
+        "early",
         "gathered",
         "held_list",
         "holding",
@@ -239,6 +241,7 @@ class Link(BaseLink):
         self.answers = 0  # bytes behind the Transmit that is outstanding that the peer caused
         self.in_flight: list[int] = []  # message ids in that Transmit
         self.gathered: list[int] = []  # message ids behind it
+        self.early: EarlyMessages | None = None  # what came before its subscription or its handler (T-46)
         self.unsettled: dict[Delivery, None] = {}
         self.unsettled_bytes = 0
 

@@ -79,6 +79,7 @@ class Node(Maintenance):
         limits: Limits | None = None,
         loaded: Loaded | None = None,
         handlers: Iterable[tuple[str, str, Handler]] = (),
+        subscriptions: Iterable[tuple[str, str]] | None = None,
         version: int = 1,
         revision: Revision = Revision.DRAFT_2,
         speaks: Callable[[int], bool] = _speaks_no_other,
@@ -88,7 +89,11 @@ class Node(Maintenance):
         now: float | None = None,
     ) -> None:
         """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50), `acl`
-        who may do what: every member of the CA everything, if it is not given (D-4)."""
+        who may do what: every member of the CA everything, if it is not given (D-4).
+
+        `subscriptions` are wanted beside the stored ones; what matches none is dropped from the start (T-46). Raises as
+        `subscribe` does.
+        """
         super().__init__(
             instance_id,
             rng,
@@ -100,6 +105,7 @@ class Node(Maintenance):
             retry_interval,
             policy or Policy(),
             acl or Acl(),
+            subscriptions is not None,
             now,
         )
         self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
@@ -115,6 +121,8 @@ class Node(Maintenance):
             Closed: self._on_closed,
         }
         self._on_timer: dict[str, Callable[[Any], None]] = {
+            "handlers": self._on_handlers_timeout,
+            "subscriptions": self._on_subscriptions_timeout,
             "resend": self._on_resend_timeout,
             "fetch": self._on_fetch_timeout,
             "rate": self._on_rate_timeout,
@@ -130,6 +138,9 @@ class Node(Maintenance):
         self._on_handled_timeout(None)
         for channel, key, handler in handlers:
             self.register(channel, key, handler)
+        for channel, key in subscriptions or ():
+            if self._checked(channel, key) not in self._own:
+                self.subscribe(channel, key)
 
     # Connections: what the adapter reports.
 

@@ -1,7 +1,8 @@
 """Inbound half of the node: from frames to handlers and acknowledgements.
 
 The fate of a message depends on its names alone, so the verdict is remembered by name: the handlers that match, or that
-it is wanted and nobody is there yet (no ack: it is sent again, T-46), or that nobody wants it (ack and drop).
+it is wanted and nobody is there yet (no ack: it is sent again, T-46), or that nobody wants it (ack and drop). In the
+first moments both may still change (`opening`).
 Deliveries leave in runs, one for as long as the handlers stay the same. Messages that are handed out and not settled
 are the connection's credit; when it is spent, reading waits (D-9).
 """
@@ -21,6 +22,7 @@ from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .ids import NO_ID
 from .link import AttemptsKey, Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
+from .opening import EarlyMessages, Fate
 from .sending import Sending
 from .store import (
     AddDeadLetter,
@@ -35,7 +37,6 @@ from .store import (
 from .subscriptions import applied, matching
 
 _VERDICTS = 4096
-_WANTED, _UNWANTED = True, False
 _BY_ID, _YES = Known.BY_ID, Known.YES
 
 
@@ -48,19 +49,26 @@ class Receiving(Sending):
         """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel."""
         self._handlers.add(self._checked(channel, key), handler)
         self._verdicts.clear()
+        self._hand_out_kept()
 
     def unregister(self, channel: str, key: str, handler: Handler) -> None:
         """No longer. Messages that it was given already must still be settled."""
         self._handlers.discard(self._checked(channel, key), handler)
         self._verdicts.clear()
 
-    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | bool:
+    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | Fate:
         """The handlers, or whether we want it at all (T-46, T-21)."""
         if len(self._verdicts) >= _VERDICTS:
             self._verdicts.clear()
-        # A probe that was on its way when we began to want everything is no message either.
-        wanted = channel != PROBE_CHANNEL and any(pair in self._own for pair in matching(channel, key))
-        verdict = (self._handlers.match(channel, key) or _WANTED) if wanted else _UNWANTED
+        verdict: tuple[Handler, ...] | Fate
+        if channel == PROBE_CHANNEL:  # one that was on its way when we began to want everything is no message either
+            verdict = Fate.UNWANTED
+        elif any(pair in self._own for pair in matching(channel, key)):
+            verdict = self._handlers.match(channel, key) or Fate.WANTED
+        elif self._opening.is_unwanted(channel, key, self._now):
+            verdict = Fate.UNWANTED
+        else:
+            verdict = Fate.DOUBTFUL
         self._verdicts[channel, key] = verdict
         return verdict
 
@@ -73,11 +81,10 @@ class Receiving(Sending):
         if verdict is None:
             verdict = self._judge(message.channel, message.key)
         peer = link.peer
-        if isinstance(verdict, bool) or peer is None:
-            self._counts["withheld" if verdict else "unwanted"] += 1
-            if not verdict and message.message_id is not None:
-                self._ack(link, [message.message_id])
+        if isinstance(verdict, Fate):
+            self._leave(link, message, verdict)
             return
+        assert peer is not None
         delivery = Delivery(link.cid, peer.uuid, message)
         if (peer.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
             return
@@ -90,6 +97,55 @@ class Receiving(Sending):
         if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
             link.holding |= Hold.CREDIT
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
+
+    def _leave(self, link: Link, message: Message, fate: Fate) -> None:
+        """It has no handler (T-46)."""
+        message_id = message.message_id
+        if fate is Fate.DOUBTFUL and self._now >= self._opening.subscriptions_due:
+            self._on_subscriptions_timeout(None)
+            fate = Fate.UNWANTED
+        if fate is Fate.WANTED and self._keep_early(link, message):
+            return
+        self._counts["unwanted" if fate is Fate.UNWANTED else "withheld"] += 1
+        if message_id is None:
+            return
+        if fate is Fate.UNWANTED:
+            self._ack(link, [message_id])
+        elif fate is Fate.DOUBTFUL:
+            link.early = link.early or EarlyMessages(self.limits)
+            link.early.doubt(message_id, message.channel, message.key)
+            self._timers.set_earlier("subscriptions", self._opening.subscriptions_due)
+
+    def _keep_early(self, link: Link, message: Message) -> bool:
+        """Keep it for its handler, which may come yet; False where it is left to its sender."""
+        if self._now >= self._opening.handlers_due or message.message_id is None:
+            return False
+        link.early = link.early or EarlyMessages(self.limits)
+        self._timers.set_earlier("handlers", self._opening.handlers_due)
+        return link.early.keep(message, len(link.unsettled), link.unsettled_bytes)
+
+    def _hand_out_kept(self) -> None:
+        """There is another handler: what has one now goes to it, in order, and the rest waits on."""
+        for link in list(self._up.values()):
+            for message in link.early.take_kept() if link.early else ():
+                self._on_message(link, message)
+
+    def _on_handlers_timeout(self, _subject: None) -> None:
+        """The rest comes again (T-50)."""
+        self._hand_out_kept()
+
+    def _on_subscriptions_timeout(self, _subject: None) -> None:
+        """Nobody has come to want these."""
+        self._verdicts.clear()
+        self._drop_unwanted()
+
+    def _drop_unwanted(self) -> None:
+        """Acknowledge what was doubtful, where that is certain now."""
+        for link in self._up.values():
+            ids = link.early.take_doubtful(lambda *names: self._judge(*names) is Fate.UNWANTED) if link.early else []
+            if ids:
+                self._counts["unwanted"] += len(ids)
+                self._ack(link, ids)
 
     def _on_guarded_message(self, link: Link, message: Message) -> None:
         """As `_on_message`, where not everybody may publish everything (D-5)."""
@@ -473,7 +529,12 @@ class Receiving(Sending):
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
         """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
         self._tick(now)
-        return self._store_own(RemoveOwnSubscription(self._checked(channel, key)), False)
+        subscription = self._checked(channel, key)
+        receipt = self._store_own(RemoveOwnSubscription(subscription), False)
+        self._opening.unsubscribed(subscription, self._now)
+        self._verdicts.clear()
+        self._drop_unwanted()
+        return receipt
 
     def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription, wanted: bool) -> Receipt:
         subscription = operation.subscription

@@ -37,7 +37,7 @@ from .._options.instance import InstanceOptions, Remote
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
 from .driver import NodeDriver
-from .inbox import Lock, Mailbox
+from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
 from .recorder import Recorder
 
@@ -67,6 +67,10 @@ class BaseInstanceCore(BaseEndpoint):
 
     @abstractmethod
     def beside(self, job: Job, done: Done) -> None: ...
+
+    @abstractmethod
+    def handle(self, channel: str, key: str, handler: Handler) -> object:
+        """Register a handler."""
 
     # Connections.
 
@@ -210,6 +214,8 @@ class BaseInstanceCore(BaseEndpoint):
     def _start_work(self) -> None:
         if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
             self.beside(self._store.check, self._on_checked)
+        for channel, key, handler in self.options.handlers:
+            self.handle(channel, key, handler)
         for remote in self.options.remotes:
             self.node.connect(remote, monotonic())
 

@@ -22,7 +22,7 @@ from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item
 from .._messages.iterators import Messages, Registration, Runs
-from .._options.instance import InstanceOptions, Remote
+from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
 from .threads import off_loop
 from .wire import Bell
@@ -58,6 +58,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             error = failure
         done(result, error)
         self.turn()
+
+    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
+        return Registration(self, channel, key, handler)
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.append((job, done))
@@ -137,7 +140,7 @@ class Instance(BaseInstance[InstanceCore]):
         None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
         value or an exception means failed: it is sent again (T-45). One call at a time for each registration.
         """
-        return Registration(self._core, channel, key, handler)
+        return self._core.handle(channel, key, handler)
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
@@ -210,12 +213,20 @@ class Instance(BaseInstance[InstanceCore]):
         await self._core.wait(self._core.reload_tls())
 
 
-def create_instance(options: InstanceOptions) -> Instance:
+def create_instance(
+    options: InstanceOptions,
+    *,
+    subscriptions: Iterable[str | tuple[str, str]] | None = None,
+    handlers: Iterable[Registering] | None = None,
+) -> Instance:
     """`async with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
+
+    `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
+    (T-46).
 
     Entering raises CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen.
     """
-    return Instance(options)
+    return Instance(options.given(subscriptions, handlers))
 
 
 def run(main: Callable[[Unpack[Arguments]], Awaitable[T]], *args: *Arguments, backend: str = "asyncio") -> T:

@@ -21,7 +21,7 @@ from .._driver.threads import start
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item
-from .._options.instance import InstanceOptions, Remote
+from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
@@ -66,6 +66,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         with self._lock:
             done(result, error)
             self.turn()
+
+    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
+        return Registration(self, channel, key, handler)
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)
@@ -170,7 +173,7 @@ class Instance(BaseInstance[InstanceCore]):
         say so. A false value or an exception means failed: it is sent again (T-45). One call at a time for each
         registration. Raises TypeError for an async handler.
         """
-        return Registration(self._core, channel, key, handler)
+        return self._core.handle(channel, key, handler)
 
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
@@ -256,9 +259,17 @@ class Instance(BaseInstance[InstanceCore]):
         self._core.ask(self._core.reload_tls, timeout, late)
 
 
-def create_instance(options: InstanceOptions) -> Instance:
+def create_instance(
+    options: InstanceOptions,
+    *,
+    subscriptions: Iterable[str | tuple[str, str]] | None = None,
+    handlers: Iterable[Registering] | None = None,
+) -> Instance:
     """`with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
+
+    `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
+    (T-46).
 
     Entering raises CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen.
     """
-    return Instance(options)
+    return Instance(options.given(subscriptions, handlers))

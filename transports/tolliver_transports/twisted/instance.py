@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 from uuid import UUID
 
-from twisted.internet.defer import Deferred, DeferredList, DeferredLock
+from twisted.internet.defer import Deferred, DeferredList, DeferredLock, fail
 from twisted.python.failure import Failure
 
 from tolliver_proto import DeadLetter, Receipt, TolliverError
@@ -22,7 +22,7 @@ from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item
 from .._messages.iterators import Messages, Registration, Runs
-from .._options.instance import InstanceOptions, Remote
+from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
 
 
@@ -37,6 +37,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     async def _finish_off_loop(self) -> None:
         await DeferredList(list(self._beside))
         await self._storing.run(super()._finish_off_loop)
+
+    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
+        return Registration(self, channel, key, handler)
 
     def store(self, job: Job, done: Done) -> None:
         if not self._released:
@@ -145,7 +148,7 @@ class Instance(BaseInstance[InstanceCore]):
         message is acknowledged once all matching handlers say so. A false value or an exception means failed: it is
         sent again (T-45). One call at a time for each registration.
         """
-        return Registration(self._core, channel, key, handler)
+        return self._core.handle(channel, key, handler)
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
@@ -224,11 +227,23 @@ class Instance(BaseInstance[InstanceCore]):
         return self._core.answer(self._core.reload_tls)
 
 
-def create_instance(options: InstanceOptions, reactor: Any = None) -> Deferred[Instance]:
+def create_instance(
+    options: InstanceOptions,
+    reactor: Any = None,
+    *,
+    subscriptions: Iterable[str | tuple[str, str]] | None = None,
+    handlers: Iterable[Registering] | None = None,
+) -> Deferred[Instance]:
     """Opens the database, listens, dials. `async with await create_instance(options) as instance:` closes in order.
+
+    `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
+    (T-46).
 
     Fails with CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen. If the
     Deferred is cancelled, what was opened is closed again. `reactor`: None is the global one.
     """
-    instance = Instance(options, reactor)
+    try:
+        instance = Instance(options.given(subscriptions, handlers), reactor)
+    except Exception:
+        return fail()
     return instance._core.open().addCallback(lambda _: instance)
