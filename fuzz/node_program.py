@@ -186,6 +186,8 @@ class Program:
             host.ledger.remembers = self.policy.dedupe_durable
             host.ledger.policy = self.policy
             self.hosts.append(host)
+        for host in self.hosts:
+            host.ledger.others = {other.ledger.uuid: other.ledger for other in self.hosts}
             self.start(number)
             self.call(number, "subscribe", "p", "")
             self.drain(number)

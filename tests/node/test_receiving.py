@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto import (
+    Ack,
     Deliver,
     HandshakeFinal,
     HandshakeRequest,
@@ -277,9 +278,11 @@ def test_a_control_message_is_sent_again_and_not_over_a_new_connection() -> None
     wire.lose()
     wire = play.accepted()
     wire.request()
-    (response,) = wire.got()
+    response, repeated = wire.got()
     assert isinstance(response, HandshakeResponse)
     assert response.subscriptions == ()
+    assert repeated == Unsubscribe("c", "k", 1), "what we want no more is said until it is acknowledged (T-61)"
+    wire.send(Ack(1))
     assert play.wait(100.0) == []
     assert wire.got() == []
 

@@ -139,6 +139,8 @@ class NoticeKind(StrEnum):
     OUTBOX_FILLING = "outbox_filling"  # D-10: 80 % of a peer's quota is used
     DROPPED_OLDEST = "dropped_oldest"  # D-10: given up at the quota, to make room for newer ones
     SKIPPED = "skipped"  # D-10: not kept for a peer at its quota
+    HELD = "held"  # T-61: a peer's newer list lacks subscriptions, and messages wait for it to subscribe again
+    UNSUBSCRIBED = "unsubscribed"  # T-61: given up, or not kept, as it did not
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
     COMMITS_MISSING = "commits_missing"  # D-13: confirmed ones, told at opening

@@ -43,6 +43,9 @@ from .tally import NoticeTally
 Item = tuple[str, str, bytes]
 """(channel, key, body)"""
 
+UNSAID_FOR = 24 * 3600.0
+"""Seconds for which an unsubscribe is repeated to those who have not acknowledged it (T-61)."""
+
 _NAMES_KNOWN = 4096
 
 
@@ -129,11 +132,13 @@ class NodeState(ConnectionTable[Link, Action]):
                 continue  # there for the sake of its handled messages and dead letters
             self._peers[uuid] = peer = Peer(uuid, known)
             peer.stored = True
+            peer.held = {one: self._now + policy.unsubscribed_hold - age for one, age in known.held.items()}
+            peer.unsaid = {one: self._now + UNSAID_FOR - age for one, age in known.unsaid.items()}
             self._reroute(peer)
 
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4)."""
-        routed = self._gate.acl.rights(peer.uuid).granted(peer.subscriptions)
+        routed = self._gate.acl.rights(peer.uuid).granted(peer.subscriptions.union(peer.held))
         for subscription in peer.routed - routed:
             self._routes.discard(subscription, peer)
         for subscription in routed - peer.routed:

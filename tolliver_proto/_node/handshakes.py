@@ -241,6 +241,7 @@ class Handshakes(Receiving):
         assert link.control is not None
         if self._policy.announce_after_handshake:
             link.control.doubt(self._own)
+        self._insist(link, peer)
         for subscription in sorted(link.control.differing(self._own)):
             self._sync_control(link, subscription)
 

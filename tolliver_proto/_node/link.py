@@ -22,6 +22,7 @@ from .ids import IdAllocator
 from .opening import EarlyMessages
 from .outbox import Outbox, Window
 from .store import LoadedPeer, StoredMessage
+from .subscriptions import matching
 
 AttemptsKey = tuple[int, int | None]
 """Id and checksum."""
@@ -34,6 +35,7 @@ class Peer:
         "attempts",
         "derived",
         "forgotten",
+        "held",
         "link",
         "outbox",
         "repins",
@@ -41,6 +43,7 @@ class Peer:
         "spki_sha256",
         "stored",
         "subscriptions",
+        "unsaid",
         "uuid",
         "voices",
         "wide",
@@ -50,6 +53,8 @@ class Peer:
         self.uuid = uuid
         self.derived = is_derived(uuid)  # it only writes, over any number of connections, and is gone with the last
         self.subscriptions = loaded.subscriptions  # as they are stored
+        self.held: dict[Subscription, float] = {}  # those that its newer list lacks, and until when (T-61)
+        self.unsaid: dict[Subscription, float] = {}  # what it is to be told that we want no more, and until when (T-61)
         self.stored = False  # the store has a list of it
         self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
         self.wide = False  # that it subscribes to every channel was told (D-4)
@@ -64,6 +69,13 @@ class Peer:
     def attempts_key(self, message_id: int, checksum: int) -> AttemptsKey:
         """Key by which two messages of this peer are the same: of a derived identity the id alone (T-72a)."""
         return message_id, None if self.derived else checksum
+
+    def holds(self, channel: str, key: str) -> bool:
+        """True if such a message waits for the peer to subscribe to it again (T-61)."""
+        if not self.held:
+            return False
+        pairs = matching(channel, key)
+        return self.subscriptions.isdisjoint(pairs) and not self.held.keys().isdisjoint(pairs)
 
 
 class Recipients:
@@ -120,6 +132,14 @@ class ControlSync:
     def doubt(self, subscriptions: Iterable[Subscription]) -> None:
         """The peer may not have taken these from the list (T-33)."""
         self._announced -= frozenset(subscriptions)
+
+    def insist(self, subscriptions: Iterable[Subscription]) -> None:
+        """The peer may still hold these, though the list lacks them (T-61)."""
+        self._announced |= frozenset(subscriptions)
+
+    def has_said(self, subscription: Subscription) -> bool | None:
+        """The last change that it was told of it."""
+        return self._changed.get(subscription)
 
     def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
         """Differences between our list and the one that the handshake told the peer."""

@@ -121,6 +121,7 @@ class Node(Maintenance):
             Closed: self._on_closed,
         }
         self._on_timer: dict[str, Callable[[Any], None]] = {
+            "hold": self._on_hold_timeout,
             "handlers": self._on_handlers_timeout,
             "subscriptions": self._on_subscriptions_timeout,
             "resend": self._on_resend_timeout,
@@ -134,6 +135,8 @@ class Node(Maintenance):
             "tally": self._on_tally_timeout,
             "handled": self._on_handled_timeout,
         }
+        for peer in self._peers.values():
+            self._hold(peer, peer.held)
         self._schedule_expiry()
         self._on_handled_timeout(None)
         for channel, key, handler in handlers:
@@ -420,6 +423,7 @@ class Node(Maintenance):
             dead_letters=len(self._letters),
             own_subscriptions=len(self._own),
             peer_subscriptions=len(self._routes),
+            held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
         )
 
     def peers(self) -> list[PeerInfo]:
@@ -429,10 +433,11 @@ class Node(Maintenance):
                 peer.uuid,
                 peer.link is not None,
                 peer.link.identity.address if peer.link else "",
-                tuple(sorted(peer.routed)),
+                tuple(sorted(peer.routed & peer.subscriptions)),
                 peer.outbox.pending,
                 peer.outbox.pending_bytes,
                 peer.outbox.parked,
+                tuple(sorted(peer.held)),
             )
             for peer in self._peers.values()
         ]
@@ -446,7 +451,8 @@ class Node(Maintenance):
 class PeerInfo:
     """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for it or for its ack.
 
-    `subscriptions` are those that it has now: what the access rules do not let it have is not among them.
+    `subscriptions` are those that it has now: what the access rules do not let it have is not among them. `held` are
+    those that its newer list lacks (T-61).
     """
 
     uuid: UUID
@@ -456,6 +462,7 @@ class PeerInfo:
     pending: int
     pending_bytes: int
     parked: int
+    held: tuple[Subscription, ...] = ()
 
 
 def _is_live(link: Link) -> bool:

@@ -19,11 +19,11 @@ from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
+from .holds import Holding
 from .ids import NO_ID
 from .link import AttemptsKey, Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate
-from .sending import Sending
 from .store import (
     AddDeadLetter,
     AddOwnSubscription,
@@ -33,14 +33,15 @@ from .store import (
     RemoveDeadLetters,
     RemoveOwnSubscription,
     RemovePeerSubscription,
+    ReplacePeerSubscriptions,
 )
-from .subscriptions import applied, matching
+from .subscriptions import applied, matching, removed_by
 
 _VERDICTS = 4096
 _BY_ID, _YES = Known.BY_ID, Known.YES
 
 
-class Receiving(Sending):
+class Receiving(Holding):
     """Messages from the peers to the application, and subscriptions in both directions."""
 
     # Handlers.
@@ -450,8 +451,17 @@ class Receiving(Sending):
         self._batch.heard.append((link, said))
         self._set_told(link, applied(link.told, [said]), said)
         assert link.peer is not None
-        self._route_to(link.peer)
+        self._route_to(link.peer, self._removed_by(link, said))
         self._look_for_wildcard(link)
+
+    def _removed_by(self, link: Link, said: Operation) -> frozenset[Subscription]:
+        """What the peer wants no more for good: what it says so of; or what its list lacks, where it cannot say so."""
+        connection, peer = link.connection, link.peer
+        assert connection is not None
+        assert peer is not None
+        if isinstance(said, ReplacePeerSubscriptions) and said.subscriptions and not connection.can_send(Unsubscribe):
+            return peer.subscriptions.union(peer.held)
+        return removed_by([said])
 
     def _look_for_wildcard(self, link: Link) -> None:
         assert link.peer is not None
@@ -471,9 +481,9 @@ class Receiving(Sending):
             link.told_bytes = sum(map(self._entry_size, told))
         link.told = told
 
-    def _route_to(self, peer: Peer) -> None:
-        self._batch.peer_lists.setdefault(peer, peer.subscriptions)
-        self._set_peer_list(peer, self._wanted_by(peer))
+    def _route_to(self, peer: Peer, removed: frozenset[Subscription] = frozenset()) -> None:
+        self._batch.peer_lists.setdefault(peer, (peer.subscriptions, peer.held))
+        self._set_peer_list(peer, self._wanted_by(peer), removed)
 
     def _wanted_by(self, peer: Peer) -> frozenset[Subscription]:
         """Subscriptions that the peer has said on its connection (T-30).
@@ -483,10 +493,6 @@ class Receiving(Sending):
         """
         return frozenset().union(*(link.told for link in peer.voices))
 
-    def _set_peer_list(self, peer: Peer, subscriptions: frozenset[Subscription]) -> None:
-        peer.subscriptions = subscriptions
-        self._reroute(peer)
-
     def _on_ack(self, link: Link, ack: Ack, acked: dict[int, tuple[int, int]]) -> None:
         found = link.window.acked(ack.message_id) if link.window is not None else None
         if found is not None:
@@ -494,6 +500,10 @@ class Receiving(Sending):
             return
         subscription = link.control.acked(ack.message_id) if link.control is not None else None
         if subscription is not None:
+            assert link.control is not None
+            assert link.peer is not None
+            if link.control.has_said(subscription) is False:
+                self._forget_unsubscribe(subscription, [link.peer])
             self._sync_control(link, subscription)
         elif link.control is not None and link.control.answered(ack.message_id):
             self._keepalive.answered(link)
@@ -524,12 +534,15 @@ class Receiving(Sending):
                     f"{len(self._own) + 1} subscriptions of {self._own_bytes + size} bytes: peers refuse a list over "
                     f"{self.limits.max_subscriptions} or {self.limits.max_handshake} bytes (T-19). Use wildcards",
                 )
+        self._forget_unsubscribe(subscription, list(self._peers.values()))
         return self._store_own(AddOwnSubscription(subscription), True)
 
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
         """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
         self._tick(now)
         subscription = self._checked(channel, key)
+        if subscription in self._own:
+            self._keep_unsubscribe(subscription)
         receipt = self._store_own(RemoveOwnSubscription(subscription), False)
         self._opening.unsubscribed(subscription, self._now)
         self._verdicts.clear()

@@ -69,7 +69,7 @@ class Sending(MakingRoom):
         high_water = self.limits.high_water
         for peer in recipients.peers:
             link = peer.link
-            if link is None or link.connection is None:
+            if link is None or link.connection is None or peer.holds(channel, key):
                 continue
             if link.unsent >= high_water or not link.connection.live:
                 self._counts["unreliable_dropped"] += 1
@@ -218,7 +218,9 @@ class Sending(MakingRoom):
     def _committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
         link = peer.link
         if link is not None and link.window is not None:
-            link.window.committed(messages)
+            held = bool(peer.held)
+            wanted = [one for one in messages if not peer.holds(one.channel, one.key)] if held else None
+            link.window.committed(messages, wanted)
             self._sendable[link] = None
         else:
             peer.outbox.last_seq = messages[-1].seq
@@ -237,6 +239,9 @@ class Sending(MakingRoom):
             message = window.next_to_send()
             if message is None:
                 break
+            if peer.held and peer.holds(message.channel, message.key):
+                window.acked(message.wire_id)  # it goes out anew when it is held no more
+                continue
             frame = frames.get(message.seq)
             if frame is None:
                 frame = self._encoder.message(message.channel, message.key, message.body, message.wire_id)
@@ -326,5 +331,6 @@ class Sending(MakingRoom):
 def _check_recipients(items: Sequence[Item], routed: Sequence[Recipients], required: int) -> None:
     """Raises TooFewRecipients, before anything has changed."""
     for (channel, key, _), recipients in zip(items, routed, strict=True) if required else ():
-        if len(recipients.peers) < required:
-            raise TooFewRecipients(channel, key, required, len(recipients.peers))
+        found = sum(not peer.holds(channel, key) for peer in recipients.peers)
+        if found < required:
+            raise TooFewRecipients(channel, key, required, found)

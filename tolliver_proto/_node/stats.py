@@ -32,6 +32,7 @@ class NodeStats(Snapshot):
     dropped_letters: int = counter()
     dropped_oldest: int = counter()
     skipped: int = counter()
+    unsubscribed: int = counter()
     unreliable_sent: int = counter()
     unreliable_dropped: int = counter()
     refused_subscriptions: int = counter()
@@ -51,6 +52,7 @@ class NodeStats(Snapshot):
     dead_letters: int = gauge()
     own_subscriptions: int = gauge()
     peer_subscriptions: int = gauge()
+    held_subscriptions: int = gauge()
 
     @classmethod
     def of(cls, counts: Mapping[str, int], **gauges: int) -> NodeStats:

@@ -190,6 +190,7 @@ class Ledger:
         self.handled_in_this_life: set[bytes] = set()
         self.remembers = False  # dedupe is durable
         self.policy = Policy()
+        self.others: dict[UUID, Ledger] = {}
         self.displaced: set[tuple[UUID, bytes]] = set()  # given up for newer ones (D-10)
         self.failed: set[tuple[UUID, int]] = set()  # was to be removed by a commit that failed
         self.newest: dict[UUID, int] = {}
@@ -217,7 +218,11 @@ class Ledger:
                             self._displaced(operation.peer, seq, operations)
 
     def _displaced(self, peer: UUID, seq: int, operations: Sequence[Operation]) -> None:
-        """A delivery is removed that was not acknowledged: by a peer's policy, for newer ones of this commit (D-10)."""
+        """A delivery is removed that was not acknowledged: the peer may want it no more (T-61), or by its policy it
+        makes room for newer ones of this commit (D-10)."""
+        sent, other = self.sent.get(self._bodies.get(seq, b"")), self.others.get(peer)
+        if sent is not None and other is not None and not sent.wanted_by(other.permanent):
+            return
         check(
             self.policy.quota_of(peer) is QuotaPolicy.DROP_OLDEST,
             f"delivery {seq} removed without an ack of {peer} (I3)",
@@ -271,11 +276,13 @@ def audit(node: Node, store: MemoryStore) -> None:
         if is_derived(uuid):
             continue  # there for the sake of its handled messages and dead letters
         peer = peers[uuid]
-        mine = (peer.pending, peer.pending_bytes, peer.parked, node._peers[uuid].subscriptions)
-        theirs = (known.pending, known.pending_bytes, known.parked, known.subscriptions)
+        state = node._peers[uuid]
+        mine = (peer.pending, peer.pending_bytes, peer.parked, state.subscriptions, {*state.held}, {*state.unsaid})
+        lists = (known.subscriptions, {*known.held}, {*known.unsaid})
+        theirs = (known.pending, known.pending_bytes, known.parked, *lists)
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
-        granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions)
+        granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions.union(one.held))
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
     targets = {(subscription, one) for subscription, peers in node._routes for one in peers}

@@ -270,7 +270,8 @@ class InstanceOptions(EndpointOptions):
       certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `quota_policy`, `quota_policies`, `strict_block`,
-      `announce_after_handshake`, `probe`, `probe_interval`, `probe_timeout`, `max_connection_age`: see `Policy`.
+      `announce_after_handshake`, `unsubscribed_hold`, `probe`, `probe_interval`, `probe_timeout`, `max_connection_age`:
+      see `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
@@ -331,6 +332,7 @@ class InstanceOptions(EndpointOptions):
     )
     strict_block: bool = field(default=False, validator=_flag)
     announce_after_handshake: bool = field(default=False, validator=_flag)
+    unsubscribed_hold: float = field(default=3600.0, validator=_is(int | float, "give seconds as a number, or 0"))
     record: Path | None = field(default=None, converter=converters.optional(_path))
     probe: Probe = field(default="off", validator=_is(str, 'give "off", "ack" or "message"'))
     probe_interval: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
