@@ -181,13 +181,14 @@ class Program:
         self.dials: list[deque[tuple[int, int]]] = [deque() for _ in range(size)]
         self.unsettled: list[deque[Delivery]] = [deque() for _ in range(size)]
         self.ends: list[dict[int, End]] = [{} for _ in range(size)]
+        books: dict[UUID, Ledger] = {}
         for number in range(size):
             host = Site(f"n{number}", Book(UUIDS[number]), MemoryStore(), LIMITS[limits % len(LIMITS)])
             host.ledger.remembers = self.policy.dedupe_durable
             host.ledger.policy = self.policy
             self.hosts.append(host)
-        for host in self.hosts:
-            host.ledger.others = {other.ledger.uuid: other.ledger for other in self.hosts}
+            host.ledger.others = books
+            books[host.ledger.uuid] = host.ledger
             self.start(number)
             self.call(number, "subscribe", "p", "")
             self.drain(number)
@@ -500,7 +501,7 @@ class Program:
                 peer = peers.get(other.ledger.uuid)
                 if peer is None or not peer.connected:
                     left.append(f"{host.name} is not connected to {other.name}")
-                elif peer.pending:
+                elif peer.pending and (not peer.held or host.store.fetch(peer.uuid, 0, 1, 1)):
                     left.append(f"{host.name} has {peer.pending} for {other.name}")
                 elif set(peer.subscriptions) != set(other.node.subscriptions()):
                     left.append(f"{host.name} knows {peer.subscriptions} of {other.name}")

@@ -281,8 +281,8 @@ def test_a_control_message_is_sent_again_and_not_over_a_new_connection() -> None
     response, repeated = wire.got()
     assert isinstance(response, HandshakeResponse)
     assert response.subscriptions == ()
-    assert repeated == Unsubscribe("c", "k", 1), "what we want no more is said until it is acknowledged (T-61)"
-    wire.send(Ack(1))
+    assert repeated == Unsubscribe("c", "k", 2), "what we want no more is said until it is acknowledged (T-61)"
+    wire.send(Ack(2))
     assert play.wait(100.0) == []
     assert wire.got() == []
 

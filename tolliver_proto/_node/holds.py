@@ -122,15 +122,22 @@ class Holding(Sending):
         room = _MOST_UNSAID - sum(len(peer.unsaid) for peer in peers)
         chosen = [peer for peer in peers if subscription not in peer.unsaid][: max(0, room)]
         for peer in chosen:
-            peer.unsaid[subscription] = self._now + UNSAID_FOR
+            self._set_unsaid(peer, subscription, self._now + UNSAID_FOR)
         if chosen:
             self._batch.operations.append(KeepUnsubscribe(subscription, [peer.uuid for peer in chosen]))
 
     def _forget_unsubscribe(self, subscription: Subscription, peers: Iterable[Peer]) -> None:
         """They know, or it is wanted again, or the time is over."""
-        told = [peer for peer in peers if peer.unsaid.pop(subscription, None) is not None]
+        told = [peer for peer in peers if subscription in peer.unsaid]
+        for peer in told:
+            self._set_unsaid(peer, subscription, None)
         if told:
             self._batch.operations.append(ForgetUnsubscribe(subscription, [peer.uuid for peer in told]))
+
+    def _set_unsaid(self, peer: Peer, subscription: Subscription, until: float | None) -> None:
+        undo = partial(_say_until, peer, subscription, peer.unsaid.get(subscription))
+        self._batch.undo.setdefault(("unsaid", peer, subscription), undo)
+        _say_until(peer, subscription, until)
 
     def _insist(self, link: Link, peer: Peer) -> None:
         """On a new connection say again what is not acknowledged."""
@@ -138,3 +145,10 @@ class Holding(Sending):
             self._forget_unsubscribe(one, [peer])
         if link.control is not None:
             link.control.insist(peer.unsaid)
+
+
+def _say_until(peer: Peer, subscription: Subscription, until: float | None) -> None:
+    if until is None:
+        peer.unsaid.pop(subscription, None)
+    else:
+        peer.unsaid[subscription] = until

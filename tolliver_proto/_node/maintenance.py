@@ -49,7 +49,6 @@ class Maintenance(Storing):
         for link in [link for link in self._links.values() if link.peer is peer]:
             self._take_down(link, error)
             self._refuse(link, error)
-        peer.unsaid.clear()
         self._route_to(peer, peer.subscriptions.union(peer.held))  # nobody speaks for it now: it wants nothing
         self._batch.lists[peer] = None
 

@@ -274,6 +274,7 @@ class Simulation(Network):
         """Those for whom there may be no room for all of it. A send that waits may find it used by others then."""
         assert host.node is not None
         skipped = {uuid for uuid in peers if self._policy.quota_of(uuid) is QuotaPolicy.SKIP}
+        skipped |= {peer.uuid for peer in host.node.peers() if peer.held}  # T-61
         if host.node._blocked or host.node._keeping:
             return skipped
         waiting = {peer.uuid: (peer.pending, peer.pending_bytes) for peer in host.node.peers()}
@@ -509,7 +510,7 @@ class Simulation(Network):
                 if peer is None or not peer.connected:
                     left.append(f"{host.name} is not connected to {other.name}")
                     continue
-                if peer.pending:
+                if peer.pending and (not peer.held or host.store.fetch(peer.uuid, 0, 1, 1)):
                     left.append(f"{host.name} has {peer.pending} for {other.name}")
                 if set(peer.subscriptions) != set(other.node.subscriptions()):
                     left.append(f"{host.name} knows {peer.subscriptions} of {other.name}")
