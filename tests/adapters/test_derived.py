@@ -68,7 +68,8 @@ def test_every_try_of_a_task_counts_once(nodes: Nodes, durable: bool) -> None:
             write(other, right, 100)
             assert len(inbox.bodies) == 200, "another task"
             stats = right.stats()
-            assert (stats["connections"], stats["peers_up"], stats["duplicates"]) == (3, 2, 100)
+            assert (stats["connections"], stats["peers_up"]) == (3, 2)
+            assert stats["duplicates"] >= 100, "and more where an ack was late: then a message is sent again"
             assert noticed(right, NoticeKind.DUPLICATE_CLOSED) == []
         until(lambda: not right.stats()["connections"])
         assert right.peers() == []

@@ -121,6 +121,19 @@ def test_a_wall_clock_that_was_years_ahead_keeps_nothing_for_years(tmp_path: Pat
         assert store.find(PEER, 0, 9, 101.0) == []
 
 
+@pytest.mark.parametrize("step", [2 * DAY, -2 * DAY])
+def test_a_step_that_was_seen_counts_for_nothing_after_a_restart(tmp_path: Path, machine: Machine, step: float) -> None:
+    with machine.store(tmp_path / "node.db") as store:
+        machine.wall += step
+        store.commit([storing([1])])
+        machine.passes(10.0)
+    for _ in range(2):
+        with machine.store(tmp_path / "node.db") as store:
+            machine.passes(10.0)
+            assert [round(one.age) for one in store.find(PEER, 0, 9, 0.0)] == [20]
+            machine.passes(-10.0)
+
+
 def test_a_correction_that_was_kept_goes_on(machine: Machine) -> None:
     clock = machine.clock()
     machine.wall += 2 * DAY

@@ -15,7 +15,7 @@ import pytest
 from tolliver_transports._store import lock
 from tolliver_transports._store.sqlite import SQLiteStore
 
-from tolliver_proto import NoticeKind, RemoveDeliveries, RemoveMessages, StoreError
+from tolliver_proto import NoticeKind, Operation, RemoveDeliveries, RemoveMessages, StoreError
 
 from .given import OTHER, PEER, everything, open_store, seqs, start, storing
 
@@ -57,6 +57,35 @@ def test_a_kill_alone_loses_nothing_and_is_no_news(path: Path) -> None:
         with closing(open_store(path)) as store:
             assert told(store) == []
             assert seqs(everything(store)) == list(range(1, COMMITS + 1))
+
+
+def gone(first: int, last: int) -> list[Operation]:
+    return [RemoveDeliveries(PEER, [(first, last)]), RemoveMessages([(first, last)])]
+
+
+@pytest.mark.parametrize(
+    "commits",
+    [
+        [[storing([1])], gone(1, 1)],  # the number of the last one stands in no batch
+        [[storing([1])], [storing([2]), *gone(2, 2)]],
+        [[storing([1], ())]],  # held: an opening drops it
+        [[storing([1, 2])], [storing([5])], [storing([3])]],  # the newest batch is of another commit
+        [[storing([1])], [*gone(1, 1), storing([2])], [storing([3])], gone(2, 2)],
+    ],
+)
+def test_a_commit_is_counted_wherever_its_number_stands(tmp_path: Path, commits: list[list[Operation]]) -> None:
+    """As after a kill: an orderly end writes the number down."""
+    path, killed = tmp_path / "node.db", tmp_path / "killed"
+    with closing(open_store(path)) as store:
+        for operations in commits:
+            store.commit(operations)
+            shutil.rmtree(killed, ignore_errors=True)
+            killed.mkdir()
+            for suffix in ("", "-wal", ".mark"):
+                shutil.copy(f"{path}{suffix}", killed)
+            for _ in range(2):
+                with closing(open_store(killed / "node.db")) as copy:
+                    assert (told(copy), copy.missing) == ([], 0)
 
 
 def cut(path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tolliver_proto import CorruptMessage, StoreError, Subscription
 from .given import OTHER, OURS, PEER, everything, message, open_store, seqs
 
 STEP = 5  # statements
-DUMP = Path(__file__).with_name("layout_2.sql")  # of a database that the last version with that layout wrote
+DUMPS = Path(__file__).parent  # of databases with the same messages that the last versions with those layouts wrote
 
 
 def layout_1(path: Path) -> None:
@@ -41,12 +42,15 @@ def layout_1(path: Path) -> None:
         old.execute("INSERT INTO dead_letter VALUES (5, 1, 9, 20, 1000, ?, 'c', 'k', ?)", (letter + 1, b"body"))
 
 
-def layout_2(path: Path, *changes: str) -> None:
+def dumped(layout: int, path: Path, *changes: str) -> None:
     with closing(sqlite3.connect(path)) as old:
-        old.executescript(DUMP.read_text())
+        old.executescript((DUMPS / f"layout_{layout}.sql").read_text())
         for change in changes:
             old.execute(change)
         old.commit()
+
+
+layout_2, layout_3 = partial(dumped, 2), partial(dumped, 3)
 
 
 def layout_2_at(path: Path, next_id: int) -> None:
@@ -91,8 +95,9 @@ def whole(path: Path) -> None:
         assert store.check() == []
 
 
-def test_a_database_of_the_second_layout(scratch: Path) -> None:
-    layout_2(scratch / "node.db")
+@pytest.mark.parametrize("layout", [2, 3])
+def test_a_database_of_a_later_layout(scratch: Path, layout: int) -> None:
+    dumped(layout, scratch / "node.db")
     for _ in range(2):
         whole(scratch / "node.db")
 
@@ -151,7 +156,7 @@ def test_a_migration_that_is_killed_at_any_step_begins_anew(scratch: Path) -> No
     assert child.returncode == 0
 
 
-@pytest.mark.parametrize("layout", [layout_1, layout_2])
+@pytest.mark.parametrize("layout", [layout_1, layout_2, layout_3])
 def test_a_migration_that_finds_no_room_changes_nothing(scratch: Path, layout: Callable[[Path], None]) -> None:
     path = scratch / "node.db"
     layout(path)
@@ -162,7 +167,7 @@ def test_a_migration_that_finds_no_room_changes_nothing(scratch: Path, layout: C
             open_store(path)
         foreign.execute("ROLLBACK")
         [(version,)] = foreign.execute("PRAGMA user_version")
-        assert version in (1, 2)
+        assert version in (1, 2, 3)
     open_store(path).close()
 
 

@@ -45,8 +45,9 @@ class Storing(Handshakes):
     @property
     def _waits_alone(self) -> bool:
         """True if messages wait for a commit of their own, and may have the next one (D-13)."""
-        held_up = self._keeps_enough() or self._room.busy
-        return self._apart and bool(self._blocked) and self._batch.empty and not held_up
+        if not (self._apart and self._blocked):  # the usual case: this is asked each time there is nothing to do
+            return False
+        return self._batch.empty and not (self._keeps_enough() or self._room.busy)
 
     def committed(self, batch_id: int, now: float | None = None) -> None:
         """The Commit is durable."""

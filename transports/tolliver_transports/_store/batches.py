@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, repeat
-from operator import attrgetter, itemgetter, xor
+from operator import itemgetter
 from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
@@ -27,7 +28,6 @@ _CHECK = Struct("<I")  # of the rest of the directory
 _HEAD = Struct("<QQQII")  # first and last seq, when it was stored, messages, bytes of names
 _ONE = Struct("<IQIIIII")  # place, id, size, offset, length, check, number of the name
 _NAME = Struct("<II")  # bytes of channel and key
-_COLUMNS = attrgetter("wire_id", "size", "channel", "key", "body")
 _LITTLE = sys.byteorder == "little"
 
 
@@ -48,15 +48,11 @@ class Messages(NamedTuple):
     def pieces(self) -> Iterator[tuple[int, int]]:
         """From where to where each batch of them goes."""
         ends = [*accumulate(map(len, self.bodies))]
-        if ends[-1] <= PIECE:
-            yield 0, len(ends)
-            return
         start = begun = 0
-        for at, end in enumerate(ends):
-            if end - begun > PIECE and at > start:
-                yield start, at
-                start, begun = at, ends[at - 1]
-        yield start, len(ends)
+        while start < len(ends):
+            stop = max(start + 1, bisect_right(ends, begun + PIECE, start))
+            yield start, stop
+            start, begun = stop, ends[stop - 1]
 
     def part(self, start: int, stop: int) -> Messages:
         if (start, stop) == (0, len(self.ids)):
@@ -68,13 +64,24 @@ def in_columns(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, Message
     """Runs of messages whose seqs are consecutive, each with the place of its first."""
     first, count = messages[0].seq, len(messages)
     if messages[-1].seq - first == count - 1:  # seqs ascend
-        yield 0, Messages(first, *zip(*map(_COLUMNS, messages), strict=True))
+        yield 0, _columns(messages)
         return
     start = 0
     for at in range(1, count + 1):
         if at == count or messages[at].seq != messages[at - 1].seq + 1:
-            yield start, Messages(messages[start].seq, *zip(*map(_COLUMNS, messages[start:at]), strict=True))
+            yield start, _columns(messages[start:at])
             start = at
+
+
+def _columns(messages: Sequence[StoredMessage]) -> Messages:
+    return Messages(
+        messages[0].seq,
+        [message.wire_id for message in messages],  # one after the other: half the time of all in one pass
+        [message.size for message in messages],
+        [message.channel for message in messages],
+        [message.key for message in messages],
+        [message.body for message in messages],
+    )
 
 
 @lru_cache(1024)
@@ -85,15 +92,35 @@ def _name(channel: str, key: str) -> tuple[bytes, int]:
     return text, crc32(text)
 
 
-def _packed(code: str, values: Sequence[int]) -> bytes:
-    column = array(code, values)
+_ROWS = array("I", range(4096))
+
+
+def _places(count: int) -> array[int]:
+    return _ROWS[:count] if count <= len(_ROWS) else array("I", range(count))
+
+
+def _mixed(*columns: array[int]) -> array[int]:
+    """The exclusive or of columns of 32 bits, row by row: each is one long number, as there are thousands of rows."""
+    mixed = 0
+    for column in columns:
+        mixed ^= int.from_bytes(column.tobytes(), "little")
+    return array("I", mixed.to_bytes(4 * len(columns[0]), "little"))
+
+
+def _written(column: array[int]) -> bytes:
+    """As it stands in the directory."""
     if not _LITTLE:
+        column = column[:]
         column.byteswap()
     return column.tobytes()
 
 
-def _directory(first: int, last: int, stored_at: int, count: int, names: bytes, columns: bytes) -> bytes:
-    said = b"".join((_HEAD.pack(first, last, stored_at, count, len(names)), names, columns))
+def _offsets(lengths: array[int]) -> array[int]:
+    return array("I", [0, *accumulate(lengths)][:-1])
+
+
+def _directory(first: int, last: int, stored_at: int, count: int, names: bytes, columns: Iterable[bytes]) -> bytes:
+    said = b"".join((_HEAD.pack(first, last, stored_at, count, len(names)), names, *columns))
     return _CHECK.pack(crc32(said)) + said
 
 
@@ -103,31 +130,20 @@ def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
     count = len(ids)
     if count == 1:
         return _pack_one(messages, stored_at)
-    places = range(count)
     if channels.count(channels[0]) == count and keys.count(keys[0]) == count:  # the usual case
         names, mix = _name(channels[0], keys[0])
-        mixes: Iterator[int] = repeat(mix, count)
-        numbers = bytes(4 * count)
+        numbers, mixes = array("I", bytes(4 * count)), array("I", [mix]) * count
     else:
         known: dict[tuple[str, str], int] = {}
-        which = [known.setdefault(name, len(known)) for name in zip(channels, keys, strict=True)]
+        numbers = array("I", [known.setdefault(name, len(known)) for name in zip(channels, keys, strict=True)])
         parts = [_name(*name) for name in known]
         names = b"".join(text for text, _ in parts)
-        mixes = map([mix for _, mix in parts].__getitem__, which)
-        numbers = _packed("I", which)
-    lengths = [*map(len, bodies)]
-    short = ids if max(ids) < 2**32 else [_short(wire_id) for wire_id in ids]
-    seeds = map(xor, map(xor, short, sizes), map(xor, mixes, places))
-    columns = b"".join((
-        _packed("I", places),
-        _packed("Q", ids),
-        _packed("I", sizes),
-        _packed("I", [0, *accumulate(lengths)][:-1]),
-        _packed("I", lengths),
-        _packed("I", [*map(crc32, bodies, seeds)]),
-        numbers,
-    ))  # fmt: skip
-    return _directory(first_seq, messages.last_seq, stored_at, count, names, columns), b"".join(bodies)
+        mixes = array("I", map([mix for _, mix in parts].__getitem__, numbers))
+    places, packed_sizes, lengths = _places(count), array("I", sizes), array("I", map(len, bodies))
+    seeds = _mixed(array("I", _all_short(ids)), packed_sizes, mixes, places)
+    checks = array("I", map(crc32, bodies, seeds))
+    table = (places, array("Q", ids), packed_sizes, _offsets(lengths), lengths, checks, numbers)
+    return _directory(first_seq, messages.last_seq, stored_at, count, names, map(_written, table)), b"".join(bodies)
 
 
 def _pack_one(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
@@ -135,12 +151,16 @@ def _pack_one(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
     seq, (wire_id,), (size,), (channel,), (key,), (body,) = messages
     names, mix = _name(channel, key)
     columns = _ONE.pack(0, wire_id, size, 0, len(body), crc32(body, _short(wire_id) ^ size ^ mix), 0)
-    return _directory(seq, seq, stored_at, 1, names, columns), bytes(body)
+    return _directory(seq, seq, stored_at, 1, names, (columns,)), bytes(body)
 
 
 def _short(wire_id: int) -> int:
     """All of its bits in 32."""
-    return wire_id ^ wire_id >> 32
+    return (wire_id ^ wire_id >> 32) & 0xFFFFFFFF
+
+
+def _all_short(ids: Sequence[int]) -> Sequence[int]:
+    return ids if max(ids) < 2**32 else [*map(_short, ids)]
 
 
 class Directory:
@@ -195,32 +215,44 @@ class Directory:
 
     def messages(self, indexes: Sequence[int], bodies: bytes) -> list[StoredMessage | CorruptMessage]:
         """As `message` for several of them."""
-        if len(indexes) < 2:
-            return [self.message(at, bodies) for at in indexes]
-        take = itemgetter(*indexes)
-        places, ids, sizes, offsets = take(self.places), take(self.ids), take(self.sizes), take(self.offsets)
-        parts = [bodies[at : at + length] for at, length in zip(offsets, take(self.lengths), strict=True)]
-        names = [self.names[number] for number in take(self.numbers) if number < len(self.names)]
-        if len(names) == len(indexes):
-            channels, keys, mixes = zip(*names, strict=True)
-            short = ids if max(ids) < 2**32 else map(_short, ids)
-            seeds = map(xor, map(xor, short, sizes), map(xor, mixes, places))
-            if (*map(crc32, parts, seeds),) == take(self.crcs):
-                seqs = map(self.first_seq.__add__, places)
-                return [*map(StoredMessage, seqs, ids, channels, keys, parts, sizes)]
-        return [self.message(at, bodies) for at in indexes]
+        good = self._all_good(indexes, bodies) if len(indexes) > 1 else None
+        return good or [self.message(at, bodies) for at in indexes]
 
-    def only(self, indexes: Sequence[int], frames: bytes) -> tuple[bytes, bytes]:
+    def _all_good(self, indexes: Sequence[int], bodies: bytes) -> list[StoredMessage | CorruptMessage] | None:
+        places, ids, sizes, offsets, lengths, crcs, numbers = self._rows(indexes)
+        if max(numbers) >= len(self.names):
+            return None
+        channels, keys, mixes = self._names_of(numbers)
+        parts = [bodies[at : at + length] for at, length in zip(offsets, lengths, strict=True)]
+        seeds = _mixed(array("I", _all_short(ids)), sizes, mixes, places)
+        if array("I", map(crc32, parts, seeds)) != crcs:
+            return None
+        seqs = map(self.first_seq.__add__, places)
+        return [*map(StoredMessage, seqs, ids, channels, keys, parts, sizes)]
+
+    def _names_of(self, numbers: array[int]) -> tuple[Iterable[str], Iterable[str], array[int]]:
+        if len(self.names) == 1:  # the usual case
+            channel, key, mix = self.names[0]
+            return repeat(channel), repeat(key), array("I", [mix]) * len(numbers)
+        names = [self.names[number] for number in numbers]
+        channels, keys, mixes = zip(*names, strict=True)
+        return channels, keys, array("I", mixes)
+
+    def only(self, indexes: Sequence[int], bodies: bytes) -> tuple[bytes, bytes]:
         """A batch of these messages alone. Checks are taken over: one that is damaged stays so."""
-        lengths = [self.lengths[at] for at in indexes]
-        parts = ((4, self.places), (8, self.ids), (4, self.sizes))
-        columns = [_packed("Q" if width == 8 else "I", [column[at] for at in indexes]) for width, column in parts]
-        columns.append(_packed("I", [0, *accumulate(lengths)][:-1]))
-        columns += [_packed("I", [column[at] for at in indexes]) for column in (self.lengths, self.crcs, self.numbers)]
+        places, ids, sizes, offsets, lengths, crcs, numbers = self._rows(indexes)
+        table = (places, ids, sizes, _offsets(lengths), lengths, crcs, numbers)
         names = b"".join(_name(channel, key)[0] for channel, key, _ in self.names)
-        directory = _directory(self.first_seq, self.last_seq, self.stored_at, len(indexes), names, b"".join(columns))
-        starts = [self.offsets[at] for at in indexes]
-        return directory, b"".join(frames[at : at + length] for at, length in zip(starts, lengths, strict=True))
+        directory = _directory(self.first_seq, self.last_seq, self.stored_at, len(indexes), names, map(_written, table))
+        return directory, b"".join(bodies[at : at + length] for at, length in zip(offsets, lengths, strict=True))
+
+    def _rows(self, indexes: Sequence[int]) -> Sequence[array[int]]:
+        columns = (self.places, self.ids, self.sizes, self.offsets, self.lengths, self.crcs, self.numbers)
+        first, count = indexes[0] if indexes else 0, len(indexes)
+        if not indexes or indexes[-1] - first == count - 1:  # the usual case
+            return [column[first : first + count] for column in columns]
+        take = itemgetter(*indexes)
+        return [array(column.typecode, take(column)) for column in columns]
 
 
 def with_bit_put_right(data: bytes, wrong: int) -> bytes | None:

@@ -79,6 +79,7 @@ _COLUMNS = {
     "owed": ("peer", "first_seq", "last_seq", "first_id", "bytes", "owed", "parked"),
     "handled": ("peer", "wire_id", "checksum"),
     "id_span": ("number", "first", "count"),
+    "clock": ("correction",),
     "own_subscription": ("channel", "key"),
     "peer_subscription": ("peer", "channel", "key"),
 }
@@ -94,6 +95,7 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
         f"({{}} * 40503001 + {{}} * 69061 + IFNULL({{}} * 1000003 + 32452843, 0) + 104729) % {_PRIME}"
     ),
     "id_span": "row_check({}, {}, {})",
+    "clock": "row_check({})",
     "own_subscription": "row_check(CAST({} AS BLOB), CAST({} AS BLOB))",
     "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",
 }
@@ -109,7 +111,7 @@ GOOD = {table: f"IFNULL(crc = {check_of(table)}, 0)" for table in _COLUMNS}
 
 # The seal.
 
-SEALED = ("peer", "owed", "handled", "id_span", "own_subscription", "peer_subscription", "dead_letter")
+SEALED = ("peer", "owed", "handled", "id_span", "clock", "own_subscription", "peer_subscription", "dead_letter")
 
 
 def seal(connection: sqlite3.Connection) -> bytes:
@@ -142,6 +144,7 @@ _THEN = {
     "owed": "the messages of that batch are not sent to that peer: send them again if they matter",
     "handled": "what they name may be handled once more if it comes again (T-48)",
     "id_span": "ids that were given then may come again, as after a copy was put back (T-40)",
+    "clock": "messages are as old as the wall clock says",
     "own_subscription": "subscribe to it again if it is wanted",
     "peer_subscription": "messages for it are not kept for that peer until it connects and says its list again (T-30)",
 }

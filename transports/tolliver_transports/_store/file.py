@@ -39,12 +39,17 @@ _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
     "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
     "PRAGMA cell_size_check = ON",  # V9: damage is noticed when its page is read
-    "PRAGMA wal_autocheckpoint = 4096",  # pages: a batch that is removed before that is never copied into the file
+    "PRAGMA wal_autocheckpoint = 1500",  # pages: a batch that is removed before that is never copied into the file
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
-_COUNT = "UPDATE instance SET commits = ?"  # no part of the row's check: what a wrong one leads to is told
+# The number of the last commit stands in the newest batch, where that came with it and is still there, else here. It
+# is no part of a check: what a wrong one leads to is told.
+_COUNT = "UPDATE instance SET commits = ?"
+_TAKE_COUNT = """
+    UPDATE instance
+    SET commits = MAX(commits, IFNULL((SELECT number FROM batch ORDER BY first_seq DESC LIMIT 1), 0))"""
 _MISSING = (
     "the database {path} lacks {count} commits that were confirmed: its log ({path}-wal) was removed or cut, the disk "
     "lost what it had promised, or a copy was put in its place. Messages whose `send` returned may be lost, and some "
@@ -59,9 +64,9 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _plain(sql: bytes | str) -> tuple[str, ...]:
-    """Without what depends on the version of SQLite that made the table."""
+    """Without what depends on the version of SQLite that made the table, and on whether a column came later."""
     text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
-    return tuple(text.replace("STRICT", " ").replace(",", " ").split())
+    return tuple(text.replace("STRICT", " ").replace(",", " ").replace(")", " ) ").split())
 
 
 def connect_beside(path: str, options: str) -> sqlite3.Connection:
@@ -146,6 +151,7 @@ class DatabaseFile:
         with self.transaction():
             instance = self._instance_row(connection)
             self.damage += self._look_at_rows(connection, instance[1])
+            connection.execute(_TAKE_COUNT)
             deliveries = Deliveries(connection, lambda: 0)
             deliveries.drop_held()
             if self.damage:
@@ -157,6 +163,7 @@ class DatabaseFile:
 
     def _count_commits(self, connection: sqlite3.Connection) -> None:
         """From now on, each of them (D-13)."""
+        self._commits: int
         [(self._commits,)] = connection.execute("SELECT commits FROM instance").fetchall()
         self._mark = Mark(self.path, self.instance_id, self._commits)
         self._mark.write(self._commits)
@@ -326,17 +333,24 @@ class DatabaseFile:
             with closing(connect_beside(self.path, "mode=ro")) as beside:
                 yield beside, True
 
+    @property
+    def next_commit(self) -> int:
+        return self._commits + 1
+
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing. The write lock comes first: it is waited for, as it would not be once something is read."""
+    def transaction(self, numbered: Callable[[], bool] = lambda: False) -> Iterator[sqlite3.Connection]:
+        """All or nothing. The write lock comes first: it is waited for, as it would not be once something is read.
+
+        `numbered` says at the end whether the newest batch has the number of this commit: then it is not written twice.
+        """
         connection = self.connection
         try:
             if connection.in_transaction:  # the last error was followed by one in its ROLLBACK
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
             yield connection
-            if self._mark is not None:
-                connection.execute(_COUNT, (self._commits + 1,))
+            if self._mark is not None and not numbered():
+                connection.execute(_COUNT, (self.next_commit,))
             connection.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):

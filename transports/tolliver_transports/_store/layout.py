@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 
-LAYOUT = 3
+LAYOUT = 4
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
@@ -22,7 +22,7 @@ TABLES = {
     ) {_BY_ROWID}""",
     "batch": f"""CREATE TABLE batch(
         first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL, crc INTEGER NOT NULL,
-        directory BLOB NOT NULL, bodies BLOB NOT NULL
+        directory BLOB NOT NULL, bodies BLOB NOT NULL, number INTEGER NOT NULL DEFAULT 0
     ) {_BY_ROWID}""",
     "owed": f"""CREATE TABLE owed(
         peer INTEGER NOT NULL, first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, first_id INTEGER,
@@ -43,6 +43,9 @@ TABLES = {
     ) {_BY_ROWID}""",
     "id_span": f"""CREATE TABLE id_span(
         number INTEGER PRIMARY KEY, first INTEGER NOT NULL, count INTEGER NOT NULL, crc INTEGER NOT NULL
+    ) {_BY_ROWID}""",
+    "clock": f"""CREATE TABLE clock(
+        id INTEGER PRIMARY KEY CHECK(id = 1), correction INTEGER NOT NULL, crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
     "own_subscription": f"""CREATE TABLE own_subscription(
         channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)

@@ -1,7 +1,8 @@
 """Migration of a database from an older layout.
 
 All of it is one transaction: a kill at any point, or a disk that is full, leaves the file as it was. Layouts 1 and 2
-had a row for each message and one for each delivery; they become batches. What was damaged stays so.
+had a row for each message and one for each delivery; they become batches. What was damaged stays so. In layout 3
+batches had no number of a commit, and the clock was not corrected over a restart.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ _ID_SPANS = f"""
     INSERT INTO id_span SELECT 1, first, {_HANDED_OUT}, {check_of("id_span", "1", "first", str(_HANDED_OUT))}
     FROM (SELECT (next_id - 1 + {_LAST_ID - _HANDED_OUT}) % {_LAST_ID} + 1 AS first FROM instance)"""
 
+_NUMBERED = "ALTER TABLE batch ADD COLUMN number INTEGER NOT NULL DEFAULT 0"
+
 _STORED_AT = {1: "stored_at", 2: f"CASE WHEN stamp % {_STAMP} = 0 THEN stamp / {_STAMP} END"}
 _GOOD = {
     1: "1",
@@ -59,9 +62,20 @@ _Values = tuple[Any, ...]
 def bring_up(connection: sqlite3.Connection, now: int) -> list[str]:
     """Within a transaction. Returns what is damaged, in words."""
     [(old,)] = connection.execute("PRAGMA user_version").fetchall()
-    if old == LAYOUT:
-        return []
-    complaints = list(_damaged(connection, old))
+    complaints: list[str] = []
+    if old != LAYOUT:
+        connection.execute(TABLES["clock"])
+    if old == 3:
+        connection.execute(_NUMBERED)
+    elif old < 3:
+        complaints += _damaged(connection, old)
+        _make_batches(connection, old, now)
+    if old != LAYOUT:
+        connection.execute(f"PRAGMA user_version = {LAYOUT}")
+    return complaints
+
+
+def _make_batches(connection: sqlite3.Connection, old: int, now: int) -> None:
     connection.execute(TABLES["id_span"])
     connection.execute(_ID_SPANS)
     for table, rows in _KEPT[old].items():
@@ -74,8 +88,6 @@ def bring_up(connection: sqlite3.Connection, now: int) -> list[str]:
     _gather(connection, old, now)
     for table in ("message", "delivery", "held"):
         connection.execute(f"DROP TABLE {table}")
-    connection.execute(f"PRAGMA user_version = {LAYOUT}")
-    return complaints
 
 
 def _damaged(connection: sqlite3.Connection, old: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import accumulate, chain, compress, groupby, islice
+from operator import attrgetter
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ _NEAR = 4096  # where they lie so near to one another
 _NEW = 16  # batches: so many of the newest are not written anew, as the rest of them goes soon
 _ANEW = 16  # batches that one commit writes anew at most
 _LAST_SEQ = 2**63 - 1
+_SIZE = attrgetter("size")
 _PAGE = 4096  # bytes of a body that are read at once where some cannot be
 
 _COLUMNS = "peer, first_seq, last_seq, first_id, bytes, owed, parked"
@@ -171,6 +173,8 @@ class Deliveries:
         self._execute: Callable[[str, Sequence[object]], sqlite3.Cursor] = connection.execute
         self._now = now
         [(self.newest,)] = connection.execute("SELECT IFNULL(MAX(last_seq), 0) FROM batch").fetchall()
+        self._number = 0  # of the commit in the making
+        self._numbered: int | None = None  # the first seq of the newest batch, where that has this number
         self._recent: deque[int] = deque(maxlen=_NEW)  # first seqs
         self._holes: dict[int, list[int]] = {}  # of a batch: messages in it, and those among them that are owed
         self._sparse: dict[int, None] = {}  # batches of which less than half may be owed
@@ -183,6 +187,15 @@ class Deliveries:
             if directory is not None:
                 return directory.stored_at
         return 0
+
+    def begin(self, number: int) -> None:
+        """A commit of this number begins."""
+        self._number, self._numbered = number, None
+
+    @property
+    def numbered(self) -> bool:
+        """True if the newest batch has the number of this commit, so that it need not stand anywhere else (D-13)."""
+        return self._numbered is not None
 
     def undone(self, newest: int) -> None:
         """The transaction was rolled back: the newest seq is again what it was before."""
@@ -208,14 +221,15 @@ class Deliveries:
         if first <= self.newest and self._execute(_BATCHES, (None, first, last)).fetchone():
             raise sqlite3.IntegrityError(f"there is a message between {first} and {last}")
         self._execute(
-            "INSERT INTO batch VALUES (?, ?, ?, ?, ?)",
-            (first, last, batch_check(first, last), *pack(messages, self._now())),
+            "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)",
+            (first, last, batch_check(first, last), *pack(messages, self._now()), self._number),
         )
-        self.newest = max(self.newest, last)
+        if last > self.newest:
+            self.newest, self._numbered = last, first
         self._recent.append(first)
         first_id = ids[0] if ids[-1] - ids[0] == len(ids) - 1 else None  # they ascend, but where they begin anew
         whole = Share(NOBODY, first, last, first_id, sum(messages.sizes), None, None)
-        if not held and owners[0] and all(peers is owners[0] for peers in owners):
+        if not held and owners[0] and owners.count(owners[0]) == len(owners):
             for peer in owners[0]:
                 self._put(whole._replace(peer=peer))
             return
@@ -304,6 +318,8 @@ class Deliveries:
     def remove_messages(self, spans: Sequence[Span]) -> None:
         """Nobody is owed these any more."""
         self._read = None
+        if self._numbered is not None and any(last >= self._numbered for _, last in spans):
+            self._numbered = None
         if len(spans) == 1 and self._execute(_REMOVE_BATCH, (*spans[0], batch_check(*spans[0]))).rowcount:
             self._holes.pop(spans[0][0], None)
             self._sparse.pop(spans[0][0], None)
@@ -430,7 +446,7 @@ class Deliveries:
                 places = [*islice(places_of(bits), max_count - len(rows))]
                 found = self._messages(share, places, left, not rows) if places else []
                 rows += found
-                left -= sum(row.size for row in found)
+                left -= sum(map(_SIZE, found))
                 if len(found) < len(places) or len(rows) == max_count:
                     break
         return rows

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import lru_cache, partial
 from heapq import merge
-from itertools import chain, groupby, islice, takewhile
+from itertools import chain, groupby, islice, repeat, takewhile
+from operator import is_
 from struct import error as struct_error
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
@@ -86,6 +87,8 @@ _NEW_SPAN = f"""
     FROM (SELECT IFNULL(MAX(number), 0) + 1 AS new FROM id_span)
     WHERE NOT EXISTS (SELECT 1 FROM id_span WHERE {_NEWEST_SPAN})"""
 _PIN = "UPDATE peer SET spki_sha256 = ?1, crc = row_check(id, uuid, ?1) WHERE id = ?2"
+_CORRECTION = "SELECT correction FROM clock"
+_CORRECT = f"INSERT OR REPLACE INTO clock VALUES (1, ?1, {check_of('clock', '?1')})"
 _NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2', 'column3')}"
 _NEW_PEER_SUBSCRIPTION = f"*, {check_of('peer_subscription', 'column1', 'column2', 'column3')}"
 _NEW_OWN_SUBSCRIPTION = f"*, {check_of('own_subscription', 'column1', 'column2')}"
@@ -152,6 +155,7 @@ class SQLiteStore:
     ) -> None:
         self._file = DatabaseFile(path, instance_id, min_free)
         self._clock = clock or StoreClock()
+        self._correction = 0  # seconds, as the database has it
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
         """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
@@ -162,6 +166,10 @@ class SQLiteStore:
         self._deliveries = Deliveries(self._file.connection, lambda: int(self._clock.now()))
         self._may_hold = False  # nobody has connected yet
         self._peers: dict[UUID, int] = self._file.peers
+        with self._file.failing("load", *MALFORMED):
+            for (kept,) in self._file.connection.execute(_CORRECTION):
+                self._clock.correction += kept
+                self._correction = kept
         self._clock.not_before(self._deliveries.newest_stored_at())
 
     def close(self) -> None:
@@ -170,6 +178,7 @@ class SQLiteStore:
         with self._copying:
             with suppress(StoreError, *FAILURES), self._file.transaction():
                 self._deliveries.tidy(closing=True)
+                self._keep_correction()
             self._file.close()
 
     @property
@@ -302,25 +311,36 @@ class SQLiteStore:
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """As `Store.commit`: when it returns, all is on the disk (T-54)."""
-        growth = partial(bytes_of, operations) if any(type(operation) in STORING for operation in operations) else None
+        kinds = {*map(type, operations)}
+        growth = None if kinds.isdisjoint(STORING) else partial(bytes_of, operations)
+        known = dict(self._peers) if ForgetPeer in kinds else None
         with self._file.failing("commit to"):
-            self._file.write(partial(self._commit, operations), growth)
+            self._file.write(partial(self._commit, operations, known), growth)
 
-    def _commit(self, operations: Sequence[Operation]) -> None:
+    def _commit(self, operations: Sequence[Operation], known: dict[UUID, int] | None) -> None:
         self._new_peers.clear()
         newest = self._deliveries.newest
-        known = dict(self._peers) if any(type(operation) is ForgetPeer for operation in operations) else None
         try:
-            with self._file.transaction():
+            with self._file.transaction(lambda: self._deliveries.numbered):
+                self._deliveries.begin(self._file.next_commit)
                 for kind, run in groupby(operations, type):
                     self._APPLY[kind](self, list(run))
                 self._deliveries.tidy()
+                correction = self._keep_correction()
+            self._correction = correction
         except BaseException:
             self._deliveries.undone(newest)
             for peer in self._new_peers:
                 self._peers.pop(peer, None)
             self._peers = self._peers if known is None else known
             raise
+
+    def _keep_correction(self) -> int:
+        """By how much the wall clock is ahead, for the next life (D-10): ages would jump by it."""
+        correction = round(self._clock.correction)
+        if correction != self._correction:
+            self._execute(_CORRECT, (correction,))
+        return correction
 
     def _insert(self, into: str, rows: Sequence[_Values], columns: str = "*") -> None:
         for size, chunk in _chunks(rows):
@@ -351,15 +371,22 @@ class SQLiteStore:
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
         held = {seq for op in run for seq in op.held}
-        recipients, numbers = None, list[int]()
-        owners = []
-        for peers in chain.from_iterable(op.recipients for op in run):
-            if peers is not recipients:  # mostly the same ones as before, and hashing UUIDs is slow
-                recipients, numbers = peers, [self._number(peer) for peer in peers]
-            owners.append(numbers)
+        owners: list[list[int]] = []
+        for op in run:
+            owners += self._numbers(op.recipients)
         messages = run[0].messages if len(run) == 1 else [message for op in run for message in op.messages]
         self._deliveries.store(messages, owners, held)
         self._may_hold = self._may_hold or bool(held) or not all(owners)
+
+    def _numbers(self, recipients: Sequence[Sequence[UUID]]) -> list[list[int]]:
+        """Of the peers of each message: mostly the same object for all, or one of few, and hashing UUIDs is slow."""
+        first = [self._number(peer) for peer in recipients[0]]
+        if all(map(is_, recipients, repeat(recipients[0]))):
+            return [first] * len(recipients)
+        places = [*map(id, recipients)]
+        each = dict(zip(places, recipients, strict=True))
+        numbers = {place: [self._number(peer) for peer in peers] for place, peers in each.items()}
+        return [numbers[place] for place in places]
 
     def _add_deliveries(self, run: list[AddDeliveries]) -> None:
         for op in run:
