@@ -10,6 +10,7 @@ from .bug import Bug
 RECEIVING = "tolliver_proto/_node/receiving.py"
 SENDING = "tolliver_proto/_node/sending.py"
 STORING = "tolliver_proto/_node/storing.py"
+HOLDS = "tolliver_proto/_node/holds.py"
 OPENING = "tolliver_proto/_node/opening.py"
 GATE = "tolliver_proto/_node/gate.py"
 BATCH = "tolliver_proto/_node/batch.py"
@@ -37,6 +38,62 @@ HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
 CONNECTION = "tolliver_proto/_wire/connection.py"
 
 BUGS = (
+    Bug(
+        "what a newer list lacks is dropped",
+        HOLDS,
+        "Holding._set_peer_list",
+        "{one: peer.held.get(one, until) for one in lacking} if self._policy.unsubscribed_hold else {}",
+        "{}",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "what is held is sent",
+        LINK,
+        "Peer.holds",
+        "self.subscriptions.isdisjoint(pairs) and not self.held.keys().isdisjoint(pairs)",
+        "False",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "what was held is not read again",
+        HOLDS,
+        "Holding._read_all_again",
+        "peer.link.window.go_back(0)",
+        "pass",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "a hold never ends",
+        HOLDS,
+        "Holding._give_up_held",
+        "self._searches.begin(peer.uuid, take, lambda _error: None)",
+        "",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "what is held makes a send fail",
+        "tolliver_proto/_node/quota.py",
+        "Quota.full",
+        "QuotaPolicy.SKIP if peer.held else self._policy.quota_of(peer.uuid)",
+        "self._policy.quota_of(peer.uuid)",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "an unsubscribe is said once",
+        HOLDS,
+        "Holding._insist",
+        "link.control.insist(peer.unsaid)",
+        "pass",
+        ("tests/node/test_holds.py::test_an_unsubscribe_is_repeated_until_it_is_acknowledged",),
+    ),
+    Bug(
+        "the bodies of what is held are read",
+        "transports/tolliver_transports/_store/sqlite.py",
+        "SQLiteStore.fetch",
+        "self._held(number)",
+        "None",
+        ("tests/store/test_contract.py",),
+    ),
     Bug(
         "what nobody wants yet is dropped",
         OPENING,

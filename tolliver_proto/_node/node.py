@@ -11,9 +11,9 @@ I1  `Stored` and the first Transmit of a reliable message come only after the co
 I2  An Ack for a delivered message goes out only after `acknowledge()`; control, ignored and unwanted messages are the
     node's own to acknowledge.
 I3  A delivery leaves the outbox only by a commit caused by that peer's ack of that id, or by `forget_peer`, by
-    `drop_parked`, or by what the policy asks for: an expiry, or the oldest that go at the quota.
-I4  After a crash at any instant and a restart from the committed store, every unacknowledged, unparked delivery is sent
-    again.
+    `drop_parked`, by the end of a hold, or by what the policy asks for: an expiry, or the oldest at the quota.
+I4  After a crash at any instant and a restart from the committed store, every delivery that is not
+    acknowledged, parked or held is sent again.
 I5  `next_action()` with nothing to do is O(1): ready sets and a heap, never a walk over the peers.
 I6  Routing a message costs four dictionary look-ups and its recipients, however many subscriptions exist.
 """
