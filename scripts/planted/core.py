@@ -92,7 +92,7 @@ BUGS = (
         "SQLiteStore.fetch",
         "self._held(number)",
         "None",
-        ("tests/store/test_contract.py",),
+        ("tests/store/test_holds.py",),
     ),
     Bug(
         "what nobody wants yet is dropped",

@@ -135,7 +135,7 @@ class Node(Maintenance):
             "tally": self._on_tally_timeout,
             "handled": self._on_handled_timeout,
         }
-        for peer in self._peers.values():
+        for peer in [peer for peer in self._peers.values() if peer.held]:
             self._hold(peer, peer.held)
         self._schedule_expiry()
         self._on_handled_timeout(None)
