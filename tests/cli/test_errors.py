@@ -91,7 +91,7 @@ def test_what_is_missing_or_said_twice(
 
 
 def test_a_traceback_for_those_who_want_one(monkeypatch: pytest.MonkeyPatch, who: Who) -> None:
-    send = ("send", "tolliver", "k", "x", "--listen", "127.0.0.1:0", "--timeout", 0, *who("alice"))
+    send = ("send", "tolliver", "k", "x", "--listen", "127.0.0.1:0", "--timeout", 0, *who("alice", own=True))
     assert "the protocol's own" in tolliver(*send).stderr
     monkeypatch.setenv("TOLLIVER_DEBUG", "1")
     with pytest.raises(ReservedChannel):
