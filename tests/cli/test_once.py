@@ -17,12 +17,11 @@ from .conftest import Who
 
 def test_under_an_instances_certificate_it_refuses_and_says_why(who: Who) -> None:
     directory = Path(str(who("bob")[1]))
-    for command in (("send", "c", "k", "x"), ("replay", directory)):
-        result = tolliver(*command, "--connect", free_address(), *who("bob"))
-        assert result.exit_code == 1
-        assert "bob.pem is one instance's own" in result.stderr
-        assert "--database FILE" in result.stderr
-        assert "--derive" in result.stderr
+    result = tolliver("send", "c", "k", "x", "--connect", free_address(), *who("bob"))
+    assert result.exit_code == 1
+    assert "bob.pem is one instance's own" in result.stderr
+    assert "--database FILE" in result.stderr
+    assert "--derive" in result.stderr
     assert not (directory / "bob.db").exists(), "no database where none was asked for"
 
 
