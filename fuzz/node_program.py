@@ -601,7 +601,7 @@ def _peer_up(run: Program, number: int, action: PeerUp) -> None:
 def _notice(run: Program, number: int, action: Notice) -> None:
     run.told[f"Notice.{action.kind}"] += 1
     other = run.number(action.peer)
-    if action.kind is NoticeKind.PARKED and other is not None:
+    if action.kind in (NoticeKind.PARKED, NoticeKind.HELD) and other is not None:
         run.hosts[other].ledger.ordered = False  # it comes after others
 
 

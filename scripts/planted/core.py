@@ -154,7 +154,7 @@ BUGS = (
         "a send goes without the recipients that it requires",
         SENDING,
         "_check_recipients",
-        "len(recipients.peers) < required",
+        "found < required",
         "False",
         ("tests/node/test_undelivered.py::test_a_send_with_fewer_recipients_than_it_asks_for_stores_nothing",),
     ),
@@ -501,7 +501,7 @@ BUGS = (
                 continue
             if isinstance(row, CorruptMessage):
                 corrupt.append(row)
-            else:
+            elif holds is None or not holds(row.channel, row.key):
                 self._fresh.append(row)
                 self._fresh_bytes += row.size
         """,
@@ -511,7 +511,7 @@ BUGS = (
                 continue
             if isinstance(row, CorruptMessage):
                 corrupt.append(row)
-            else:
+            elif holds is None or not holds(row.channel, row.key):
                 self._fresh.append(row)
                 self._fresh_bytes += row.size
         """,
@@ -655,8 +655,8 @@ BUGS = (
         "acknowledged though nobody is there to handle it",
         RECEIVING,
         "Receiving._judge",
-        "self._handlers.match(channel, key) or _WANTED",
-        "self._handlers.match(channel, key) or _UNWANTED",
+        "self._handlers.match(channel, key) or Fate.WANTED",
+        "self._handlers.match(channel, key) or Fate.UNWANTED",
         (
             "tests/node/test_receiving.py::test_wanted_but_nobody_there_is_withheld_unwanted_is_acknowledged_and_dropped",
         ),
@@ -665,8 +665,8 @@ BUGS = (
         "a probe is handed out",
         RECEIVING,
         "Receiving._judge",
-        "channel != PROBE_CHANNEL and any(pair in self._own for pair in matching(channel, key))",
-        "any(pair in self._own for pair in matching(channel, key))",
+        "channel == PROBE_CHANNEL",
+        "False",
         ("tests/node/test_probes.py::test_a_probe_is_never_a_message",),
     ),
     Bug(
@@ -745,8 +745,8 @@ BUGS = (
         "access: routes do not look at the rules",
         BASE,
         "NodeState._reroute",
-        "self._gate.acl.rights(peer.uuid).granted(peer.subscriptions)",
-        "peer.subscriptions",
+        "self._gate.acl.rights(peer.uuid).granted(peer.subscriptions.union(peer.held))",
+        "peer.subscriptions.union(peer.held)",
         ("tests/node/test_access.py::test_rules_that_change_while_a_list_is_stored",),
     ),
     Bug(

@@ -15,7 +15,7 @@ from uuid import UUID
 from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
-from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, PeerUp, Stored
+from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, Notice, NoticeKind, PeerUp, Stored
 from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -72,6 +72,7 @@ class Simulation(Network):
             ResumeReading: self._with_end(self._resume_reading),
             Stored: self._stored,
             PeerUp: self._peer_up,
+            Notice: self._notice,
         }
         operations_by_weight: list[tuple[int, Callable[[Host], None]]] = [
             (12, self._op_send),
@@ -218,6 +219,11 @@ class Simulation(Network):
         for receipt in action.tokens:
             for sent in host.ledger.receipts.pop(receipt, ()):
                 sent.stored = action.error is None
+
+    def _notice(self, _host: Host, action: Notice) -> None:
+        """Messages that are held go out later, after others (T-61)."""
+        if action.kind is NoticeKind.HELD and action.peer in self._ledgers:
+            self._ledgers[action.peer].ordered = False
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
         """Messages sent since the dial's request was queued are for this peer too, if it wants them (T-62)."""
