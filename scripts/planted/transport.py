@@ -18,6 +18,10 @@ ANYIO_WIRE = "transports/tolliver_transports/anyio/wire.py"
 SOCKET_SESSION = "transports/tolliver_transports/_driver/socket_session.py"
 SOCKETS = "transports/tolliver_transports/_driver/sockets.py"
 INBOX = "transports/tolliver_transports/_messages/inbox.py"
+ITERATORS = "transports/tolliver_transports/_messages/iterators.py"
+THREAD_ITERATORS = "transports/tolliver_transports/blocking/iterators.py"
+ENDS = "transports/tolliver_transports/anyio/ends.py"
+ASYNC_STREAMS = "transports/tolliver_transports/_streams/async_streams.py"
 OPENING = "transports/tolliver_transports/_messages/opening.py"
 ENDPOINT = "transports/tolliver_transports/_driver/endpoint.py"
 FACADE = "transports/tolliver_transports/_messages/facade.py"
@@ -373,7 +377,7 @@ BUGS = (
         "False is as good as True",
         INBOX,
         "Verdicts.returned",
-        "result is None or result",
+        "result is None or bool(result)",
         "True",
         ("tests/adapters/test_handlers.py::test_a_failed_message_comes_again_until_it_is_handled",),
     ),
@@ -531,5 +535,45 @@ BUGS = (
         "RuntimeError",
         "ZeroDivisionError",
         ("tests/blocking/test_threads.py::test_without_a_thread_an_instance_is_not_opened_and_leaves_nothing",),
+    ),
+    Bug(
+        "only an Exception is a failure of a handler",
+        ITERATORS,
+        "Registration._handle",
+        "ends_us(error)",
+        "ends_us(error) or not isinstance(error, Exception)",
+        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+    ),
+    Bug(
+        "a thread's interrupt is a failure of its handler",
+        THREAD_ITERATORS,
+        "Registration._call",
+        "is_interrupt(error)",
+        "False",
+        ("tests/adapters/test_odd_ends.py::test_an_interrupt_ends_the_program[threads]",),
+    ),
+    Bug(
+        "a result must have a truth",
+        INBOX,
+        "Verdicts.returned",
+        "is_interrupt(error)",
+        "True",
+        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+    ),
+    Bug(
+        "a cancelled task that a handler awaits cancels us",
+        ENDS,
+        "_is_cancelled",
+        "kind is not asyncio.CancelledError",
+        "True",
+        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+    ),
+    Bug(
+        "a source that ends oddly ends the program",
+        ASYNC_STREAMS,
+        "AsyncOutboundStream._work",
+        "self._loop.is_outside(error)",
+        "not isinstance(error, Exception)",
+        ("tests/adapters/test_odd_ends.py::test_a_source_ends_its_own_stream_and_no_other",),
     ),
 )

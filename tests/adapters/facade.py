@@ -118,7 +118,7 @@ class Gate:
     def open(self, result: Any = None) -> Gate:
         """Let the handler return this or, where it is an exception, raise it. The first word counts."""
         if not self.future.done():
-            if isinstance(result, Exception):
+            if isinstance(result, BaseException):
                 self.future.set_exception(result)
             else:
                 self.future.set_result(result)

@@ -6,9 +6,12 @@ number, and Python then raises a RuntimeError without advice.
 
 from __future__ import annotations
 
+import signal
 import threading
+from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 from tolliver_proto import OutOfThreads
 
@@ -29,3 +32,11 @@ def start(thread: threading.Thread) -> None:
     """Raises OutOfThreads."""
     with starting_thread():
         thread.start()
+
+
+def interrupt_program() -> None:
+    """As Ctrl-C does: in the main thread, whatever that is waiting for."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)
+    else:
+        interrupt_main()

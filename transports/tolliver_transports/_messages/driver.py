@@ -152,6 +152,7 @@ class NodeDriver(Driver):
         error = action.error or ConnectionClosing(f"{action.remote} was removed while it was being dialled")
         self.calls.settle((Dial, action.remote), None, error)
 
-    def on_notice(self, notice: Notice) -> None:
+    def on_notice(self, notice: Notice, error: BaseException | None = None) -> None:
+        """`error` is what the application raised: its traceback goes into the log."""
         self.notices.append(notice)
-        log.warning("%s: %s", notice.kind, notice.detail)
+        log.warning("%s: %s", notice.kind, notice.detail, exc_info=error)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from tolliver_proto import Delivery, Node, NoticeKind
 
 from .._driver.adapter import Bell
+from .._driver.ends import is_interrupt, shown
 
 Handler = Callable[[Delivery], object]
 """A function of a delivery: None or a true value means handled. On a loop, its result may be awaitable."""
@@ -150,7 +151,7 @@ class Core(Protocol):
 
     def abandon(self, dropped: Any) -> None: ...
 
-    def complain(self, kind: NoticeKind, delivery: Delivery, text: str) -> None: ...
+    def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None: ...
 
 
 class Mailbox:
@@ -210,14 +211,22 @@ class Verdicts:
         self._well: list[Delivery] = []
 
     def returned(self, delivery: Delivery, result: object) -> None:
-        """None or a true value is success, anything else failure (T-45)."""
-        if result is None or result:
+        """None or a true value is success, anything else failure, and so is one whose truth cannot be had (T-45)."""
+        try:
+            well = result is None or bool(result)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            text = f"returned {shown(result)}, and whether that is true raises {shown(error)}: return None or a bool"
+            self._failed(delivery, text, error)
+            return
+        if well:
             self._well.append(delivery)
         else:
-            self._failed(delivery, f"returned {result!r:.200}")
+            self._failed(delivery, f"returned {shown(result)}")
 
-    def raised(self, delivery: Delivery, error: Exception) -> None:
-        self._failed(delivery, f"raised {error!r:.200}")
+    def raised(self, delivery: Delivery, error: BaseException) -> None:
+        self._failed(delivery, f"raised {shown(error)}", error)
 
     def end(self) -> None:
         if len(self._well) == len(self._run):
@@ -226,6 +235,6 @@ class Verdicts:
             self._run.settle(self._well, True)
         self._well = []
 
-    def _failed(self, delivery: Delivery, text: str) -> None:
-        self._core.complain(NoticeKind.HANDLER_FAILED, delivery, text)
+    def _failed(self, delivery: Delivery, text: str, error: BaseException | None = None) -> None:
+        self._core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)
         self._run.settle((delivery,), False)

@@ -242,9 +242,9 @@ class BaseInstanceCore(BaseEndpoint):
             detail = f"a look at the database {self.options.database} found damage: {line}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
-    def complain(self, kind: NoticeKind, delivery: Delivery, text: str) -> None:
+    def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None:
         detail = f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100} {text}: not acknowledged"
-        self._driver.on_notice(Notice(kind, delivery.peer_id, detail))
+        self._driver.on_notice(Notice(kind, delivery.peer_id, detail), error)
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:
         if self._recorder is not None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 from tolliver_proto import Delivery
 
 from .._driver.adapter import AwaitableBell, Bell
+from .._driver.ends import is_interrupt
 from .._driver.pending import PendingCall
 from .inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 
@@ -60,6 +61,9 @@ class AsyncCore(Core, Protocol):
 
     def breathe(self) -> Awaitable[object]:
         """Let others run."""
+
+    def is_outside(self, error: BaseException) -> bool:
+        """True for what ends the task that it was raised in, and not only what that task has awaited."""
 
 
 class AsyncIterator(BaseIterator):
@@ -150,19 +154,24 @@ class Registration(Receiver):
         for delivery in run:
             if self._mailbox.closed:
                 return
+            ends_us = is_interrupt
             try:
                 result = self._handler(delivery)
                 if result is not None and isinstance(result, Awaitable):
                     verdicts.end()  # what is done must not wait for what takes its time
                     self._core.turn_follows = False
                     self._core.turn()
+                    ends_us = self._core.is_outside
                     result = await result
-                    self._core.turn_follows = True
-            except Exception as error:
+            except BaseException as error:
+                if ends_us(error):
+                    raise
                 if not self._mailbox.closed:  # on Twisted, cancelling raises an Exception
                     verdicts.raised(delivery, error)
             else:
                 verdicts.returned(delivery, result)
+            if ends_us is not is_interrupt:  # it was awaited
+                self._core.turn_follows = True
         verdicts.end()
 
 

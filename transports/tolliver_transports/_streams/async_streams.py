@@ -29,6 +29,8 @@ class AsyncOutboundCore(OutboundCore, Protocol):
 
     def breathe(self) -> Awaitable[object]: ...
 
+    def is_outside(self, error: BaseException) -> bool: ...
+
 
 class AsyncOutboundStream(OutboundStream):
     """An outbound stream with a task. A plain iterable must not block: use an async one, or a thread's adapter."""
@@ -55,7 +57,9 @@ class AsyncOutboundStream(OutboundStream):
                 await self._pull_async(aiter(source))
             else:
                 await self._pull(iter(source))
-        except Exception as error:
+        except BaseException as error:
+            if self._loop.is_outside(error):
+                raise
             self.fail(error)
         else:
             self.complete()

@@ -19,6 +19,7 @@ from tolliver_proto import LocalProtocolError
 from tolliver_proto.reactive import UNBOUNDED, Hub
 
 from .._driver.adapter import Bell
+from .._driver.ends import is_interrupt, shown
 from .codecs import Coding
 
 log = logging.getLogger("tolliver")
@@ -234,7 +235,7 @@ class OutboundStream:
         """The source, or its codec, failed. The peer gets one line of text and no traceback (R-34)."""
         self.flush()
         if self.over:
-            log.warning("the source of %.100r failed after the end of its stream: %r", self.name, error)
+            log.warning("the source of %.100r failed after the end of its stream: %s", self.name, shown(error))
             return
         self._owner.hub.error(*self.key, text_of(error))
         self._end()
@@ -284,7 +285,9 @@ def text_of(error: BaseException) -> str:
     """The text about it that a peer is told."""
     try:
         text = str(error)
-    except Exception:  # it is the application's
+    except BaseException as wordless:  # it is the application's
+        if is_interrupt(wordless):
+            raise
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

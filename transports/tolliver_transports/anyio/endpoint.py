@@ -23,6 +23,7 @@ from .._driver.sockets import close_all, host_of, open_listeners
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import accept, dial
+from .ends import ends_task
 from .threads import off_loop
 from .wire import Bell, Transport
 
@@ -132,6 +133,9 @@ class Endpoint(BaseEndpoint):
 
     def breathe(self) -> Awaitable[object]:
         return anyio.lowlevel.checkpoint()
+
+    def is_outside(self, error: BaseException) -> bool:
+        return ends_task(error)
 
     def dial(self, cid: int, remote: Remote) -> None:
         async def connect() -> socket.socket:

@@ -17,8 +17,9 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from tolliver_proto import ConnectionClosing, Delivery, OutOfThreads
 
+from .._driver.ends import is_interrupt
 from .._driver.pending import PendingCall
-from .._driver.threads import start
+from .._driver.threads import interrupt_program, start
 from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 from .._messages.iterators import BaseIterator, Receiver
 from .wire import Bell, limited
@@ -163,7 +164,11 @@ class Registration(Receiver):
                 if inspect.iscoroutine(result):
                     result.close()
                 raise TypeError("an awaitable, which nobody awaits here: give a plain function")
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                self.close()
+                interrupt_program()  # the thread that it would end is ours
+                raise
             verdicts.raised(delivery, error)
         else:
             verdicts.returned(delivery, result)

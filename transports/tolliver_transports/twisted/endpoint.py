@@ -19,6 +19,7 @@ from tolliver_proto import OutOfThreads, Role
 
 from .._driver.adapter import Job
 from .._driver.endpoint import BaseEndpoint, EndpointOptions
+from .._driver.ends import is_interrupt
 from .._driver.pending import PendingCall
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
@@ -169,10 +170,16 @@ class Endpoint(BaseEndpoint):
 
         def ended(result: object) -> object:
             self._tasks.discard(task)
+            if isinstance(result, Failure) and result.check(KeyboardInterrupt):
+                self._reactor.callLater(0, self._reactor.stop)
             return result
 
         task.addBoth(ended).addErrback(lambda failure: failure.trap(CancelledError))
         return lambda: self._reactor.callLater(0, task.cancel)  # it may be the task itself that asks for it
+
+    def is_outside(self, error: BaseException) -> bool:
+        """Cancelling is an Exception here; a coroutine that GeneratorExit is thrown into is closed, whoever did it."""
+        return is_interrupt(error) or isinstance(error, GeneratorExit)
 
     def breathe(self) -> Deferred[None]:
         return deferLater(self._reactor, 0)
