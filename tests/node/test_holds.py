@@ -11,16 +11,19 @@ from tolliver_proto import (
     HandshakeRequest,
     HandshakeResponse,
     Limits,
+    LoadedPeer,
     NoticeKind,
     OutboxFull,
     Policy,
     QuotaPolicy,
     Revision,
+    StoredMessage,
     Subscribe,
     TooFewRecipients,
     UndeliveredReason,
     Unsubscribe,
 )
+from tolliver_proto._node.outbox import Outbox, Window
 from tolliver_proto._testing.checks import audit
 
 from .play import LOW, OTHER, Play, Wire, every, notices, only, subscribed
@@ -285,6 +288,48 @@ def test_a_reconnect_reads_no_body_of_what_is_held() -> None:
     assert len(play.fetches) <= 2
     assert all(play.store.fetch(LOW, one.after_seq, 256, 2**20) == [] for one in play.fetches)
     assert every(play.run(), Fetch) == []
+
+
+def test_a_hold_that_ends_as_its_connection_does() -> None:
+    play, wire = lacking()
+    play.send("c", "k", b"1")
+    play.hold_commits = True
+    wire.send(Subscribe("c", "", 1))
+    wire.lose()
+    play.hold_commits = False
+    play.finish()
+    play.node._on_hold_timeout(OTHER)  # of a peer that is gone
+    assert held(play) == ()
+    assert back(play, C).bodies() == [b"1"]
+
+
+def test_a_hold_is_a_time() -> None:
+    with pytest.raises(ValueError, match="unsubscribed_hold"):
+        Policy(unsubscribed_hold=-1.0)
+
+
+def test_what_is_read_to_be_sent_again_and_is_held_goes_out_anew_later() -> None:
+    limits = Limits(resend_first=1.0)
+    outbox = Outbox(LoadedPeer())
+    window = Window(outbox, limits, 1.0, lambda: 0.0)
+    rows = [StoredMessage(seq, seq, "c", "k", b"", 20) for seq in (1, 2)]
+    window.committed(rows)
+    outbox.add(2, 40)
+    assert [window.next_to_send() for _ in rows] == rows
+    window.transmitted([1, 2], (), 0.0)
+    window.fall_due(1.0)
+    assert [window.next_to_send() for _ in rows] == rows
+    window.transmitted([1, 2], (), 1.0)
+    window.fall_due(10.0)
+    assert window.next_fetch() == (0, 2, limits.window_bytes)
+    assert window.fetched(rows[:1], 0, lambda channel, key: True) == []
+    assert window.next_fetch() == (1, 1, limits.window_bytes)
+    assert window.fetched([], 1, lambda channel, key: True) == []
+    assert window.in_backoff == 0
+    assert window.next_to_send() is None
+    window.go_back(0)
+    assert window.fetched(rows, 0, None) == []
+    assert [window.next_to_send() for _ in rows] == rows
 
 
 # Unsubscribes that are repeated.

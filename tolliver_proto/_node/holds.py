@@ -143,8 +143,8 @@ class Holding(Sending):
         """On a new connection say again what is not acknowledged."""
         for one in [one for one, until in peer.unsaid.items() if until <= self._now or one in self._own]:
             self._forget_unsubscribe(one, [peer])
-        if link.control is not None:
-            link.control.insist(peer.unsaid)
+        assert link.control is not None
+        link.control.insist(peer.unsaid)
 
 
 def _say_until(peer: Peer, subscription: Subscription, until: float | None) -> None:
