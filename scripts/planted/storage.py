@@ -11,6 +11,7 @@ SQLITE_FILE = "transports/tolliver_transports/_store/file.py"
 SQLITE = "transports/tolliver_transports/_store/sqlite.py"
 LOCK = "transports/tolliver_transports/_store/lock.py"
 MARK = "transports/tolliver_transports/_store/mark.py"
+PIECES = "transports/tolliver_transports/_store/pieces.py"
 ROOM = "transports/tolliver_transports/_store/room.py"
 OWED = "transports/tolliver_transports/_store/owed.py"
 BATCHES = "transports/tolliver_transports/_store/batches.py"
@@ -244,17 +245,44 @@ BUGS = (
         "the reserve is never given up",
         ROOM,
         "Room.make",
-        "not self._reserve.give_up()",
+        "code != sqlite3.SQLITE_FULL",
         "True",
         ("tests/store/test_full_disk.py::test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again",),
     ),
     Bug(
         "new messages are given the reserve",
-        SQLITE_FILE,
-        "DatabaseFile.write",
-        "growth is not None or not self._room.make(error)",
-        "not self._room.make(error)",
+        SQLITE,
+        "SQLiteStore.commit",
+        "growth is not None",
+        "False",
         ("tests/store/test_full_disk.py::test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again",),
+    ),
+    Bug(
+        "the log takes all of the reserve",
+        ROOM,
+        "Room.make",
+        "self._reserve.give_up_half()",
+        "self._reserve.give_up()",
+        (
+            "tests/store/test_full_disk.py"
+            "::test_a_reader_that_holds_up_the_log_costs_no_room_that_the_database_needs_then",
+        ),
+    ),
+    Bug(
+        "dead letters are not counted where their last number is lost",
+        SQLITE,
+        "SQLiteStore._letters",
+        "last = max((number for number, _ in sizes), default=0)",
+        "return [], 1",
+        ("tests/store/test_damage.py::test_dead_letters_are_known_where_the_number_of_the_last_one_cannot_be_read",),
+    ),
+    Bug(
+        "removals are never cut",
+        PIECES,
+        "in_pieces",
+        "len(ranges) + bool(rest) < 2",
+        "True",
+        ("tests/store/test_full_disk.py::test_removals_that_take_more_room_than_there_is_go_one_after_the_other",),
     ),
     Bug(
         "the reserve does not come back",
@@ -367,7 +395,7 @@ BUGS = (
         "a fetch over its bytes",
         OWED,
         "Deliveries.fetch",
-        "left -= sum(row.size for row in found)",
+        "left -= sum(map(_SIZE, found))",
         "pass",
         ("tests/store/test_sizes.py::test_opening_reads_no_bodies_and_fetching_only_those_that_fit",),
     ),

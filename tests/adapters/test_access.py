@@ -58,6 +58,16 @@ def test_a_blocked_peer_stays_away(nodes: Nodes, certs: Certificates) -> None:
         assert right.new_connection(address(left)) == certs.uuid("left")
 
 
+def test_idle_sockets_keep_no_good_peer_out(nodes: Nodes) -> None:
+    """D-7: they come from its own address, and would be there for a minute."""
+    limits = Limits(max_handshakes_per_address=2, handshake_timeout=60.0)
+    with nodes.open("right", limits=limits) as right, nodes.open("left") as left:
+        there = ("127.0.0.1", right.port)
+        with socket.create_connection(there), socket.create_connection(there):
+            until(lambda: right.stats()["connections"] == 2)
+            left.new_connection(address(right), timeout=30.0)
+
+
 def test_one_connection_too_many_is_closed_at_once(nodes: Nodes) -> None:
     """D-7."""
     limits = Limits(max_handshakes_per_address=2)

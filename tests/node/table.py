@@ -150,13 +150,28 @@ class Table:
                 return
             due = min((seat.node.next_timeout() or 1e18) - seat.clock for seat in self.seats)
             assert due <= end, f"not done in {seconds:g} s"
-            self.now = max(self.now, due)
-            for seat in self.seats:
-                own = seat.node.next_timeout()
-                if own is not None and own <= seat.now + 1e-6:
-                    seat.node.handle_timeout(own)  # two clocks never agree to the last bit
-                    seat.call("handle_timeout")
+            self._let_pass(due)
         raise AssertionError("things happen without end")
+
+    def run_for(self, seconds: float) -> None:
+        """Whatever happens in that time."""
+        end = self.now + seconds
+        for _ in range(100_000):
+            self.steps(10_000)
+            due = min((seat.node.next_timeout() or 1e18) - seat.clock for seat in self.seats)
+            if due > end:
+                self.now = end
+                return
+            self._let_pass(due)
+        raise AssertionError("things happen without end")
+
+    def _let_pass(self, due: float) -> None:
+        self.now = max(self.now, due)
+        for seat in self.seats:
+            own = seat.node.next_timeout()
+            if own is not None and own <= seat.now + 1e-6:
+                seat.node.handle_timeout(own)  # two clocks never agree to the last bit
+                seat.call("handle_timeout")
 
     def _put(self, key: Hashable, seat: Seat, happens: Callable[[], None]) -> None:
         life = seat.life

@@ -36,7 +36,7 @@ from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.checks import audit
 from tolliver_proto.testing import SimNet
 
-from .play import HIGH, LOW, ME, Play, Wire, aborted, deliveries, every, notices, only
+from .play import HIGH, LOW, ME, OTHER, Play, Wire, aborted, deliveries, every, notices, only
 
 READINGS = Rights(subscribe=(("readings", "*"),))
 NOBODY = Acl(default=Rights.none())
@@ -536,6 +536,37 @@ def test_room_comes_back(way: str) -> None:
         else:
             assert every(wire.request(), PeerUp)
     assert play.node.new_cid(play.now, "b") is not None
+
+
+def test_the_oldest_silent_one_of_an_address_makes_room() -> None:
+    """Idle sockets do not keep out a peer behind the same address."""
+    play = crowded(10, 3)
+    cids = [play.node.new_cid(play.now, "a") for _ in range(2)]
+    assert None not in cids
+    speaks = play._open(cids[0] or 0, Role.SERVER, LOW, None)
+    play.node.receive_data(speaks.cid, b"\x01", now=play.now)
+    play.wait(0.9)
+    assert play.node.new_cid(play.now, "a") is not None
+    assert play.node.new_cid(play.now, "a") is None, "none is silent for a second"
+    play.wait(0.2)
+    good = play.node.new_cid(play.now, "a")
+    assert good is not None
+    actions = play.run()
+    assert aborted(actions) == [cids[1]], "the first has said something"
+    assert play.node.new_cid(play.now, "a") is None
+    assert every(play._open(good, Role.SERVER, OTHER, None).request(), PeerUp)
+    assert play.node.stats()["refused_handshakes"] == 3
+
+
+def test_where_all_places_are_taken_an_address_makes_room_among_its_own() -> None:
+    play = crowded(3, 3)
+    for address in ("", "a", "b"):
+        assert play.node.new_cid(play.now, address) is not None
+    play.wait(5.0)
+    assert play.node.new_cid(play.now, "c") is None
+    assert play.node.new_cid(play.now, "") is None, "an address that is not known is nobody's"
+    assert play.node.new_cid(play.now, "b") is not None
+    assert aborted(play.run()) == [3]
 
 
 def test_dials_are_not_counted() -> None:

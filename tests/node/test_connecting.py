@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
@@ -27,6 +28,7 @@ from tolliver_proto import (
     PeerDown,
     PeerIdentity,
     PeerUp,
+    Policy,
     Role,
     SelfConnection,
     ShutdownWrite,
@@ -37,7 +39,7 @@ from tolliver_proto import (
     encode,
 )
 
-from .play import HIGH, LOW, ME, OTHER, Play, Wire, aborted, every, notices, only
+from .play import HIGH, LOW, ME, OTHER, Play, Wire, aborted, deliveries, every, notices, only
 
 
 def connecting(play: Play, uuid: UUID = LOW, remote: str = "there") -> Wire:
@@ -388,6 +390,63 @@ def test_redials_back_off_with_full_jitter() -> None:
         play.now = due
         cid = only(play.call("handle_timeout"), Dial).cid
     assert waits == pytest.approx([0.05 * 2**n for n in range(9)] + [15.0] * 3)
+
+
+def breaking(play: Play, up: float, get_through: Callable[[Wire], object], seconds: float) -> list[float]:
+    """The times of the dials of a link that breaks whenever it has been up so long."""
+    play.dice.value = 1.0
+    times = []
+    actions = play.call("connect", "there")
+    while play.now < seconds:
+        if not every(actions, Dial):
+            actions = play.wait(0.1)
+            continue
+        times.append(play.now)
+        wire = play.dialled(actions)
+        wire.respond(("c", ""))
+        get_through(wire)
+        play.wait(up)
+        actions = wire.lose(ConnectionLost("reset"))
+    return times
+
+
+def taken(wire: Wire) -> None:
+    wire.play.send("c", "k", b"x")
+    wire.ack(*wire.messages())
+
+
+def handled(wire: Wire) -> None:
+    """A message of the peer's outbox."""
+    got = wire.send(Message("c", "k", b"x", wire.cid))
+    wire.play.node.acknowledge(deliveries(got), now=wire.play.now)
+    wire.play.run()
+
+
+def nothing(wire: Wire) -> None:
+    pass
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize(
+    ("up", "get_through", "most"), [(1.5, taken, 1.7), (1.5, handled, 1.7), (0.9, taken, 40), (9.5, nothing, 40)]
+)
+def test_after_an_ack_and_a_second_of_being_up_the_pauses_begin_anew(
+    up: float, get_through: Callable[[Wire], object], most: float, durable: bool
+) -> None:
+    """T-76."""
+    play = Play(handlers=[("", "", "h")], policy=Policy(dedupe=9, dedupe_durable=durable))
+    play.call("subscribe", "c", "")
+    times = breaking(play, up, get_through, 40.0)
+    waits = [later - one for one, later in pairwise(times)]
+    assert max(waits) <= most
+    assert (len(times) > 20) is (most < 40)
+
+
+def test_in_any_minute_a_remote_is_dialled_thirty_times_at_most() -> None:
+    """T-76: also where it is up for a second each time and gets something through."""
+    times = breaking(Play(), 1.0, taken, 300.0)
+    assert len(times) > 100
+    assert max(sum(1 for one in times if end - 59.99 < one <= end) for end in times) == 30
 
 
 @pytest.mark.parametrize(

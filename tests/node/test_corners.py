@@ -17,6 +17,7 @@ from tolliver_proto import (
     LoadedPeer,
     Message,
     Node,
+    ParkDelivery,
     PeerDown,
     PeerUp,
     Policy,
@@ -458,6 +459,19 @@ def test_stores_that_are_put_back_from_a_copy() -> None:
         counts.update(SimNet(seed, nodes=2, operations=300, seconds=90.0, policy=policy, never=never).run().counts)
     assert counts["restored"] > 10
     assert counts["handled"] > 100
+
+
+def test_what_is_set_aside_is_not_drained() -> None:
+    """Somebody asks for it again (T-09), and the simulation waits for that; not for what cannot be read (V9)."""
+    net = SimNet(1, nodes=2)
+    net.run()
+    host, other = net._hosts
+    sent = net._new_message(host)
+    message = StoredMessage(10_000, 7, sent.channel, sent.key, sent.body, 50)
+    host.store.commit([StoreMessages([message], [[other.ledger.uuid]]), ParkDelivery(other.ledger.uuid, 10_000)])
+    assert net._unfinished() == [f"n0 has set [{sent.body!r}] aside for n1"]
+    sent.damaged = True
+    assert net._unfinished() == []
 
 
 def test_a_late_handler_of_a_former_life_is_registered_nowhere() -> None:

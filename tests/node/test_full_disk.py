@@ -125,6 +125,19 @@ def test_a_gathered_batch_that_stores_nothing_goes_on() -> None:
     assert play.store.load().peers[LOW].subscriptions == {Subscription("c", ""), Subscription("d", "")}
 
 
+def test_a_send_does_not_wait_for_removals_that_find_no_room_either() -> None:
+    play = Play()
+    wire, messages = backlog(play)
+    play.hold_commits = True
+    play.send("c", "k", b"refused")
+    wire.ack(*messages)
+    play.fail(DiskFull("full"))
+    waiting = play.send("c", "k", b"waits")
+    stored = only(play.fail(DiskFull("full")), Stored)
+    assert stored.tokens == [waiting]
+    assert isinstance(stored.error, DiskFull)
+
+
 def test_without_a_reserve_removals_are_tried_again_later_and_not_without_pause() -> None:
     play = Play()
     wire, messages = backlog(play)

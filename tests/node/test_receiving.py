@@ -16,6 +16,7 @@ from tolliver_proto import (
     HandshakeStatus,
     Limits,
     Message,
+    NoticeKind,
     OwnLimitExceeded,
     PauseReading,
     PeerDown,
@@ -29,7 +30,7 @@ from tolliver_proto import (
     encode,
 )
 
-from .play import LOW, Play, deliveries, every, only, subscribed
+from .play import LOW, Play, deliveries, every, notices, only, subscribed
 
 
 def subscriber(*own: tuple[str, str], limits: Limits | None = None) -> Play:
@@ -62,7 +63,7 @@ def test_wanted_but_nobody_there_is_withheld_unwanted_is_acknowledged_and_droppe
     play = Play(subscriptions=[("c", "")])
     play.wait(6.0)
     wire = play.peer()
-    assert wire.send(message(1), message(2, "other")) == []
+    assert notices(wire.send(message(1), message(2, "other"))) == [NoticeKind.UNWANTED]
     assert wire.acks() == [2]
     play.node.register("c", "", "late")
     assert [one.message_id for one in deliveries(wire.send(message(1)))] == [1]
@@ -220,7 +221,7 @@ def test_what_cannot_be_understood_is_acknowledged() -> None:
     bad_control = encode(Subscribe("c", "k", 6))
     bad_control = bad_control[:-11] + b"\x09" + bad_control[-10:]
     play.node.receive_data(wire.cid, bad_text + bad_control)
-    assert play.run() == []
+    assert notices(play.run()) == [NoticeKind.IGNORED]
     assert wire.acks() == [5, 6]
     assert sum(count for name, count in play.node.stats().items() if name.startswith("ignored_")) == 2
 

@@ -9,11 +9,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tolliver_proto import StoredMessage
+from tolliver_proto import Policy, RemoveDeliveries, RemoveMessages, StoredMessage
+from tolliver_proto._node import receiving
+from tolliver_proto._node.batch import Batch
 from tolliver_proto._node.link import Peer
 from tolliver_proto._node.sending import Sending
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
@@ -102,3 +104,48 @@ def test_a_failure_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
         net.run()
     assert str(caught.value) == str(found.failure)
     assert len(net.lines) < 150
+
+
+# Stores that are not what they were (D-13, T-40, T-48): what a copy or a clone never had may be missing, and no more.
+
+HARMED = range(3, 400, 8)  # the worlds in which stores are copied, cloned, cut and without room
+
+
+def harmed() -> Iterator[Report]:
+    """With durable sets of what was handled, which ids that come again would fool."""
+    policy = Policy(dedupe=10_000, dedupe_durable=True)
+    return (SimNet(seed, policy=policy, nodes=3).run() for seed in HARMED)
+
+
+def test_stores_are_put_back_cloned_cut_and_without_room() -> None:
+    counts = sum((Counter(SimNet(seed).run().counts) for seed in range(3, 83, 8)), Counter[str]())
+    assert not {"restored", "cloned", "cut", "exhausted", "filled"} - counts.keys()
+
+
+def test_a_message_that_is_taken_for_another_with_its_id_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T-48: a restored sender, or a clone, gives ids again."""
+    monkeypatch.setattr(receiving, "checksum_of", lambda _message: 0)
+    with pytest.raises(SimFailure, match=r"LOST|before a handler had succeeded"):
+        list(harmed())
+
+
+def test_a_copy_that_lacks_what_was_stored_before_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-13: no more may be missing than the commits after it."""
+    honest = MemoryStore.snapshot
+
+    def forgetful(store: MemoryStore) -> MemoryStore:
+        copy = honest(store)
+        oldest = [(message.seq, message.seq) for message in copy.messages[:1]]
+        copy.commit([*(RemoveDeliveries(peer, oldest) for peer in copy.load().peers), RemoveMessages(oldest)])
+        return copy
+
+    monkeypatch.setattr(MemoryStore, "snapshot", forgetful)
+    with pytest.raises(SimFailure, match="LOST"):
+        list(harmed())
+
+
+def test_a_full_disk_that_is_taken_for_an_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-13: what was to be removed when the disk was full is removed later."""
+    monkeypatch.setattr(Batch, "follow", lambda _batch, _failed: None)
+    with pytest.raises(SimFailure):
+        list(harmed())

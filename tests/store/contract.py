@@ -193,6 +193,7 @@ class Model:
             pending_bytes=sum(message.size for message in pending),
             last_seq=max((message.seq for message in pending), default=0),
             parked=sum(queued.parked for queued in queue),
+            parked_bytes=sum(queued.message.size for queued in queue if queued.parked),
             held=dict.fromkeys(self.lacking[peer], 0.0),
             unsaid=dict.fromkeys(self.unsaid[peer], 0.0),
         )

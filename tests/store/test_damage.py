@@ -277,6 +277,24 @@ def test_a_batch_that_is_lost_makes_nothing_old(path: Path) -> None:
         assert [one.seq for one in store.find(PEER, 0, 3, 0.0)] == [1, 2, 3]  # and can be dropped
 
 
+def test_dead_letters_are_known_where_the_number_of_the_last_one_cannot_be_read(path: Path) -> None:
+    with closing(open_store(path)) as store:
+        store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"letter", number, 20)) for number in (1, 2, 3)])
+        before = store.load()
+    with closing(sqlite3.connect(path)) as connection:
+        [(page,)] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_sequence'")
+    with path.open("r+b") as file:
+        file.seek((page - 1) * PAGE)
+        file.write(b"\xff" * PAGE)
+    with closing(open_store(path)) as store:
+        assert store.news() == []
+        loaded = store.load()
+        assert (loaded.dead_letters, loaded.next_letter) == (before.dead_letters, before.next_letter)
+        [(_, told)] = store.news()
+        assert "the number of the newest dead letter cannot be read" in told
+        assert [letter.body for letter in store.dead_letters(0, 9)] == [b"letter"] * 3
+
+
 @pytest.mark.parametrize(("change", "number"), [("attempts = 21", 1), ("number = 7", 7)])
 def test_a_dead_letter_that_changed_is_told_of_when_it_is_asked_for(path: Path, change: str, number: int) -> None:
     with closing(open_store(path)) as store:

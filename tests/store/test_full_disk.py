@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,12 +107,49 @@ def test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again(disk: 
         assert seqs(everything(store)) == again
 
 
+def test_removals_that_take_more_room_than_there_is_go_one_after_the_other(disk: Path) -> None:
+    with closing(open_store(disk / "node.db")) as store:
+        stored = fill(store, 1)
+        eat(disk)
+        removals = [RemoveDeliveries(PEER, [(seq, seq)]) for seq in stored[::2]]
+        removals.append(RemoveDeliveries(PEER, [(seq, seq) for seq in stored[1::2]]))
+        store.commit([*removals, RemoveMessages([(stored[0], stored[-1])]), PinPeer(OTHER, bytes(32))])
+        assert everything(store) == []
+        assert store.load().peers[OTHER].spki_sha256 == bytes(32)
+        assert store.load().live_ids == []
+        assert told(store) == [NoticeKind.RESERVE_USED, NoticeKind.RESERVE_RESTORED]
+
+
 def test_a_list_and_a_pin_are_stored_when_no_message_is(disk: Path) -> None:
     with closing(open_store(disk / "node.db")) as store:
         fill(store)
         eat(disk)
         store.commit([ReplacePeerSubscriptions(OTHER, [Subscription("c", "k")]), PinPeer(OTHER, bytes(32))])
         assert store.load().peers[OTHER].spki_sha256 == bytes(32)
+
+
+def test_a_reader_that_holds_up_the_log_costs_no_room_that_the_database_needs_then(disk: Path) -> None:
+    """The check of a large database is one, or a copy: the log cannot begin anew meanwhile."""
+    news = [Subscription("c", f"{number:0200}") for number in range(30)]
+    with closing(open_store(disk / "node.db")) as store:
+        stored = fill(store)
+        eat(disk)
+        with closing(sqlite3.connect(disk / "node.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT COUNT(*) FROM batch").fetchall()
+            store.commit([ReplacePeerSubscriptions(OTHER, news)])
+            with pytest.raises(DiskFull):
+                remove(store, stored, 1)
+        with closing(sqlite3.connect(disk / "node.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT COUNT(*) FROM batch").fetchall()
+            with pytest.raises(DiskFull):
+                remove(store, seqs(everything(store)), 1)
+        remove(store, seqs(everything(store)))
+        assert everything(store) == []
+        assert told(store) == [NoticeKind.RESERVE_USED, NoticeKind.RESERVE_RESTORED]
+        assert reserve_of(disk) == SIZE // 8
+        assert store.check() == []
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from uuid import UUID
 
 import pytest
@@ -396,3 +397,14 @@ def test_what_a_frame_costs_beside_its_contents(revision: Revision) -> None:
     assert encoder(revision).overhead == len(encode(Message("", "", b"", 1), revision))
     one, two = (len(encode(HandshakeRequest(1, ONE, (Subscription("", ""),) * count), revision)) for count in (1, 2))
     assert encoder(revision).entry_overhead == two - one
+
+
+def test_runs_of_acks_of_every_length_take_little_memory() -> None:
+    """What packs a run is kept, and has a word for each of its fields (V23)."""
+    tracemalloc.start()
+    try:
+        for count in range(1, 600):
+            encoder(Revision.DRAFT_2).acks(range(count))
+        assert tracemalloc.get_traced_memory()[0] < 2**17
+    finally:
+        tracemalloc.stop()

@@ -56,16 +56,26 @@ class ConnectionTable(Generic[L, A]):
         """A cid for a connection that was accepted. From here its time for TLS runs (T-68).
 
         `address` is the peer's host, without a port. None: close the connection at once. Everything is being closed,
-        or too many handshakes are in progress, of all or of that address (D-7).
+        or too many handshakes are in progress, of all or of that address (D-7), and none of that address is silent.
         """
         self._tick(now)
         full = self._limiter.full(address)
+        if full is not None:
+            full = self._make_room(address, full)
         if self.closing or full is not None:
             self._on_refused(full)
             return None
         link = self._new_link(Role.SERVER, None)
-        self._limiter.add(link.cid, address)
+        self._limiter.add(link.cid, address, self._now)
         return link.cid
+
+    def _make_room(self, address: str, full: str) -> str | None:
+        """Close the oldest of that address that says nothing. Returns what is full still."""
+        silent = self._limiter.silent(address, self._now)
+        if silent is not None:
+            self._on_refused(full)
+            self._abort(self._links[silent])
+        return self._limiter.full(address)
 
     def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
         """Bytes that came in."""
@@ -74,6 +84,7 @@ class ConnectionTable(Generic[L, A]):
         if link is not None and link.connection is not None:
             link.connection.receive_data(data, self._now)
             self._readable[link] = None
+            self._limiter.heard(cid)
             self._on_data(link, len(data))
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:

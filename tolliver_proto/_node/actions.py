@@ -126,11 +126,15 @@ class NoticeKind(StrEnum):
     WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: told where there are access rules, once for each peer
     TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some of them are through
     SELF_CONNECTION = "self_connection"  # T-71
+    DUPLICATE_IDENTITY = "duplicate_identity"  # T-70: two live instances have one UUID
     DUPLICATE_CLOSED = "duplicate_closed"  # T-70
     PROTOCOL_ERROR = "protocol_error"  # a peer broke the rules
     STORE_ERROR = "store_error"
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
+    UNWANTED = "unwanted"  # T-46: acknowledged and dropped; throttled, with counts by channel, as are the next two
+    REFUSED = "refused"  # D-5: the same, as the peer may not publish it
+    IGNORED = "ignored"  # T-10, T-20, T-27: the same, as it cannot be understood
     HANDLER_FAILED = "handler_failed"  # T-45: it is sent again
     ID_REUSED = "id_reused"  # T-48: other messages came under ids that are known; throttled, with a count
     DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
@@ -141,6 +145,7 @@ class NoticeKind(StrEnum):
     SKIPPED = "skipped"  # D-10: not kept for a peer at its quota
     HELD = "held"  # T-61: a peer's newer list lacks subscriptions, and messages wait for it to subscribe again
     UNSUBSCRIBED = "unsubscribed"  # T-61: given up, or not kept, as it did not
+    NOT_KEPT = "not_kept"  # T-62: not kept for a remote that is connecting and came to nothing before
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
     COMMITS_MISSING = "commits_missing"  # D-13: confirmed ones, told at opening

@@ -1,11 +1,11 @@
 """State of a node, shared by all its parts.
 
 A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`, `room`,
-`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, and last the node itself (`node`), which takes inputs
-and picks the next action. They share this state because a commit, a handshake and an acknowledgement each touch most of
-it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to
-dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and
-`Batch` are data with their own rules; the table of connections is the base of all.
+`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, `retrying`, and last the node itself (`node`), which
+takes inputs and picks the next action. They share this state because a commit, a handshake and an acknowledgement each
+touch most of it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect,
+`Dialer` whom to dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`,
+`Peer`, `Outbox` and `Batch` are data with their own rules; the table of connections is the base of all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .._common.connection_table import ConnectionTable
 from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
 from .._common.handshake_limiter import HandshakeLimiter
+from .._common.transport import Remote, Role
 from .._wire.events import PRIVATE_CHANNELS, HandshakeResponse, HandshakeStatus, Revision, Subscription
 from .._wire.frames import encoder
 from .._wire.limits import Limits
@@ -27,6 +28,7 @@ from .access import Acl
 from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
 from .dedupe import DedupeCache
+from .drops import Drops
 from .gate import HandshakeGate
 from .ids import IdAllocator, Randomness
 from .intervals import RefCounts
@@ -34,6 +36,7 @@ from .keepalive import KeepAlive
 from .letters import DeadLetters
 from .link import BufferedForConnect, Link, Peer, Recipients
 from .opening import Fate, Opening
+from .patience import Patience
 from .policy import Policy
 from .receipts import HeldReceipts
 from .store import Loaded
@@ -106,6 +109,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._watched: dict[int, Receipt] = {}
         self._receipts = HeldReceipts()
         self._keeping: dict[Link, BufferedForConnect] = {}
+        self._patience = Patience()
         self._blocked: deque[tuple[list[Item], Receipt, int]] = deque()  # the last: recipients that it requires
         self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}
@@ -121,6 +125,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._dedupe = DedupeCache(policy.dedupe, loaded.handled if policy.dedupe else ())
         self._letters = DeadLetters(loaded.dead_letters, loaded.next_letter)
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
+        self._drops = Drops(self._timers, self._notice)
         self._tally = NoticeTally(self._timers, self._notice)
         self._peers: dict[UUID, Peer] = {}
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
@@ -135,6 +140,11 @@ class NodeState(ConnectionTable[Link, Action]):
             peer.held = {one: self._now + policy.unsubscribed_hold - age for one, age in known.held.items()}
             peer.unsaid = {one: self._now + UNSAID_FOR - age for one, age in known.unsaid.items()}
             self._reroute(peer)
+
+    def _new_link(self, role: Role, remote: Remote | None) -> Link:
+        link = super()._new_link(role, remote)
+        link.began = self._now
+        return link
 
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4)."""

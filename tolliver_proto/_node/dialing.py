@@ -2,11 +2,13 @@
 
 Each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time, parked
 because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it (T-73); everything
-else is tried again with full jitter (0.1 to 30 s), for ever, until `disconnect` (T-76).
+else is tried again with full jitter (0.1 to 30 s), for ever, until `disconnect` (T-76). A connection on which something
+was acknowledged has the pauses begin anew, so what bounds a link that always breaks is the number of dials in a minute.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from uuid import UUID
 
@@ -25,12 +27,14 @@ HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict,
 """Errors that trying again does not mend."""
 
 _STEADY = 10.0  # seconds of being up after which a remote's failures are forgotten
+_FRUITFUL = 1.0  # and where a message was acknowledged meanwhile
+_DIALS, _WITHIN = 30, 60.0  # at most so many in any so many seconds
 
 
 class Dialled:
     """One remote."""
 
-    __slots__ = ("cid", "failures", "parked_on", "peer", "remote", "up_since")
+    __slots__ = ("cid", "dials", "failures", "mute", "parked_on", "peer", "remote", "up_since")
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
@@ -38,6 +42,8 @@ class Dialled:
         self.peer: UUID | None = None  # who answered last
         self.parked_on: UUID | None = None
         self.failures = 0
+        self.mute = False  # its peer is sent no control messages
+        self.dials: deque[float] = deque(maxlen=_DIALS)  # the times of the last ones
         self.up_since: float | None = None
 
 
@@ -67,10 +73,15 @@ class Dialer:
         dialled = self._remotes.get(remote)
         return dialled.peer if dialled else None
 
-    def add(self, remote: Remote) -> None:
-        if remote not in self._remotes:
-            self._remotes[remote] = Dialled(remote)
-            self.retry(remote)
+    def add(self, remote: Remote, mute: bool, now: float) -> None:
+        is_new = remote not in self._remotes
+        self._remotes.setdefault(remote, Dialled(remote)).mute = mute
+        if is_new:
+            self.retry(remote, now)
+
+    def is_mute(self, peer: UUID) -> bool:
+        """True if a remote that leads to this peer was given so."""
+        return any(dialled.mute and dialled.peer == peer for dialled in self._remotes.values())
 
     def remotes(self) -> list[Remote]:
         return list(self._remotes)
@@ -78,7 +89,7 @@ class Dialer:
     def remove(self, remote: Remote) -> Dialled | None:
         return self._remotes.pop(remote, None)
 
-    def retry(self, remote: Remote) -> None:
+    def retry(self, remote: Remote, now: float) -> None:
         """Its time has come: dial, unless its peer is connected already."""
         dialled = self._remotes[remote]
         assert dialled.cid is None
@@ -86,6 +97,11 @@ class Dialer:
             dialled.parked_on = dialled.peer
             self._parked.setdefault(dialled.peer, []).append(remote)
             return
+        free_at = dialled.dials[0] + _WITHIN if len(dialled.dials) == _DIALS else now
+        if now < free_at:
+            self._wait(remote, free_at - now)
+            return
+        dialled.dials.append(now)
         dialled.cid = self._start(remote)
 
     def established(self, remote: Remote, peer: UUID, now: float) -> None:
@@ -97,8 +113,10 @@ class Dialer:
         """We know now who is there."""
         self._remotes[remote].peer = peer
 
-    def ended(self, remote: Remote, cid: int, error: TolliverError | None, now: float) -> bool:
-        """Its connection, or the try to make one, is over. True if that is for good."""
+    def ended(self, remote: Remote, cid: int, error: TolliverError | None, fruitful: bool, now: float) -> bool:
+        """Its connection, or the try to make one, is over. True if that is for good.
+
+        `fruitful` if a message of an outbox was acknowledged on it, ours or the peer's."""
         dialled = self._remotes.get(remote)
         if dialled is None or dialled.cid != cid:
             return False
@@ -106,7 +124,7 @@ class Dialer:
         if isinstance(error, HOPELESS):
             del self._remotes[remote]
             return True
-        if dialled.up_since is not None and now - dialled.up_since >= _STEADY:
+        if dialled.up_since is not None and now - dialled.up_since >= (_FRUITFUL if fruitful else _STEADY):
             dialled.failures = 0
         dialled.up_since = None
         ceiling = min(self._limits.redial_max, self._limits.redial_first * 2.0 ** min(dialled.failures, 30))

@@ -38,8 +38,11 @@ from .._wire.events import (
 from .._wire.state import HOLDING, State
 from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
 from .dialing import Dialer
+from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
 from .link import Hold, Link, Peer
-from .outbox import Window
+from .outbox import Outbox, Window
+from .parked import UP_FOR, SecondTries
+from .poison import ALONE_AFTER_UP
 from .receiving import Receiving
 from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 
@@ -60,7 +63,7 @@ class Handshakes(Receiving):
 
     def _on_request(self, link: Link, frame: HandshakeRequest) -> None:
         connection = _connection(link)
-        if not link.up and not self._admit(link, frame.instance_id):
+        if not link.up and (not self._admit(link, frame.instance_id) or self._stands_back(link, frame)):
             return
         answer = connection.answer
         if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
@@ -76,8 +79,11 @@ class Handshakes(Receiving):
         connection = _connection(link)
         if connection.state is State.CLOSED or not self._admit(link, frame.instance_id):
             return
+        link.exposure.round_trip = self._now - link.began
         if link.remote is not None:
             self._dialer.answered(link.remote, frame.instance_id)
+        if self._stands_back(link, frame):
+            return
         if connection.state is State.CONFIRMING and connection.answer is HandshakeStatus.NEWER_INCOMPATIBLE:
             self._accept(link)
         else:
@@ -214,11 +220,14 @@ class Handshakes(Receiving):
     def _on_established(self, link: Link, event: Established) -> None:
         peer = _peer(link)
         self._limiter.remove(link.cid)
+        self._patience.regain(link)
         if link.remote is not None:
             self._dialer.established(link.remote, peer.uuid, self._now)
         old = peer.link
         if old is not None and not peer.derived:
             loser = link if self._keeps(old, link) else old
+            if old.role is link.role:
+                peer.duel.replaced(self._now)
             self._notice(
                 NoticeKind.DUPLICATE_CLOSED,
                 peer.uuid,
@@ -236,9 +245,11 @@ class Handshakes(Receiving):
         self._up[link.cid] = link
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         self._sendable[link] = None
+        self._mind_poison(link, peer.outbox)
         self._announce_up(link, link.remote)
         self._keepalive.begin(link, self._now)
         assert link.control is not None
+        link.control.mute = peer.uuid in self._policy.no_control_messages or self._dialer.is_mute(peer.uuid)
         if self._policy.announce_after_handshake:
             link.control.doubt(self._own)
         self._insist(link, peer)
@@ -250,6 +261,74 @@ class Handshakes(Receiving):
         if old.role is new.role or self._now - old.up_since > self.limits.crossing_dial_window:
             return False
         return self._dialled_by(old) < self._dialled_by(new)
+
+    # Two live instances of one UUID (T-70).
+
+    def _stands_back(self, link: Link, said: HandshakeRequest | HandshakeResponse) -> bool:
+        """True if it has to wait for another connection of its peer, or is closed because of one."""
+        peer = _peer(link)
+        duel, older = peer.duel, peer.link
+        if older is None or peer.derived or older.role is not link.role:
+            return False
+        if duel.is_shut(self._now):
+            self._refuse_clone(link)
+            return True
+        if not duel.is_due(self._now):
+            return False
+        duel.begin(link, said, self._now)
+        link.holding |= Hold.DUEL
+        self._keepalive.ask(older, self._now)
+        self._writable[older] = None
+        self._timers.set(("duel", peer.uuid), self._now + ANSWER_WITHIN)
+        return True
+
+    def _refuse_clone(self, link: Link) -> None:
+        uuid = _peer(link).uuid
+        self._tally.add(
+            NoticeKind.DUPLICATE_IDENTITY,
+            uuid,
+            1,
+            f"connections, the last one from {link.identity.address or 'an unknown address'}, were closed, as another "
+            "instance with this UUID is connected and alive: give each its own certificate and database (T-70)",
+            self._now,
+        )
+        self._refuse(link, ConnectionLost(f"another instance with the UUID {uuid} is connected here, and alive (T-70)"))
+
+    def _on_duel_timeout(self, uuid: UUID) -> None:
+        """The older one has answered, or has ended, or had its time."""
+        peer = self._peers.get(uuid)
+        waiting = peer.duel.end() if peer is not None else None
+        if peer is None or waiting is None:
+            return
+        link, said = waiting
+        if link.state is LinkState.FORGOTTEN:
+            return
+        link.holding &= ~Hold.DUEL
+        self._readable[link] = None
+        if link.state is not LinkState.OPEN:
+            self._end(link)
+        elif peer.link is not None and peer.duel.is_alive(peer.link.last_received, self._keepalive.is_mute(peer.link)):
+            peer.duel.shut(self._now)
+            self._refuse_clone(link)
+        elif isinstance(said, HandshakeRequest):
+            self._on_request(link, said)
+        else:
+            self._on_response(link, said)
+
+    def _look_at_brief_end(self, link: Link, in_order: bool) -> None:
+        """Its peer may have another connection from our UUID."""
+        peer = _peer(link)
+        is_brief = in_order and self._now - link.up_since < BRIEF
+        peer.duel.brief_ends = peer.duel.brief_ends + 1 if is_brief else 0
+        if peer.duel.brief_ends >= BRIEF_ENDS:
+            self._tally.add(
+                NoticeKind.DUPLICATE_IDENTITY,
+                peer.uuid,
+                peer.duel.brief_ends,
+                f"connections running were ended by this peer right after they were made: is another instance with "
+                f"our UUID {self.instance_id} connected to it, such as a copy of this machine? (T-70)",
+                self._now,
+            )
 
     def _dialled_by(self, link: Link) -> UUID:
         return self.instance_id if link.role is Role.CLIENT else _peer(link).uuid
@@ -266,26 +345,45 @@ class Handshakes(Receiving):
         if isinstance(event.error, RemoteProtocolError) and before is not LinkState.DRAINING:
             uuid = link.peer.uuid if link.peer else None
             self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
-        if link.up and event.error is None and before is LinkState.OPEN:
-            self._suspect(link)
+        if link.up:
+            in_order = event.error is None and before is LinkState.OPEN
+            self._look_at_brief_end(link, in_order)
+            if in_order:
+                self._suspect(link)
         self._take_down(link, link.error)
         self._writable[link] = None
         if before is LinkState.DRAINING:
             self._forget(link)
 
+    def _mind_poison(self, link: Link, outbox: Outbox) -> None:
+        """The peer is back: perhaps from closing for a message, perhaps as another program (T-09)."""
+        assert link.window is not None
+        if outbox.poison.alone:
+            link.window.silent = True
+            self._timers.set(("silence", link.cid), self._now + ALONE_AFTER_UP)
+        if outbox.parked:
+            tries = outbox.tries = outbox.tries or SecondTries(self._now)
+            tries.came_back(self._now)
+            self._timers.set(("parked", _peer(link).uuid), max(self._now + UP_FOR, tries.not_before))
+
     def _suspect(self, link: Link) -> None:
         """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
         peer = _peer(link)
-        sizes = link.window.in_flight(set(link.gathered)) if link.window is not None else {}
-        seq = peer.outbox.poison.ended(list(sizes))
-        if seq is not None:
-            self._park(peer.outbox, peer.uuid, seq, sizes[seq])
-            self._notice(
-                NoticeKind.PARKED,
-                peer.uuid,
-                f"message {seq} was set aside, as the peer closes whenever it gets it; the next ones go. Is it larger "
-                "than the peer's limit? `retry` sends it again (T-09)",
-            )
+        outbox, tries = peer.outbox, peer.outbox.tries
+        sizes = link.window.sizes_of(link.exposure.at(self._now)) if link.window is not None else {}
+        link.struck = bool(sizes)
+        exposed = [*sizes]
+        seq = outbox.poison.ended(exposed) if tries is None or exposed != [tries.seq] else tries.failed()
+        if seq is None:
+            return
+        outbox.tries = tries or SecondTries(self._now)
+        self._park(outbox, peer.uuid, seq, sizes[seq])
+        self._notice(
+            NoticeKind.PARKED,
+            peer.uuid,
+            f"message {seq} was set aside, as the peer closes whenever it gets it; the next ones go. Is it larger "
+            "than the peer's limit? It is tried again from time to time; `retry` sends it at once (T-09)",
+        )
 
     def _refuse(self, link: Link, error: TolliverError) -> None:
         """End it without a frame (T-67): `error` is what whoever asked for the connection will see."""
@@ -323,6 +421,8 @@ class Handshakes(Receiving):
             self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
         link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
         super()._lost(link, error)
+        if link.holding & Hold.DUEL and link.peer is not None:
+            self._timers.set(("duel", link.peer.uuid), self._now)
 
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
@@ -330,7 +430,7 @@ class Handshakes(Receiving):
         link.early = None
         link.unsettled.clear()
         link.unsettled_bytes = 0
-        link.holding &= ~Hold.CREDIT
+        link.holding &= ~(Hold.CREDIT | Hold.DUEL)
         link.window = None
         if link.control is not None:
             link.control.drop()
@@ -340,6 +440,13 @@ class Handshakes(Receiving):
         if was_up:
             del self._up[link.cid]
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
+            if peer.outbox.tries is not None:
+                peer.outbox.tries.connection_ended(link.struck)
+            for name in ("silence", "try"):
+                self._timers.cancel((name, link.cid))
+            peer.duel.older_ended()
+            if peer.duel.waiting is not None:
+                self._timers.set(("duel", peer.uuid), self._now)
             self._actions.append(PeerDown(link.cid, peer.uuid, error))
             self._dialer.peer_left(peer.uuid)
         if link in peer.voices:
@@ -359,10 +466,12 @@ class Handshakes(Receiving):
     def _forget(self, link: Link) -> None:
         super()._forget(link)
         self._sendable.pop(link, None)
-        for name in ("resend", "fetch", "rate", "probe", "age"):
+        for name in ("resend", "fetch", "rate", "probe", "age", "patience"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
-        self._stop_keeping(link)
+        if link in self._keeping:
+            self._patience.lose(link)
+            self._stop_keeping(link)
         self._end_dial(link)
 
     def _end_dial(self, link: Link) -> None:
@@ -370,7 +479,7 @@ class Handshakes(Receiving):
         if link.remote is None:
             return
         error = link.error
-        if self._dialer.ended(link.remote, link.cid, error, self._now):
+        if self._dialer.ended(link.remote, link.cid, error, link.fruitful, self._now):
             self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {error}")
             self._actions.append(DialEnded(link.remote, error))
 

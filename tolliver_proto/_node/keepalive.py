@@ -35,6 +35,7 @@ class KeepAlive:
         self, policy: Policy, asks: bool, jitter: Callable[[], float], timers: Timers, counts: Counter[str]
     ) -> None:
         self._policy = policy
+        self._may_ask = asks
         self._asks = asks and policy.probe == "message"
         self._jitter = jitter
         self._timers = timers
@@ -72,6 +73,23 @@ class KeepAlive:
                 due = now + self._probe(link)
         self._timers.set(("probe", link.cid), due)
         return True
+
+    def is_mute(self, link: Link) -> bool:
+        """True if no answer can be had of it."""
+        return not self._may_ask or self._wants_probes(link)
+
+    def ask(self, link: Link, now: float) -> None:
+        """Send a probe now, which is to be written, if an answer can be had (T-70)."""
+        is_live = link.connection is not None and link.connection.live
+        if not is_live or self.is_mute(link) or _control(link).probing:
+            return
+        try:
+            _control(link).probe()
+        except OutboxFull:
+            return
+        self._counts["probes"] += 1
+        if self._policy.probe != "off":
+            self._timers.set(("probe", link.cid), now + self._policy.probe_timeout * (1.0 - _GRACE))
 
     def _may_be_unheard(self, link: Link) -> bool:
         """True if the answer may be there, and unread, or if the peer has begun to want what probes are made of."""

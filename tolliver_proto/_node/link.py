@@ -18,6 +18,8 @@ from .._common.transport import Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Delivery, Receipt
+from .duels import Duel
+from .exposure import Exposure
 from .ids import IdAllocator
 from .opening import EarlyMessages
 from .outbox import Outbox, Window
@@ -34,6 +36,7 @@ class Peer:
     __slots__ = (
         "attempts",
         "derived",
+        "duel",
         "forgotten",
         "held",
         "link",
@@ -61,6 +64,7 @@ class Peer:
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
+        self.duel: Duel[Link] = Duel()
         self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
         self.repins: list[tuple[bytes | None, Receipt]] = []  # what its pin is to be after that
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
@@ -91,9 +95,10 @@ class Recipients:
 class BufferedForConnect:
     """Messages that were sent while a connection was being made: the peer may turn out to want them (T-62)."""
 
-    __slots__ = ("claimed", "messages", "size")
+    __slots__ = ("claimed", "holds_up", "messages", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, holds_up: bool) -> None:
+        self.holds_up = holds_up  # sends may wait for it
         self.claimed: set[tuple[int, Peer]] = set()  # whose some are already, over another connection
         self.messages: list[tuple[StoredMessage, Recipients]] = []
         self.size = 0
@@ -111,7 +116,17 @@ class ControlSync:
     another of the same subscription is in flight waits for its acknowledgement; the latest wins.
     """
 
-    __slots__ = ("_announced", "_changed", "_connection", "_frames", "_ids", "_under_way", "overdue", "probe_id")
+    __slots__ = (
+        "_announced",
+        "_changed",
+        "_connection",
+        "_frames",
+        "_ids",
+        "_under_way",
+        "mute",
+        "overdue",
+        "probe_id",
+    )
 
     def __init__(self, connection: Connection, ids: IdAllocator) -> None:
         self._connection = connection
@@ -121,6 +136,7 @@ class ControlSync:
         self._under_way: set[Subscription] = set()
         self._frames: dict[int, Subscribe | Unsubscribe] = {}
         self.probe_id: int | None = None  # of the probe that is unacknowledged
+        self.mute = False  # the peer dies of control messages: a handshake is all that it is told
         self.overdue = False  # its answer is, and what had come by then may not be read yet
 
     def announced(self, subscriptions: Iterable[Subscription]) -> None:
@@ -149,7 +165,7 @@ class ControlSync:
         """Send a control message if one is needed and none is in flight; returns its id."""
         told = self._changed.get(subscription, subscription in self._announced)
         kind = Subscribe if wanted else Unsubscribe
-        if told == wanted or subscription in self._under_way or not self._connection.can_send(kind):
+        if told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind):
             return None  # what DRAFT_1 cannot say the next handshake does (T-21)
         wire_id = self._ids.take()
         frame = kind(subscription.channel, subscription.key, wire_id)
@@ -214,6 +230,7 @@ class Hold(IntEnum):
     CREDIT = 1  # as much is handed out and unsettled as may be (D-9)
     RATE = 2  # more control messages than allowed (D-12)
     LIST = 4  # its list is being committed (T-34, T-61)
+    DUEL = 8  # another one of the same peer is asked whether it is alive (T-70)
 
 
 class Link(BaseLink):
@@ -222,9 +239,12 @@ class Link(BaseLink):
     __slots__ = (
         "above_high_water",
         "answers",
+        "began",
         "control",
         "control_bucket",
         "early",
+        "exposure",
+        "fruitful",
         "gathered",
         "held_list",
         "holding",
@@ -232,6 +252,7 @@ class Link(BaseLink):
         "last_received",
         "peer",
         "sent_at",
+        "struck",
         "told",
         "told_bytes",
         "unsettled",
@@ -252,7 +273,11 @@ class Link(BaseLink):
         self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
         self.told_bytes = 0  # what that takes in a handshake
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
+        self.began = 0.0  # as a connection that is made, and when that stood, as one whose handshake is made
         self.up_since = 0.0
+        self.exposure = Exposure()
+        self.fruitful = False  # a message of an outbox was acknowledged on it (T-76)
+        self.struck = False  # it ended in order while something was exposed (T-09)
         self.sent_at = 0.0  # when the socket was given something last
         self.last_received = 0.0  # and when something came
         self.version = 0  # what both speak, once established

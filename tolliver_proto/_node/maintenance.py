@@ -130,14 +130,14 @@ class Maintenance(Storing):
 
     def _unpark(self, peer: Peer, found: Sequence[Found]) -> None:
         outbox, count, size = peer.outbox, len(found), sum(one.size for one in found)
-        outbox.parked -= count
+        outbox.add_parked(-count, -size)
         outbox.add(count, size)
 
         def unparked(error: TolliverError | None) -> None:
             if error is None:
                 self._read_again(peer, found[0].seq, found[-1].seq)
             else:
-                outbox.parked += count
+                outbox.add_parked(count, size)
                 outbox.add(-count, -size)
 
         self._batch.operations.append(UnparkDeliveries(peer.uuid, spans_of(one.seq for one in found)))

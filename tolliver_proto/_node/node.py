@@ -50,8 +50,8 @@ from .actions import Action, DialEnded, Handler, NoticeKind
 from .dialing import Dialer
 from .ids import Randomness
 from .link import ControlSync, Hold, Link
-from .maintenance import Maintenance
 from .policy import Policy
+from .retrying import Retrying
 from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
@@ -63,7 +63,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Maintenance):
+class Node(Retrying):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -129,10 +129,16 @@ class Node(Maintenance):
             "rate": self._on_rate_timeout,
             "probe": self._on_probe_timeout,
             "age": self._on_age_timeout,
+            "silence": self._on_silence_timeout,
+            "patience": self._on_patience_timeout,
+            "parked": self._on_parked_timeout,
+            "duel": self._on_duel_timeout,
+            "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,
-            "redial": self._dialer.retry,
+            "redial": self._on_redial_timeout,
             "removals": self._on_removals_timeout,
             "tally": self._on_tally_timeout,
+            "drops": self._on_drops_timeout,
             "handled": self._on_handled_timeout,
         }
         for peer in [peer for peer in self._peers.values() if peer.held]:
@@ -154,9 +160,9 @@ class Node(Maintenance):
             self._notice(
                 NoticeKind.TOO_MANY_HANDSHAKES,
                 None,
-                f"{self._limiter.most(full)} connections {whose} have not finished their handshake: more are closed "
-                "at once until half of these are through (D-7). If they are your own, raise Limits.max_handshakes or "
-                "max_handshakes_per_address",
+                f"{self._limiter.most(full)} connections {whose} have not finished their handshake: the oldest silent "
+                "one of an address makes room for the next, and where none is silent that is closed, until half are "
+                "through (D-7). If they are your own, raise Limits.max_handshakes or max_handshakes_per_address",
             )
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
@@ -167,6 +173,7 @@ class Node(Maintenance):
             self._actions.append(Abort(cid))
             return
         link.role = role
+        link.exposure.round_trip, link.began = self._now - link.began, self._now
         link.identity = identity or PeerIdentity()
         denied = self._gate.denied(link.identity) if role is Role.CLIENT else None
         if denied is not None:
@@ -203,6 +210,7 @@ class Node(Maintenance):
         if link.window is not None:
             control_ids = link.control.under_way if link.control is not None else ()
             link.window.transmitted(link.in_flight, control_ids, self._now)
+            link.exposure.taken(self._now)
             self._sendable[link] = None
         link.in_flight = []
 
@@ -212,9 +220,10 @@ class Node(Maintenance):
 
     # Connections: what the application wants.
 
-    def connect(self, remote: Remote, now: float | None = None) -> None:
+    def connect(self, remote: Remote, now: float | None = None, *, control_messages: bool = True) -> None:
         """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
 
+        Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers.
         PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
         """
         self._tick(now)
@@ -224,7 +233,7 @@ class Node(Maintenance):
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
             self._announce_up(peer.link, remote)
-        self._dialer.add(remote)
+        self._dialer.add(remote, not control_messages, self._now)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
         """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
@@ -379,6 +388,9 @@ class Node(Maintenance):
             )
         self._sendable[link] = None
 
+    def _on_redial_timeout(self, remote: Remote) -> None:
+        self._dialer.retry(remote, self._now)
+
     def _on_fetch_timeout(self, cid: int) -> None:
         self._sendable[self._links[cid]] = None
 
@@ -405,6 +417,9 @@ class Node(Maintenance):
 
     def _on_tally_timeout(self, subject: Subject) -> None:
         self._tally.fall_due(subject, self._now)
+
+    def _on_drops_timeout(self, subject: Subject) -> None:
+        self._drops.fall_due(subject, self._now)
 
     def _on_removals_timeout(self, _subject: None) -> None:
         self._removals_due = True
@@ -437,6 +452,7 @@ class Node(Maintenance):
                 peer.outbox.pending,
                 peer.outbox.pending_bytes,
                 peer.outbox.parked,
+                peer.outbox.parked_bytes,
                 tuple(sorted(peer.held)),
             )
             for peer in self._peers.values()
@@ -451,6 +467,8 @@ class Node(Maintenance):
 class PeerInfo:
     """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for it or for its ack.
 
+    `parked` ones of `parked_bytes` were set aside and count against no quota (T-09).
+
     `subscriptions` are those that it has now: what the access rules do not let it have is not among them. `held` are
     those that its newer list lacks (T-61).
     """
@@ -462,6 +480,7 @@ class PeerInfo:
     pending: int
     pending_bytes: int
     parked: int
+    parked_bytes: int = 0
     held: tuple[Subscription, ...] = ()
 
 

@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from .._wire.limits import Limits
 from .intervals import IntervalSet, spans_of
 from .oldest import Oldest
+from .parked import SecondTries
 from .poison import PoisonDetector
 from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 
@@ -31,10 +32,12 @@ class Outbox:
         "leaving",
         "oldest",
         "parked",
+        "parked_bytes",
         "pending",
         "pending_bytes",
         "poison",
         "sent_to",
+        "tries",
     )
 
     def __init__(self, loaded: LoadedPeer) -> None:
@@ -42,10 +45,12 @@ class Outbox:
         self.pending_bytes = loaded.pending_bytes
         self.last_seq = loaded.last_seq
         self.parked = loaded.parked
+        self.parked_bytes = loaded.parked_bytes
         self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
         self.poison = PoisonDetector()
         self.oldest = Oldest()
         self.calm_below: tuple[float, float] | None = None  # that it fills was told; not again until it was below this
+        self.tries: SecondTries | None = None  # once something is parked
         self.leaving = IntervalSet()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
 
     def add(self, count: int, size: int) -> None:
@@ -61,9 +66,13 @@ class Outbox:
             self.leaving.add(first, last)
             self.oldest.discard(first, last)
 
+    def add_parked(self, count: int, size: int) -> None:
+        self.parked += count
+        self.parked_bytes += size
+
     def park(self, seq: int, size: int) -> None:
         """This delivery is set aside: it waits for nothing any more (V9, T-09)."""
-        self.parked += 1
+        self.add_parked(1, size)
         self.add(-1, -size)
         self.leave(((seq, seq),))
 
@@ -106,6 +115,8 @@ class Window:
         self._asked = 0  # the last seq that the running fetch covers, if it is one for `_wanted`
         self._due: list[tuple[float, bool, list[int]]] = []  # when, whether they are of the outbox, ids
         self.full = False  # the backoff set is at its bound (T-52)
+        self.silent = False  # nothing goes for now (T-09)
+        self.only: int | None = None  # the one message that may go, by its wire id: a parked one that is tried (T-09)
 
     # Rows that come in.
 
@@ -214,6 +225,10 @@ class Window:
 
     def next_to_send(self) -> StoredMessage | None:
         """The next message that may go now: one that is due again, else the next new one if the window has room."""
+        if self.silent:
+            return None
+        if self.only is not None:
+            return self._take_only(self.only)
         while self._again:
             message = self._again.popleft()
             resend = self._backoff.get(message.wire_id)
@@ -233,6 +248,24 @@ class Window:
         self._unacked[message.wire_id] = message
         self._unacked_bytes += message.size
         return message
+
+    def try_alone(self, seq: int, wire_id: int, size: int) -> None:
+        """Send this next, and nothing else until `speak` is called (T-09)."""
+        self.only = wire_id
+        self._backoff[wire_id] = _Resend(seq, size)
+        self._wanted[seq] = wire_id
+
+    def speak(self) -> None:
+        """Everything may go again."""
+        self.silent, self.only = False, None
+
+    def _take_only(self, wire_id: int) -> StoredMessage | None:
+        for at, message in enumerate(self._again):
+            if message.wire_id == wire_id:
+                del self._again[at]
+                self._backoff[wire_id].queued = False
+                return message
+        return None
 
     def transmitted(self, wire_ids: Iterable[int], control_ids: Collection[int], now: float) -> None:
         """The socket has taken these: from now on the time to their resend runs (T-50).
@@ -299,10 +332,15 @@ class Window:
             resend.attempts += 1
             self._wanted[resend.seq] = wire_id
 
-    def in_flight(self, unsent: Collection[int]) -> dict[int, int]:
-        """Size by seq of what was sent and is unacknowledged; of `unsent` ids the socket has not got anything yet."""
-        sizes = {one.seq: one.size for wire_id, one in self._unacked.items() if wire_id not in unsent}
-        return sizes | {one.seq: one.message_size for one in self._backoff.values()}
+    def sizes_of(self, wire_ids: Iterable[int]) -> dict[int, int]:
+        """Size by seq of those of these messages that are unacknowledged."""
+        sizes: dict[int, int] = {}
+        for wire_id in wire_ids:
+            if wire_id in self._unacked:
+                sizes[self._unacked[wire_id].seq] = self._unacked[wire_id].size
+            elif wire_id in self._backoff:
+                sizes[self._backoff[wire_id].seq] = self._backoff[wire_id].message_size
+        return sizes
 
     def is_in_flight(self, wire_id: int) -> bool:
         """True if it was sent and is unacknowledged."""

@@ -1,13 +1,15 @@
 """Detector of poison messages, which a peer closes for (T-09).
 
 The idea: the protocol has no way to refuse a message. The symptom is that the peer ends the connection in order, again
-and again, with something unacknowledged. After two such ends the head of the queue is sent alone; if the peer still
-closes, it is the head that it means. Five strikes set it aside, and the next one goes.
+and again, while a message comes in (`exposure`). After two such ends the head of the queue is sent alone, and not at
+once, so that a program that only starts again and again is not taken for one that refuses it; if the peer still closes,
+it is the head that it means. Five strikes set it aside, and the next one goes.
 """
 
 from __future__ import annotations
 
 ALONE_AFTER = 2  # orderly ends without an ack
+ALONE_AFTER_UP = 5.0  # seconds from when a connection came up to when the head is sent alone
 STRIKES = 5
 
 
@@ -30,14 +32,14 @@ class PoisonDetector:
         """The peer takes messages: nothing is wrong with it or with them."""
         self._ends = self._strikes = 0
 
-    def ended(self, under_way: list[int]) -> int | None:
-        """The peer ended a connection in order with these seqs unacknowledged. Returns the one to set aside, if any."""
-        if not under_way:
+    def ended(self, exposed: list[int]) -> int | None:
+        """The peer ended a connection in order while it got these. Returns the one to set aside, if any."""
+        if not exposed:
             return None
         self._ends += 1
-        if len(under_way) > 1:
+        if len(exposed) > 1:
             return None
-        [seq] = under_way
+        [seq] = exposed
         self._strikes = self._strikes + 1 if seq == self._seq else 1
         self._seq = seq
         if self._strikes < STRIKES:

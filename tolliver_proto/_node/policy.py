@@ -5,7 +5,7 @@ The defaults are the rulings' own; a policy is data that the node reads where th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, get_args
@@ -41,6 +41,8 @@ class Policy:
       it is another one, by UUID (D-10).
     - `strict_block`: sends wait while any connection is being made, as the first draft says literally (T-62).
     - `announce_after_handshake`: subscriptions are also sent as messages, where peers ignore a handshake's (T-33).
+    - `no_control_messages`: peers that are sent no subscribe or unsubscribe message, as they die of one: what changes
+      here they learn with the next handshake (T-29). For those that we dial it can be said with `Node.connect` too.
     - `probe`: what is said on a connection on which nothing was sent for `probe_interval` seconds (T-80): "off",
       nothing; "ack", an ack that everybody ignores, so that TCP notices if nobody is there; "message", one that the
       peer acknowledges at once, or within `probe_timeout` seconds, else the connection is taken for lost. A message
@@ -59,6 +61,7 @@ class Policy:
     quota_policies: Mapping[UUID, QuotaPolicy] = field(default_factory=dict, hash=False)
     strict_block: bool = False
     announce_after_handshake: bool = False
+    no_control_messages: Collection[UUID] = frozenset()
     probe: Probe = "off"
     probe_interval: float = 30.0
     probe_timeout: float = 30.0
@@ -83,6 +86,9 @@ class Policy:
                     f"{_QUOTA_POLICIES}"
                 )
         object.__setattr__(self, "quota_policies", dict(self.quota_policies))  # ours: nobody changes it any more
+        if not all(isinstance(uuid, UUID) for uuid in self.no_control_messages):
+            raise ValueError(f"Policy.no_control_messages is {self.no_control_messages!r:.100}: give UUIDs of peers")
+        object.__setattr__(self, "no_control_messages", frozenset(self.no_control_messages))
         for name in ("probe_interval", "probe_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")

@@ -112,6 +112,8 @@ class Receiving(Holding):
             return
         if fate is Fate.UNWANTED:
             self._ack(link, [message_id])
+            if message.channel != PROBE_CHANNEL:
+                self._drops.add(NoticeKind.UNWANTED, link.peer.uuid if link.peer else None, message.channel, self._now)
         elif fate is Fate.DOUBTFUL:
             link.early = link.early or EarlyMessages(self.limits)
             link.early.doubt(message_id, message.channel, message.key)
@@ -157,6 +159,7 @@ class Receiving(Holding):
         self._counts["refused_messages"] += 1
         if message.message_id is not None:  # else it would be sent again
             self._ack(link, [message.message_id])
+            self._drops.add(NoticeKind.REFUSED, peer.uuid, message.channel, self._now)
 
     def _is_new(self, link: Link, peer: Peer, delivery: Delivery) -> bool:
         """True if it is to be delivered: not a dead letter (T-47) nor a copy; both of those are acknowledged (T-48)."""
@@ -207,6 +210,7 @@ class Receiving(Holding):
                     link.peer.attempts.pop(link.peer.attempts_key(message_id, checksum_of(delivery.message)), None)
         self._counts["handled"] += handled
         for link, message_ids in acks.items():
+            link.fruitful = True
             self._ack(link, message_ids)
 
     def _remember(self, handled: Handled, link: Link | None) -> None:
@@ -220,6 +224,7 @@ class Receiving(Holding):
         self._batch.handled.append(handled)
         if link is not None:
             self._batch.acks[link].append(message_id)
+            link.fruitful = True
         else:
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
@@ -411,6 +416,7 @@ class Receiving(Holding):
         self._counts[f"ignored_{frame.reason}"] += 1
         if frame.message_id is not None:
             self._ack(link, [frame.message_id])
+            self._drops.add(NoticeKind.IGNORED, link.peer.uuid if link.peer else None, frame.reason.value, self._now)
 
     def _on_control(self, link: Link, frame: Subscribe | Unsubscribe) -> None:
         """The peer changed its mind: routes change now, the ack goes out when that is stored (T-28)."""
@@ -507,8 +513,17 @@ class Receiving(Holding):
             self._sync_control(link, subscription)
         elif link.control is not None and link.control.answered(ack.message_id):
             self._keepalive.answered(link)
+            self._on_alive(link)
         elif ack.message_id != NO_ID:
             self._counts["stray_acks"] += 1  # T-44
+
+    def _on_alive(self, link: Link) -> None:
+        """It has answered a probe: if another one waits for that (T-70), this is known now."""
+        assert link.peer is not None
+        duel = link.peer.duel
+        if duel.waiting is not None and link.peer.link is link:
+            duel.answered = True
+            self._timers.set(("duel", link.peer.uuid), self._now)
 
     # Own subscriptions.
 

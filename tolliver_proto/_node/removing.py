@@ -74,7 +74,7 @@ class Removing(NodeState):
             if one.seq in outbox.leaving and one.seq not in being_parked:
                 continue  # acknowledged, and on its way out already
             if parked:
-                outbox.parked -= 1
+                outbox.add_parked(-1, -one.size)
             else:
                 outbox.add(-1, -one.size)
             ids[one.seq] = one.wire_id

@@ -7,7 +7,7 @@ outbox. The window of a peer decides what it is sent, and when (`outbox`); what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count, groupby
 
@@ -20,11 +20,12 @@ from .._common.errors import (
     TooFewRecipients,
 )
 from .._wire.events import PRIVATE_CHANNELS
-from .actions import Acked, Fetch, Receipt, Stored
+from .actions import Acked, Fetch, NoticeKind, Receipt, Stored
 from .base import Item
 from .batch import Batch
 from .intervals import spans_of
 from .link import BufferedForConnect, Link, Peer, Recipients
+from .parked import SecondTries
 from .quota import shares_of
 from .room import MakingRoom
 from .store import RemoveDeliveries, StoredMessage
@@ -131,7 +132,7 @@ class Sending(MakingRoom):
                 return False
             routed, shares = room.routed, room.shares
             _check_recipients(items, routed, required)
-        kept = list(self._keeping.values())
+        kept = self._keepers(len(items)) if self._keeping else []
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
         numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         if room is not None:
@@ -167,15 +168,44 @@ class Sending(MakingRoom):
     # Keeping what is sent while a connection is made (T-62).
 
     def _keep(self, link: Link) -> None:
-        self._keeping[link] = BufferedForConnect()
+        self._keeping[link] = BufferedForConnect(self._patience.is_left(link))
+        self._timers.set(("patience", link.cid), self._now + self.limits.handshake_timeout)
+
+    def _on_patience_timeout(self, cid: int) -> None:
+        """Nobody waits for it any longer, though it may take its time to end."""
+        kept = self._keeping.get(self._links[cid])
+        if kept is not None:
+            kept.holds_up = False
+            self._unblock()
+
+    def _is_full(self, kept: BufferedForConnect) -> bool:
+        return kept.size >= self.limits.keep_bytes
+
+    def _keepers(self, count: int) -> list[BufferedForConnect]:
+        """Those that keep so many messages more: one that is full, and for which nobody waits, keeps no more."""
+        keepers = []
+        for link, kept in self._keeping.items():
+            if kept.holds_up or not self._is_full(kept):
+                keepers.append(kept)
+                continue
+            self._counts["not_kept"] += count
+            whom = link.remote if link.remote is not None else link.identity.address
+            self._tally.add(
+                NoticeKind.NOT_KEPT,
+                link.peer.uuid if link.peer else None,
+                count,
+                f"messages were not kept for {whom}, which is connecting and has {kept.size} bytes of them: what it "
+                "subscribes to only now it will not get of these (T-62)",
+                self._now,
+            )
+        return keepers
 
     def _must_wait(self) -> bool:
         return self._apart or self._keeps_enough()
 
     def _keeps_enough(self) -> bool:
-        if self._policy.strict_block:
-            return bool(self._keeping)
-        return any(kept.size >= self.limits.keep_bytes for kept in self._keeping.values())
+        strict = self._policy.strict_block
+        return any(kept.holds_up and (strict or self._is_full(kept)) for kept in self._keeping.values())
 
     def _stop_keeping(self, link: Link, peer: Peer | None = None) -> list[StoredMessage]:
         """The end of the window; returns what `peer`, whose list is in the routes now, is to have of it."""
@@ -273,6 +303,7 @@ class Sending(MakingRoom):
         link.answers = 0
         link.sent_at = self._now
         link.in_flight, link.gathered = link.gathered, []
+        link.exposure.handed(link.in_flight)
         self._counts["bytes_sent"] += link.in_transit
 
     def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
@@ -296,9 +327,30 @@ class Sending(MakingRoom):
         spans = spans_of(ids)
         peer.outbox.leave(spans)
         peer.outbox.poison.acked()
+        link.exposure.acked(self._now)
+        link.fruitful = True
+        if peer.outbox.tries is not None:
+            self._look_at_tries(link, peer.outbox.tries, ids)
         self._counts["acked"] += len(ids)
         self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
+        self._sendable[link] = None
+
+    def _look_at_tries(self, link: Link, tries: SecondTries, acked: Container[int]) -> None:
+        """The peer takes messages: it may be given a parked one again, if this was not one (T-09)."""
+        if tries.seq is not None and tries.seq in acked:
+            tries.acked()
+            self._end_try(link)
+        assert link.peer is not None
+        if link.peer.outbox.parked:
+            self._timers.set_earlier(("parked", link.peer.uuid), max(self._now, tries.not_before))
+
+    def _end_try(self, link: Link) -> None:
+        """Everything may go again."""
+        self._timers.cancel(("silence", link.cid))
+        self._timers.cancel(("try", link.cid))
+        assert link.window is not None
+        link.window.speak()
         self._sendable[link] = None
 
     def _take_back(self, batch: Batch) -> None:

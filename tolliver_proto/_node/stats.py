@@ -33,6 +33,7 @@ class NodeStats(Snapshot):
     dropped_oldest: int = counter()
     skipped: int = counter()
     unsubscribed: int = counter()
+    not_kept: int = counter()
     unreliable_sent: int = counter()
     unreliable_dropped: int = counter()
     refused_subscriptions: int = counter()

@@ -296,6 +296,7 @@ class LoadedPeer:
     pending_bytes: int = 0
     last_seq: int = 0
     parked: int = 0
+    parked_bytes: int = 0
     held: Mapping[Subscription, float] = field(default_factory=dict)
     unsaid: Mapping[Subscription, float] = field(default_factory=dict)
 

@@ -16,6 +16,7 @@ from .batch import Batch
 from .handshakes import Handshakes
 from .intervals import spans_of
 from .link import Peer
+from .parked import SecondTries
 from .store import RememberHandled, ReplacePeerSubscriptions, Row
 from .subscriptions import applied, removed_by
 
@@ -100,8 +101,16 @@ class Storing(Handshakes):
                 gathered, self._batch = self._batch, Batch()
                 self._fail(gathered, error)
         self._fail(batch, error)
+        if self._apart and not no_room:
+            self._fail_blocked(error)
         self._removals_due = self._removals_due or (no_room and self._batch.putting_away)
         self._unblock()
+
+    def _fail_blocked(self, error: TolliverError) -> None:
+        """Sends that wait for a commit that stores nothing, which has no room either."""
+        if self._blocked and not (self._keeps_enough() or self._room.busy):
+            self._actions.append(Stored([receipt for _, receipt, _ in self._blocked], error))
+            self._blocked.clear()
 
     def _fail(self, batch: Batch, error: TolliverError) -> None:
         self._restore_lists(batch)
@@ -157,8 +166,11 @@ class Storing(Handshakes):
             self._sendable[live] = None
         if link is None or link is not live or link.window is None:
             return
+        outbox = link.window.outbox
         for row in link.window.fetched(rows, after_seq, link.peer.holds if link.peer and link.peer.held else None):
-            self._park(link.window.outbox, peer, row.seq, row.size)
+            outbox.tries = outbox.tries or SecondTries(self._now)
+            outbox.tries.corrupt.add(row.seq, row.seq)
+            self._park(outbox, peer, row.seq, row.size)
             self._notice(
                 NoticeKind.CORRUPT_MESSAGE,
                 peer,

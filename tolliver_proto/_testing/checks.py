@@ -18,7 +18,7 @@ from .._node.ids import NO_ID
 from .._node.intervals import IntervalSet
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
-from .._node.store import AddDeliveries, Operation, RemoveDeliveries, StoreMessages
+from .._node.store import AddDeliveries, Operation, ParkDelivery, RemoveDeliveries, StoreMessages
 from .._node.subscriptions import matching
 from .._wire.events import (
     PROBE_CHANNEL,
@@ -52,7 +52,7 @@ def check(condition: object, complaint: str, *shown: object) -> None:
 class Sent:
     """One message of the simulated application."""
 
-    __slots__ = ("body", "channel", "damaged", "due_to", "full_for", "index", "key", "routed_to", "stored")
+    __slots__ = ("body", "channel", "damaged", "due_to", "full_for", "index", "key", "lost_for", "routed_to", "stored")
 
     def __init__(self, index: int, channel: str, key: str, body: bytes) -> None:
         self.index = index
@@ -64,6 +64,7 @@ class Sent:
         self.routed_to: set[UUID] = set()  # whom its sender knew to want it then
         self.due_to: set[UUID] = set()  # who must have handled it in the end
         self.full_for: set[UUID] = set()  # who may have been skipped, as its quota was used (D-10)
+        self.lost_for: set[UUID] = set()  # to whom a store owed it that is not there any more (D-13)
 
     def wanted_by(self, subscriptions: Iterable[Subscription]) -> bool:
         return not set(matching(self.channel, self.key)).isdisjoint(subscriptions)
@@ -192,6 +193,8 @@ class Ledger:
         self.policy = Policy()
         self.others: dict[UUID, Ledger] = {}
         self.displaced: set[tuple[UUID, bytes]] = set()  # given up for newer ones (D-10)
+        self.set_aside: set[tuple[UUID, bytes]] = set()  # they come later than what was sent after them (T-09)
+        self.forked = False  # two stores have gone on from one: what one of them sent may come after the other's
         self.failed: set[tuple[UUID, int]] = set()  # was to be removed by a commit that failed
         self.newest: dict[UUID, int] = {}
         self.ordered = True
@@ -216,6 +219,12 @@ class Ledger:
                         proof = (operation.peer, self._bodies.get(seq, b""))
                         if proof not in self.acked:
                             self._displaced(operation.peer, seq, operations)
+            elif isinstance(operation, ParkDelivery):
+                self.set_aside.add((operation.peer, self._bodies[operation.seq]))
+
+    def holds(self, store: MemoryStore) -> None:
+        """This is its store now: the same number may be another message there."""
+        self._bodies.update((message.seq, message.body) for message in store.messages)
 
     def _displaced(self, peer: UUID, seq: int, operations: Sequence[Operation]) -> None:
         """A delivery is removed that was not acknowledged: the peer may want it no more (T-61), or by its policy it
@@ -239,9 +248,9 @@ class Ledger:
                     self.failed.update((operation.peer, seq) for seq in range(first, last + 1))
 
     def is_owed(self, sent: Sent, peer: UUID) -> bool:
-        """True but for what a peer's policy at its quota has kept from it (D-10)."""
+        """True but for what a peer's policy at its quota has kept from it (D-10), and what went with a store (D-13)."""
         is_skipped = peer in sent.full_for and peer not in self.stored_for.get(sent.body, ())
-        return not is_skipped and (peer, sent.body) not in self.displaced
+        return not is_skipped and (peer, sent.body) not in self.displaced and peer not in sent.lost_for
 
     def delivery(self, delivery: Delivery, senders: dict[UUID, Ledger]) -> None:
         """A node hands a message to its application."""
@@ -250,11 +259,17 @@ class Ledger:
         entry = sender.sent.get(body) if sender else None
         check(entry is not None, f"{delivery} was never sent by {delivery.peer_id}")
         assert entry is not None
+        assert sender is not None
         check((entry.channel, entry.key) == (delivery.channel, delivery.key), f"{delivery} was sent otherwise: {entry}")
         if not delivery.reliable:
             check(body not in self.delivered, f"unreliable {body!r} delivered twice")
         elif (
-            self.ordered and self.uuid in entry.routed_to and body not in self.delivered and self.always_wants(message)
+            self.ordered
+            and not sender.forked
+            and (self.uuid, body) not in sender.set_aside
+            and self.uuid in entry.routed_to
+            and body not in self.delivered
+            and self.always_wants(message)
         ):
             newest = self.newest.get(delivery.peer_id, -1)
             check(entry.index > newest, f"first copy of {body!r} after that of number {newest} (T-51)")
@@ -277,9 +292,10 @@ def audit(node: Node, store: MemoryStore) -> None:
             continue  # there for the sake of its handled messages and dead letters
         peer = peers[uuid]
         state = node._peers[uuid]
-        mine = (peer.pending, peer.pending_bytes, peer.parked, state.subscriptions, {*state.held}, {*state.unsaid})
+        counts = (peer.pending, peer.pending_bytes, peer.parked, peer.parked_bytes)
+        mine = (*counts, state.subscriptions, {*state.held}, {*state.unsaid})
         lists = (known.subscriptions, {*known.held}, {*known.unsaid})
-        theirs = (known.pending, known.pending_bytes, known.parked, *lists)
+        theirs = (known.pending, known.pending_bytes, known.parked, known.parked_bytes, *lists)
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
         granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions.union(one.held))

@@ -91,7 +91,8 @@ class _Peer:
 class MemoryStore:
     """`Store` in memory. `fail_next_commit` and `fail_next_fetch` make one call raise; `corrupt` spoils a row.
 
-    While it is `full`, what stores messages raises DiskFull, as where a reserve is kept for all else (D-13).
+    While it is `full`, what stores messages raises DiskFull, as where a reserve is kept for all else (D-13); while it
+    is `spent`, all does.
 
     `next_id` has no effect any more: ids begin at a fresh place at every opening (T-40).
     """
@@ -100,7 +101,7 @@ class MemoryStore:
         self.commits = 0
         self.fail_next_commit: StoreError | None = None
         self.fail_next_fetch: StoreError | None = None
-        self.full = False
+        self.full = self.spent = False
         self._messages: dict[int, StoredMessage] = {}
         self._corrupt: set[int] = set()
         self._held: set[int] = set()
@@ -165,7 +166,7 @@ class MemoryStore:
         error, self.fail_next_commit = self.fail_next_commit, None
         if error is not None:
             raise error
-        if self.full and any(isinstance(operation, STORING) for operation in operations):
+        if self.spent or (self.full and any(isinstance(operation, STORING) for operation in operations)):
             raise DiskFull("no space is left: nothing was stored")
         self._check(operations)
         for operation in operations:
@@ -251,6 +252,18 @@ class MemoryStore:
         """The seqs that this peer is owed, parked ones included."""
         return list(self._peers[peer].seqs) if peer in self._peers else []
 
+    def owed(self, peer: UUID) -> set[bytes]:
+        """Bodies that this peer is owed, those that are set aside included."""
+        return {self._messages[seq].body for seq in self.deliveries(peer)}
+
+    def held(self) -> set[bytes]:
+        """Bodies that are kept for whoever is just connecting: a start drops those that nobody is owed (T-62)."""
+        return {self._messages[seq].body for seq in self._held}
+
+    def set_aside(self, peer: UUID) -> list[bytes]:
+        """Bodies that are set aside for this peer."""
+        return [self._messages[seq].body for seq in self._peers.get(peer, _Peer()).parked]
+
     # Private parts.
 
     def _check(self, operations: Sequence[Operation]) -> None:
@@ -279,6 +292,7 @@ class MemoryStore:
             sum(self._messages[seq].size for seq in seqs),
             seqs[-1] if seqs else 0,
             len(peer.parked),
+            sum(self._messages[seq].size for seq in peer.parked),
             {one: self.age - since for one, since in peer.held.items()},
             {one: self.age - since for one, since in peer.unsaid.items()},
         )

@@ -54,8 +54,8 @@ class Network(World):
             return
         end.open = True
         host = end.host
-        if role is Role.CLIENT:
-            host.opening[end.cid] = len(host.log)
+        if role is Role.CLIENT and host.node is not None:
+            host.opening[end.cid] = len(host.log), host.node._counts["not_kept"]
         self._trace(f"{host.name} {end.cid} open, {role}, to {end.other.host.name} {end.other.cid}")
         self._call(host, "opened", end.cid, role, PeerIdentity(address=end.other.host.name))
         self._move(end)

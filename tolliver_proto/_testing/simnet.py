@@ -24,11 +24,12 @@ from .checks import Sent, SimFailure, audit, check
 from .clockwork import Report
 from .dice import BeginAt, Dice
 from .network import Network
-from .world import CALM, Host, Weather
+from .world import CALM, Copy, Host, Weather
 
 _WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
 _RULED = 7  # with access rules
-_COPIED = 3  # with stores that are put back from a copy
+_HARMED = 3  # with stores that are copied, cloned, put back, cut, or without any room
+_RETRIES = 3  # of what was set aside, in the end
 _RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
 
 
@@ -37,8 +38,8 @@ class Simulation(Network):
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
     applications do in that time. Anything that `never` names does not happen: an operation ("crash", "break", "close",
-    "corrupt", "restore", "fill", "split", "jump", "stop_clock", "disconnect" ...) or a chance of the weather. With
-    `trace` every line is kept in `lines`, else the last few.
+    "corrupt", "restore", "clone", "cut", "fill", "exhaust", "split", "jump", "stop_clock", "disconnect" ...) or a
+    chance of the weather. With `trace` every line is kept in `lines`, else the last few.
     """
 
     def __init__(
@@ -94,8 +95,13 @@ class Simulation(Network):
         ]
         if seed % _WORLDS == _RULED:
             operations_by_weight.append((4, self._op_restrict))
-        if seed % _WORLDS == _COPIED:
-            operations_by_weight.append((3, self._op_restore))
+        if seed % _WORLDS == _HARMED:
+            operations_by_weight += [
+                (3, self._op_restore),
+                (2, self._op_clone),
+                (3, self._op_cut),
+                (1, self._op_exhaust),
+            ]
         unwanted = {f"_op_{name}" for name in never}
         self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
 
@@ -227,10 +233,10 @@ class Simulation(Network):
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
         """Messages sent since the dial's request was queued are for this peer too, if it wants them (T-62)."""
-        since = host.opening.pop(action.cid, None)
+        since, not_kept = host.opening.pop(action.cid, (0, -1))
         peer = self._ledgers.get(action.peer)
-        if since is None or peer is None:
-            return
+        if host.node is None or host.node._counts["not_kept"] != not_kept or peer is None:
+            return  # not one that we dialled, or a share was full
         allowed = host.acl.rights(peer.uuid).granted(peer.permanent)
         for sent in host.log[since:]:
             if sent.wanted_by(allowed) and not sent.damaged:
@@ -368,17 +374,55 @@ class Simulation(Network):
         self._at(self._delay(), self._start, host)
         if host.copy is None:
             self._trace(f"{host.name}'s store is copied")
-            host.copy = host.store.snapshot()
+            host.copy = Copy(host.store, self._ledgers)
             return
         self.counts["restored"] += 1
         self._trace(f"{host.name} is put back from its copy (T-48)")
-        host.store = host.copy.snapshot()
-        owed = {message.seq: message.body for message in host.store.messages}
-        for uuid, peer in self._by_uuid.items():
-            still = {owed[seq] for seq in host.store.deliveries(uuid)} | peer.ledger.handled.keys()
+        self._put_back(host, host.copy)
+
+    def _op_clone(self, host: Host) -> None:
+        """It goes, and its copy goes on in its place, until that is copied back: both give the same ids (T-48)."""
+        self._stop(host)
+        self._at(self._delay(), self._start, host)
+        if host.copy is None:
+            host.copy = Copy(host.store, self._ledgers)
+        self.counts["cloned"] += 1
+        self._trace(f"a clone of {host.name} goes on in its place (T-40)")
+        clone, host.copy = host.copy, Copy(host.store, self._ledgers)
+        host.ledger.forked = True
+        self._put_back(host, clone)
+
+    def _op_cut(self, host: Host) -> None:
+        """The disk confirms commits that it does not keep: the last ones are missing after a crash (D-13)."""
+        self._at(self._rng.random() * 3, self._cut, host, host.born, Copy(host.store, self._ledgers))
+
+    def _cut(self, host: Host, born: int, copy: Copy) -> None:
+        if host.born != born or host.node is None or self._calm:
+            return
+        self.counts["cut"] += 1
+        self._trace(f"{host.name} lacks the last {host.store.commits - copy.store.commits} commits (D-13)")
+        self._stop(host)
+        self._at(self._delay(), self._start, host)
+        self._put_back(host, copy)
+
+    def _put_back(self, host: Host, copy: Copy) -> None:
+        """Lost is what its store owes and the copy never knew, and no more (D-13); what the copy owes comes again."""
+        before, host.store = host.store, copy.store.snapshot()
+        host.ledger.holds(host.store)
+        for uuid in self._ledgers:
+            lost = (before.owed(uuid) | before.held()) - copy.owed[uuid]
             for sent in host.log:
-                if sent.body not in still:
-                    sent.due_to.discard(uuid)
+                if sent.body in copy.owed[uuid]:
+                    sent.lost_for.discard(uuid)
+                elif sent.body in lost:
+                    sent.lost_for.add(uuid)
+
+    def _op_exhaust(self, host: Host) -> None:
+        """Its disk has no room at all for a while: nothing can be removed either (D-13)."""
+        self.counts["exhausted"] += 1
+        self._trace(f"{host.name} has no room at all")
+        host.store.spent = True
+        self._at(self._rng.random() * 10, self._free, host)
 
     def _op_close(self, host: Host) -> None:
         assert host.node is not None
@@ -408,7 +452,7 @@ class Simulation(Network):
         self._at(self._rng.random() * 10, self._free, host)
 
     def _free(self, host: Host) -> None:
-        host.store.full = False
+        host.store.full = host.store.spent = False
 
     def _op_retry(self, host: Host) -> None:
         """Dead letters are sent again (T-09)."""
@@ -468,7 +512,7 @@ class Simulation(Network):
         self._calm = True
         self._weather = replace(CALM, late_drain=self._weather.late_drain)
         for host in self._hosts:
-            host.store.full = False
+            self._free(host)
             if host.closing:
                 self._stop(host)
             self._start(host)
@@ -486,7 +530,11 @@ class Simulation(Network):
             self._op_retry(host)
 
     def _drain(self) -> None:
+        """What was set aside is not lost: somebody asks for it again (T-09)."""
         end = self.now + 300.0
+        for retry in range(1, _RETRIES + 1):
+            for host in self._hosts:
+                self._at(retry * 80.0, self._op_retry, host)
         self._run_until(end, self._is_drained)
         if not self._is_drained():
             raise SimFailure("not drained in 300 s: " + "; ".join(self._unfinished()))
@@ -518,9 +566,17 @@ class Simulation(Network):
                     continue
                 if peer.pending and (not peer.held or host.store.fetch(peer.uuid, 0, 1, 1)):
                     left.append(f"{host.name} has {peer.pending} for {other.name}")
+                aside = self._set_aside(host, other)
+                if aside:
+                    left.append(f"{host.name} has set {aside} aside for {other.name}")
                 if set(peer.subscriptions) != set(other.node.subscriptions()):
                     left.append(f"{host.name} knows {peer.subscriptions} of {other.name}")
         return left
+
+    def _set_aside(self, host: Host, other: Host) -> list[bytes]:
+        """But for those that cannot be read: they stay where they are (V9)."""
+        bodies = host.store.set_aside(other.ledger.uuid)
+        return [body for body in bodies if not host.ledger.sent[body].damaged]
 
     def _reckon(self) -> None:
         for host in self._hosts:

@@ -7,7 +7,7 @@ the node asks for, as an adapter does: at once, or late, with more input in betw
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -113,6 +113,14 @@ class End:
         return not self.over and self.host.born == self.born
 
 
+class Copy:
+    """Store as it was at a moment, and what it owed then, by peer."""
+
+    def __init__(self, store: MemoryStore, peers: Iterable[UUID]) -> None:
+        self.store = store.snapshot()
+        self.owed = {peer: store.owed(peer) for peer in peers}
+
+
 class Host:
     """One instance: its store and ledger, which survive, and its node, which may not."""
 
@@ -120,7 +128,7 @@ class Host:
         self.name = name
         self.ledger = ledger
         self.store = store
-        self.copy: MemoryStore | None = None
+        self.copy: Copy | None = None
         self.limits = limits
         self.version = version
         self.node: Node | None = None
@@ -131,7 +139,7 @@ class Host:
         self.island = 0  # hosts on other islands cannot be reached while the network is split
         self.ends: dict[int, End] = {}
         self.jobs: deque[Commit | Fetch | Find] = deque()
-        self.opening: dict[int, int] = {}  # cid -> how many messages had been sent when it opened (T-62)
+        self.opening: dict[int, tuple[int, int]] = {}  # cid -> how many were sent, and not kept, when it opened (T-62)
         self.log: list[Sent] = []
         self.wishes: set[tuple[int, int]] = set()  # remotes
         self.timer = float("inf")

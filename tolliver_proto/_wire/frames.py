@@ -47,7 +47,8 @@ from .limits import Limits
 _NAMES_CACHED = 1024
 _NAME_CACHED = 256
 _FRAMES_AT_ONCE = 64
-_ACK_RUN = 256
+_SHORT_RUN = 16  # acks that are packed in one call, whatever their number,
+_ACK_RUN = 256  # and up to this the powers of two: what packs all lengths would take 2 MiB
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 _FORMAT = Limits.format()
 _RESERVED = RESERVED_CHANNEL.encode()
@@ -129,10 +130,18 @@ class Encoder:
         return kind in self._codes or kind in self._layout.controls
 
     def acks(self, message_ids: Sequence[int]) -> bytes:
-        """The acks of a run, packed in one call. Every id must be one that came over the wire."""
-        if len(message_ids) > _ACK_RUN:
-            runs = range(0, len(message_ids), _ACK_RUN)
-            return b"".join([self.acks(message_ids[start : start + _ACK_RUN]) for start in runs])
+        """The acks of a run, packed in few calls. Every id must be one that came over the wire."""
+        left = len(message_ids)
+        if left <= _SHORT_RUN:
+            return self._some_acks(message_ids)
+        packed = []
+        while left:
+            count = left if left <= _SHORT_RUN else min(_ACK_RUN, 1 << left.bit_length() - 1)
+            packed.append(self._some_acks(message_ids[-left : count - left or None]))
+            left -= count
+        return b"".join(packed)
+
+    def _some_acks(self, message_ids: Sequence[int]) -> bytes:
         pairs: list[int] = [self._ack_code] * (2 * len(message_ids))
         pairs[self._layout.ack.index("message_id") :: 2] = message_ids
         return _ack_run(self._layout.ack, len(message_ids)).pack(*pairs)
@@ -219,7 +228,7 @@ class Encoder:
         return entry.pack({"channel": len(channel), "key": len(key)}) + b"".join(raw[name] for name in entry.names)
 
 
-@lru_cache(maxsize=_ACK_RUN)
+@lru_cache(maxsize=64)  # as many lengths as there are, of three layouts: 64 bytes for each ack
 def _ack_run(head: Fields, count: int) -> Struct:
     return Struct(">" + head.struct.format.lstrip(">") * count)
 

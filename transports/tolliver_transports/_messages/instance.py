@@ -78,7 +78,7 @@ class BaseInstanceCore(BaseEndpoint):
         self.check_open()
         wanted = self.options.remote(remote)
         call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted), as_it_is)
-        self.node.connect(wanted, monotonic())
+        self.node.connect(wanted, monotonic(), control_messages=wanted.control_messages)
         self.turn()
         return call
 
@@ -217,7 +217,7 @@ class BaseInstanceCore(BaseEndpoint):
         for channel, key, handler in self.options.handlers:
             self.handle(channel, key, handler)
         for remote in self.options.remotes:
-            self.node.connect(remote, monotonic())
+            self.node.connect(remote, monotonic(), control_messages=remote.control_messages)
 
     def _end_work(self) -> None:
         self._store.end()

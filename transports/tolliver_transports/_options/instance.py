@@ -10,7 +10,7 @@ import dataclasses
 import ipaddress
 import os
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import UUID
@@ -125,7 +125,8 @@ class Remote:
     """A place to dial, and the peer to expect there. Equal remotes are one remote.
 
     With `identity` (the UUID in the peer's certificate) or `spki_sha256` (32 bytes: the SHA-256 of its public key) the
-    peer is known by that and its host name is not checked; without either, the name must match (D-2).
+    peer is known by that and its host name is not checked; without either, the name must match (D-2). One that dies of
+    subscribe and unsubscribe messages is given as `control_messages=False`, which does not make it another remote.
     Raises TypeError or ValueError.
     """
 
@@ -147,6 +148,7 @@ class Remote:
             ]
         ),
     )
+    control_messages: bool = field(default=True, validator=_flag, eq=False)
 
     @classmethod
     def parse(cls, address: str | Remote, default_port: int = DEFAULT_PORT) -> Remote:
@@ -270,8 +272,8 @@ class InstanceOptions(EndpointOptions):
       certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `quota_policy`, `quota_policies`, `strict_block`,
-      `announce_after_handshake`, `unsubscribed_hold`, `probe`, `probe_interval`, `probe_timeout`, `max_connection_age`:
-      see `Policy`.
+      `announce_after_handshake`, `unsubscribed_hold`, `no_control_messages`, `probe`, `probe_interval`,
+      `probe_timeout`, `max_connection_age`: see `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
@@ -333,6 +335,10 @@ class InstanceOptions(EndpointOptions):
     strict_block: bool = field(default=False, validator=_flag)
     announce_after_handshake: bool = field(default=False, validator=_flag)
     unsubscribed_hold: float = field(default=3600.0, validator=_is(int | float, "give seconds as a number, or 0"))
+    no_control_messages: Collection[UUID] = field(
+        default=frozenset(),
+        validator=validators.deep_iterable(_is(UUID, "give a uuid.UUID for each peer")),
+    )
     record: Path | None = field(default=None, converter=converters.optional(_path))
     probe: Probe = field(default="off", validator=_is(str, 'give "off", "ack" or "message"'))
     probe_interval: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))

@@ -124,9 +124,7 @@ class DatabaseFile:
         try:
             self._begin()
         except sqlite3.Error as error:  # it takes a little room
-            if not self._room.make(error):
-                raise
-            self._begin()
+            self._do_with_reserve(self._begin, error)
         self._room.restore(self.connection, is_news=False)
 
     def _begin(self) -> None:
@@ -383,12 +381,21 @@ class DatabaseFile:
         try:
             job()
         except sqlite3.Error as error:
-            if growth is not None or not self._room.make(error):
+            if growth is not None:
                 raise
-            with suppress(sqlite3.Error):  # at once, before somebody else takes the room
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            job()
+            self._do_with_reserve(job, error)
         self._room.restore(connection)
+
+    def _do_with_reserve(self, job: Callable[[], object], error: sqlite3.Error) -> None:
+        """The job has failed so. Raises what it fails with in the end."""
+        for _ in self._room.make(error, self._connection):
+            try:
+                job()
+            except sqlite3.Error as again:
+                error = again
+            else:
+                return
+        raise error
 
     def check(self) -> list[str]:
         """Findings of the opening, and faults in the structure of the file: reads all of it. Any thread, while another

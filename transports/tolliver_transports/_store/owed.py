@@ -545,7 +545,9 @@ class Deliveries:
             count, size = (bits & ~parked).bit_count(), one.size
             if one in holes:
                 size = _size_of(one, directory, bits & ~parked)
-            totals.count(one.peer, count, size, first + (bits & ~parked).bit_length() - 1, parked.bit_count())
+            totals.count(one.peer, count, size, first + (bits & ~parked).bit_length() - 1)
+            if parked:
+                totals.count_parked(one.peer, parked.bit_count(), _size_of(one, directory, parked))
         if holes:
             self._holes[first] = [directory.count if directory else 0, union.bit_count()]
             if self._holes[first][1] * 2 < self._holes[first][0]:
@@ -575,8 +577,8 @@ class Totals:
     """Numbers of all that is owed: for each peer, and for all of them together in runs."""
 
     def __init__(self) -> None:
-        self.peers: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-        """By number: messages that are pending, their bytes, the last seq, parked messages."""
+        self.peers: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
+        """By number: messages that are pending, their bytes, the last seq, parked messages, their bytes."""
         self.ids = IntervalSet()
         self.owed = RefCounts()
         self.last_seq = 0
@@ -602,13 +604,17 @@ class Totals:
             self.ids.add(first_id, end_id - 1)
             self.last_seq = end - 1
 
-    def count(self, peer: int, pending: int, size: int, last_seq: int, parked: int) -> None:
+    def count(self, peer: int, pending: int, size: int, last_seq: int) -> None:
         known = self.peers[peer]
         known[0] += pending
         known[1] += size
         if pending:
             known[2] = last_seq
-        known[3] += parked
+
+    def count_parked(self, peer: int, count: int, size: int) -> None:
+        known = self.peers[peer]
+        known[3] += count
+        known[4] += size
 
 
 def runs_of(bits: int, first: int) -> tuple[list[int], list[int]]:

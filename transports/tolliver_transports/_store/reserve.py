@@ -2,7 +2,8 @@
 
 Removing what a peer has acknowledged takes room too: the log grows before it begins anew, and the database before the
 log may. On a full disk that room is a file that is there for nothing else. It is given up for a commit that stores no
-message, and made again when there is room for it twice.
+message, and made again when there is room for it twice. One half is for the log, the other for what the log is copied
+to: a reader holds the log up, and one that has taken all room by then could never begin anew.
 """
 
 from __future__ import annotations
@@ -61,6 +62,17 @@ class Reserve:
                     os.write(file, _ZEROS[: self.size - at])
         finally:
             os.close(file)
+
+    def give_up_half(self) -> bool:
+        """True if that made room: it was whole."""
+        was_there, self.there = self.there, not self.size
+        if not was_there or self.there:
+            return False
+        try:
+            os.truncate(self.path, self.size // 2)
+        except OSError:
+            return False
+        return True
 
     def give_up(self) -> bool:
         """True if that made room."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from time import monotonic
 
@@ -88,21 +88,26 @@ class Room:
     def _refusal(self, why: str) -> DiskFull:
         return DiskFull(f"cannot commit to the database {self._path}: {why} (D-13)")
 
-    def make(self, error: sqlite3.Error) -> bool:
-        """Give up the reserve, if that may help: True if it is worth another try."""
+    def make(self, error: sqlite3.Error, connection: sqlite3.Connection | None) -> Iterator[None]:
+        """Give up the reserve in steps, each of which is worth another try: no more than it takes, and the last of it
+        only for what the log is copied to. None, if it was not room that was missing."""
         code = primary_code(error)
-        is_full = code == sqlite3.SQLITE_FULL
         is_perhaps = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)  # where a file cannot be made or mapped
-        if not is_full and not (is_perhaps and self._reserve.free() < self._reserve.size):
-            return False
-        if not self._reserve.give_up():
-            return False
-        self._tell(
-            NoticeKind.RESERVE_USED,
-            f"the disk of the database {self._path} is full: its reserve of {self._reserve.size} bytes was given up, "
-            "so that what peers acknowledge can be removed. Free some space: there is no second one",
-        )
-        return True
+        if code != sqlite3.SQLITE_FULL and not (is_perhaps and self._reserve.free() < self._reserve.size):
+            return
+        if self._reserve.give_up_half():
+            self._tell(
+                NoticeKind.RESERVE_USED,
+                f"the disk of the database {self._path} is full: its reserve of {self._reserve.size} bytes was given "
+                "up, so that what peers acknowledge can be removed. Free some space: there is no second one",
+            )
+            _copy_log(connection)  # at once, before somebody else takes the room
+            yield
+        if not _copy_log(connection):
+            return
+        yield
+        if self._reserve.give_up() and _copy_log(connection):
+            yield
 
     def closed(self) -> None:
         """What SQLite has given back may be room for the reserve."""
@@ -132,6 +137,7 @@ class Room:
         if monotonic() < self._shrink_after:
             return
         self._shrink_after = monotonic() + _SHRINK_AGAIN
+        self._reserve.give_up()  # what is left of it: nearly nothing is there to be removed any more
         for statement in (
             "PRAGMA wal_checkpoint(PASSIVE)",  # so that the log begins anew and needs no room
             "PRAGMA temp_store = MEMORY",
@@ -140,6 +146,15 @@ class Room:
         ):
             connection.execute(statement).fetchall()
         self._shrink_after = 0.0
+
+
+def _copy_log(connection: sqlite3.Connection | None) -> bool:
+    """Into the database, so that it begins anew. False where a reader holds it up."""
+    if connection is not None:
+        with suppress(sqlite3.Error):  # there is no room for it either
+            [(busy, _frames, _copied)] = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            return not busy
+    return True
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

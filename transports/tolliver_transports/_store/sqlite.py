@@ -57,12 +57,13 @@ from tolliver_proto import (
 )
 from tolliver_proto.layouts import MessageSet
 
-from .causes import FAILURES, MALFORMED
+from .causes import FAILURES, MALFORMED, primary_code
 from .checks import check_of, content_check, letter_check
 from .clock import StoreClock
 from .copying import write_copy
 from .file import DatabaseFile
 from .owed import NOBODY, Deliveries, Holds, Row, Span, joined
+from .pieces import in_pieces
 
 _Values = tuple[Any, ...]
 _T = TypeVar("_T")
@@ -339,10 +340,13 @@ class SQLiteStore:
     def _letters(self) -> tuple[list[tuple[int, int]], int]:
         """Number and size of each dead letter, and the next number. Opening has told where the table cannot be read."""
         sizes: list[tuple[int, int]] = []
-        last = 0
         with suppress(sqlite3.DatabaseError, *MALFORMED):
-            [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
             sizes += ((int(number), int(size)) for number, size in self._file.connection.execute(_LETTER_SIZES))
+        try:
+            [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
+        except sqlite3.DatabaseError:
+            last = max((number for number, _ in sizes), default=0)
+            self._file.tell_damage("the number of the newest dead letter cannot be read: one that went may come again")
         return sizes, int(last) + 1
 
     # Writing.
@@ -353,7 +357,21 @@ class SQLiteStore:
         growth = None if kinds.isdisjoint(STORING) else partial(bytes_of, operations)
         known = dict(self._peers) if ForgetPeer in kinds else None
         with self._file.failing("commit to"):
-            self._file.write(partial(self._commit, operations, known), growth)
+            if growth is not None:
+                self._file.write(partial(self._commit, operations, known), growth)
+            else:
+                self._write_as_there_is_room(operations, known)
+
+    def _write_as_there_is_room(self, operations: Sequence[Operation], known: dict[UUID, int] | None) -> None:
+        """On a full disk, in several commits if need be (D-13)."""
+        try:
+            self._file.write(partial(self._commit, operations, known))
+        except sqlite3.Error as error:
+            pieces = [*in_pieces(operations)] if primary_code(error) == sqlite3.SQLITE_FULL else []
+            if not pieces:
+                raise
+            for piece in pieces:
+                self._write_as_there_is_room(piece, known)
 
     def _commit(self, operations: Sequence[Operation], known: dict[UUID, int] | None) -> None:
         self._new_peers.clear()

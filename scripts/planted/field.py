@@ -1,0 +1,185 @@
+"""Bugs in what keeps a node in the field well: strikes, second tries, dials, duels, crowds.
+
+The idea: restarts, clones and silent ends are usual there, and each rule is one comparison that could be forgotten.
+"""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+EXPOSURE = "tolliver_proto/_node/exposure.py"
+PARKED = "tolliver_proto/_node/parked.py"
+HANDSHAKES = "tolliver_proto/_node/handshakes.py"
+RETRYING = "tolliver_proto/_node/retrying.py"
+SENDING = "tolliver_proto/_node/sending.py"
+PATIENCE = "tolliver_proto/_node/patience.py"
+DIALING = "tolliver_proto/_node/dialing.py"
+CONNECTING = "tests/node/test_connecting.py::"
+DUELS = "tolliver_proto/_node/duels.py"
+DUELLING = "tests/node/test_duels.py::"
+DROPS = "tolliver_proto/_node/drops.py"
+SILENT = "tests/node/test_patience.py::"
+TRIES = "tests/node/test_second_tries.py::"
+
+BUGS = (
+    Bug(
+        "control messages go to a peer that dies of them",
+        "tolliver_proto/_node/link.py",
+        "ControlSync.sync",
+        "self.mute",
+        "False",
+        ("tests/node/test_mute.py::test_a_peer_that_dies_of_control_messages_is_sent_none",),
+    ),
+    Bug(
+        "idle sockets keep a good peer out",
+        "tolliver_proto/_common/connection_table.py",
+        "ConnectionTable.new_cid",
+        "full = self._make_room(address, full)",
+        "",
+        ("tests/node/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
+    ),
+    Bug(
+        "who is in the middle of a handshake makes room",
+        "tolliver_proto/_common/connection_table.py",
+        "ConnectionTable.receive_data",
+        "self._limiter.heard(cid)",
+        "",
+        ("tests/node/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
+    ),
+    Bug(
+        "each message that is dropped is told",
+        DROPS,
+        "Drops.add",
+        "counts is None",
+        "True",
+        ("tests/node/test_drops.py::test_what_nobody_wants_is_told_at_once_and_then_by_the_minute",),
+    ),
+    Bug(
+        "what is dropped is counted by names without end",
+        DROPS,
+        "Drops.add",
+        "shown in counts or len(counts) < _NAMED",
+        "True",
+        ("tests/node/test_drops.py::test_each_peer_has_its_own_sum_and_only_so_many_names",),
+    ),
+    Bug(
+        "clones replace each other for ever",
+        DUELS,
+        "Duel.is_due",
+        "len(self._replaced) == _REPLACED and now - self._replaced[0] < _WITHIN",
+        "False",
+        (DUELLING + "test_the_older_one_stays_if_it_answers",),
+    ),
+    Bug(
+        "a newer connection waits for ever",
+        HANDSHAKES,
+        "Handshakes._stands_back",
+        'self._timers.set(("duel", peer.uuid), self._now + ANSWER_WITHIN)',
+        "",
+        (DUELLING + "test_the_newer_one_is_taken_if_no_answer_comes_in_five_seconds",),
+    ),
+    Bug(
+        "a clone is taken though the older one has answered",
+        DUELS,
+        "Duel.shut",
+        "self._shut_until = now + _SHUT_FOR",
+        "",
+        (DUELLING + "test_for_a_minute_no_newer_one_is_taken_unless_the_older_one_ends",),
+    ),
+    Bug(
+        "pauses grow though messages get through",
+        DIALING,
+        "Dialer.ended",
+        "(_FRUITFUL if fruitful else _STEADY)",
+        "_STEADY",
+        (CONNECTING + "test_after_an_ack_and_a_second_of_being_up_the_pauses_begin_anew",),
+    ),
+    Bug(
+        "dials have no bound",
+        DIALING,
+        "Dialer.retry",
+        "now < free_at",
+        "False",
+        (CONNECTING + "test_in_any_minute_a_remote_is_dialled_thirty_times_at_most",),
+    ),
+    Bug(
+        "sends wait until a silent remote is closed",
+        SENDING,
+        "Sending._on_patience_timeout",
+        "kept.holds_up = False",
+        "",
+        (SILENT + "test_no_send_waits_for_a_connection_that_is_being_closed",),
+    ),
+    Bug(
+        "sends wait for a silent remote at each try",
+        PATIENCE,
+        "Patience.lose",
+        "self._failed[_whom(link)] = None",
+        "",
+        (SILENT + "test_a_silent_remote_holds_up_sends_for_one_handshake_in_all",),
+    ),
+    Bug(
+        "what is kept for a remote that failed has no bound",
+        SENDING,
+        "Sending._keepers",
+        "kept.holds_up or not self._is_full(kept)",
+        "True",
+        (SILENT + "test_what_is_sent_is_still_kept_for_it_up_to_its_share",),
+    ),
+    Bug(
+        "an end long after a message is a strike",
+        EXPOSURE,
+        "Exposure._forget_old",
+        "self._taken.popleft()",
+        "break",
+        (TRIES + "test_a_program_that_is_restarted_while_its_handler_works_refuses_nothing",),
+    ),
+    Bug(
+        "an end after an ack is a strike",
+        EXPOSURE,
+        "Exposure.acked",
+        "self._taken.clear()",
+        "",
+        (TRIES + "test_an_end_soon_after_another_was_acknowledged_is_no_strike",),
+    ),
+    Bug(
+        "a suspected head goes as soon as the peer is up",
+        HANDSHAKES,
+        "Handshakes._mind_poison",
+        "link.window.silent = True",
+        "",
+        (TRIES + "test_a_program_that_starts_again_and_again_refuses_nothing",),
+    ),
+    Bug(
+        "second tries come at one pause",
+        PARKED,
+        "SecondTries.begin",
+        "self._pause = min(2 * self._pause, LONGEST_PAUSE)",
+        "",
+        (TRIES + "test_one_that_fails_again_is_set_aside_at_once_and_tried_after_twice_the_pause",),
+    ),
+    Bug(
+        "what is as large as one that failed is tried",
+        PARKED,
+        "SecondTries.may_be",
+        "is_small and one.seq not in self.corrupt",
+        "one.seq not in self.corrupt",
+        (TRIES + "test_after_another_end_all_may_be_tried_again",),
+    ),
+    Bug(
+        "what cannot be read is tried",
+        PARKED,
+        "SecondTries.may_be",
+        "is_small and one.seq not in self.corrupt",
+        "is_small",
+        (TRIES + "test_a_row_that_cannot_be_read_is_never_tried",),
+    ),
+    Bug(
+        "a second try goes among other messages",
+        RETRYING,
+        "Retrying._be_silent",
+        "until > self._now",
+        "False",
+        (TRIES + "test_it_is_sent_when_nothing_else_may_be_what_the_peer_closes_for",),
+    ),
+)
