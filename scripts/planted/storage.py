@@ -328,8 +328,8 @@ BUGS = (
         "handled ids of a forgotten peer stay on disk",
         SQLITE,
         "SQLiteStore._forget_peers",
-        '("owed", "peer_subscription", "handled")',
-        '("owed", "peer_subscription")',
+        '("owed", "peer_subscription", "held_subscription", "unsaid", "handled")',
+        '("owed", "peer_subscription", "held_subscription", "unsaid")',
         ("tests/store/test_upkeep.py::test_forgetting_many_at_once",),
     ),
     Bug(

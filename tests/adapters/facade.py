@@ -261,11 +261,11 @@ class Facade(Opened):
     def unsubscribe(self, channel: str, key: str = "") -> None:
         self._call("unsubscribe", channel, key)
 
-    def send(self, channel: str, key: str, body: bytes) -> Receipt:
-        return self._call("send", channel, key, body)  # type: ignore[no-any-return]  # as above
+    def send(self, channel: str, key: str, body: bytes, **options: int) -> Receipt:
+        return self._call("send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 
-    def send_many(self, items: Iterable[Item]) -> Receipt:
-        return self._call("send_many", items)  # type: ignore[no-any-return]  # as above
+    def send_many(self, items: Iterable[Item], **options: int) -> Receipt:
+        return self._call("send_many", items, **options)  # type: ignore[no-any-return]  # as above
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         return self._call("unreliable_send", channel, key, body)  # type: ignore[no-any-return]  # as above

@@ -24,6 +24,9 @@ from tolliver_proto import (
     QuotaPolicy,
     StoreError,
     Subscribe,
+    TooFewRecipients,
+    Undelivered,
+    UndeliveredReason,
 )
 
 from .facade import Facade, until
@@ -85,11 +88,35 @@ def test_a_peer_is_forgotten_with_all_that_waits_for_it(nodes: Nodes) -> None:
         left.forget_peer(gone)
         assert left.peers() == []
         assert left.stats()["pending"] == 0
-        left.wait_acked(receipt)  # nobody is owed any of it
+        with pytest.raises(Undelivered) as caught:
+            left.wait_acked(receipt)  # T-54: nobody is owed any of it, and nobody has it
+        answer = caught.value
+        assert (answer.peer, answer.reason, answer.count) == (gone, UndeliveredReason.FORGOTTEN, 2500)
         assert left.send("news", "", b"x").recipients == 0
         left.forget_peer(gone)
     tables = ("batch", "owed", "peer", "peer_subscription")
     assert {table: nodes.rows("left", table) for table in tables} == dict.fromkeys(tables, 0)
+
+
+def test_who_waits_is_told_what_was_given_up_and_a_send_may_require_recipients(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        with pytest.raises(TooFewRecipients):
+            left.send("news", "", b"x", require_recipients=1)
+        with nodes.open("right") as right:
+            gone = right.instance_id
+            right.subscribe("news")
+            right.new_connection(address(left))
+            subscribed(left)
+        until(lambda: not connected(left))
+        receipt = left.send("news", "", b"x", require_recipients=1)
+        with pytest.raises(TooFewRecipients):
+            left.send_many([("news", "", b"y"), ("nobody", "", b"z")], require_recipients=1)
+        waiting = left.start("wait_acked", receipt)
+        left.forget_peer(gone)
+        with pytest.raises(Undelivered, match="forgotten"):
+            waiting.wait()
+        with pytest.raises(Undelivered, match="forgotten"):
+            left.wait_acked(receipt)
 
 
 @ONE_KIND

@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 from tolliver_transports.certs import make_ca, make_certificate
 
-Who = Callable[[str], tuple[object, ...]]
+Who = Callable[..., tuple[object, ...]]
 
 
 @pytest.fixture
 def who(tmp_path: Path) -> Who:
-    """The options that say who an instance is: `who("alice")` makes her certificate and database when first named."""
+    """The options that say who an instance is: `who("alice")` makes her certificate and database when first named.
+
+    With `own=True` they name that database, too, as `send` and `replay` want it (T-61).
+    """
     directory = tmp_path / "certificates"
     make_ca(directory)
 
-    def options(name: str) -> tuple[object, ...]:
+    def options(name: str, own: bool = False) -> tuple[object, ...]:
         if not (directory / f"{name}.pem").exists():
             make_certificate(directory, name)
-        return "--certs", directory, "--name", name
+        named = ("--database", directory / f"{name}.db") if own else ()
+        return "--certs", directory, "--name", name, *named
 
     return options

@@ -29,7 +29,7 @@ def test_rules_are_read_again_on_sighup(who: Who, tmp_path: Path) -> None:
         wait_for(f"access rules of {rules}; SIGHUP reads them again", errors, alice)
 
         def send(channel: str, body: str) -> None:
-            result = tolliver("send", channel, "k", body, "--connect", alice.address, *who("bob"))
+            result = tolliver("send", channel, "k", body, "--connect", alice.address, *who("bob", own=True))
             assert result.exit_code == 0, result.stderr
 
         send("weather", "one")

@@ -35,7 +35,7 @@ def test_certificates_of_another_ca(who: Who, tmp_path: Path) -> None:
     make_certificate(tmp_path / "other", "mallory")
     mallory = ("--certs", tmp_path / "other", "--name", "mallory")
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0") as alice:
-        result = tolliver("send", "c", "k", "x", "--connect", alice.address, *mallory)
+        result = tolliver("send", "c", "k", "x", "--connect", alice.address, *mallory, "--database", tmp_path / "m.db")
         assert "both sides need certificates of the same private CA" in the_line(result)
         assert result.stdout == ""
         result = tolliver("listen", "--connect", alice.address, *mallory)
@@ -91,7 +91,7 @@ def test_what_is_missing_or_said_twice(
 
 
 def test_a_traceback_for_those_who_want_one(monkeypatch: pytest.MonkeyPatch, who: Who) -> None:
-    send = ("send", "tolliver", "k", "x", "--listen", "127.0.0.1:0", "--timeout", 0, *who("alice"))
+    send = ("send", "tolliver", "k", "x", "--listen", "127.0.0.1:0", "--timeout", 0, *who("alice", own=True))
     assert "the protocol's own" in tolliver(*send).stderr
     monkeypatch.setenv("TOLLIVER_DEBUG", "1")
     with pytest.raises(ReservedChannel):

@@ -24,7 +24,9 @@ def bodies(lines: list[str]) -> list[bytes]:
 
 def test_one_message_between_two_processes(who: Who, tmp_path: Path) -> None:
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--count", 1) as alice:
-        result = run_process("send", "greeting", "to\nyou", "hi \x1b[2J", "--connect", alice.address, *who("bob"))
+        result = run_process(
+            "send", "greeting", "to\nyou", "hi \x1b[2J", "--connect", alice.address, *who("bob", own=True)
+        )
         assert alice.process.wait(SECONDS) == 0
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("stored 1 of 1 message for 1 recipient, 1 acknowledged, in ")
@@ -36,7 +38,7 @@ def test_what_is_recorded_can_be_decoded_and_sent_again(who: Who, tmp_path: Path
     recordings = tmp_path / "recordings"
     arguments = ("--listen", "127.0.0.1:0", "--count", 2)
     with listener(tmp_path / "out", who("alice"), *arguments) as alice:
-        there = ("--connect", alice.address, *who("bob"))
+        there = ("--connect", alice.address, *who("bob", own=True))
         assert tolliver("send", "c", "k", "once", *there, "--record", recordings).exit_code == 0
         shown = tolliver("decode", recordings, "--json", "--channel", "c", "--direction", "out")
         assert bodies(shown.stdout.splitlines()) == [b"once"]
@@ -50,7 +52,7 @@ def test_files_of_lines_reliable_and_not(who: Who, tmp_path: Path) -> None:
     (tmp_path / "lines").write_bytes(b"\n".join(lines))
     send = ("send", "c", "k", "--file", tmp_path / "lines")
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--json", "--channel", "c") as alice:
-        to_alice = ("--connect", alice.address, *who("bob"))
+        to_alice = ("--connect", alice.address, *who("bob", own=True))
         reliable = tolliver(*send, *to_alice)
         assert reliable.exit_code == 0
         assert reliable.stdout.startswith("stored 1,000 of 1,000 messages for 1 recipient, 1,000 acknowledged, in ")
@@ -78,10 +80,10 @@ def test_what_nobody_is_there_for_waits_in_the_database(who: Who, tmp_path: Path
     """The listener dials here, and the sender gives it time to."""
     address = "127.0.0.1:0"
     with listener(tmp_path / "out", who("alice"), "--listen", address, "--json") as alice:
-        assert tolliver("send", "c", "k", "one", "--connect", alice.address, *who("bob")).exit_code == 0
+        assert tolliver("send", "c", "k", "one", "--connect", alice.address, *who("bob", own=True)).exit_code == 0
         assert alice.interrupt() == 0
         address = alice.address
-    away = ("--connect", address, *who("bob"), "--timeout", 0.1)
+    away = ("--connect", address, *who("bob", own=True), "--timeout", 0.1)
     unseen = tolliver("send", "c", "k", "two", *away)
     assert unseen.exit_code == 1
     assert unseen.stdout.startswith("stored 1 of 1 message for 1 recipient, 0 acknowledged")
@@ -91,7 +93,7 @@ def test_what_nobody_is_there_for_waits_in_the_database(who: Who, tmp_path: Path
     assert stored.stdout.startswith("stored 1 of 1 message for 1 recipient, in ")
     assert "0 peers connected within 0.1 s" in stored.stderr
     with listener(tmp_path / "again", who("alice"), "--listen", address, "--json", "--count", 3) as alice:
-        last = tolliver("send", "c", "k", "four", "--connect", address, *who("bob"))
+        last = tolliver("send", "c", "k", "four", "--connect", address, *who("bob", own=True))
         assert (last.exit_code, alice.process.wait(SECONDS)) == (0, 0)
     assert bodies(alice.lines()) == [b"two", b"three", b"four"]
 
@@ -101,7 +103,7 @@ def test_the_sender_listens_and_waits_for_a_subscriber(who: Who, tmp_path: Path)
     with listener(
         tmp_path / "out", who("alice"), "--connect", address, "--json", "--count", 2, "--trio", "--channel", "c"
     ) as alice:
-        result = tolliver("send", "c", "k", "-", "--listen", address, *who("bob"), stdin=b"one\n\x00two")
+        result = tolliver("send", "c", "k", "-", "--listen", address, *who("bob", own=True), stdin=b"one\n\x00two")
         assert (result.exit_code, alice.process.wait(SECONDS)) == (0, 0), result.stderr
     assert bodies(alice.lines()) == [b"one", b"\x00two"]
 

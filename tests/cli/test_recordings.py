@@ -294,16 +294,16 @@ def test_a_copy_is_sent_once(tmp_path: Path) -> None:
 
 def test_what_went_out_is_sent_again(who: Who, recorded: Path, tmp_path: Path) -> None:
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--json") as alice:
-        result = tolliver("replay", recorded, "--to", alice.address, *who("bob"))
+        result = tolliver("replay", recorded, "--to", alice.address, *who("bob", own=True))
         assert result.exit_code == 0, result.stderr
         assert result.stdout.startswith("sent again 2 of 2 messages for 1 recipient, 1 acknowledged, in ")
         narrow = tolliver(
-            "replay", recorded, "--to", alice.address, *who("bob"), "--channel", "c", "--no-wait", "--trio"
+            "replay", recorded, "--to", alice.address, *who("bob", own=True), "--channel", "c", "--no-wait", "--trio"
         )
         assert narrow.stdout.startswith("sent again 1 of 1 message for 1 recipient, in ")
-        nothing = tolliver("replay", recorded, "--to", alice.address, *who("bob"), "--direction", "in")
+        nothing = tolliver("replay", recorded, "--to", alice.address, *who("bob", own=True), "--direction", "in")
         assert (nothing.exit_code, nothing.stdout) == (0, "")
-        deadline = [tolliver("send", "x", "x", "last", "--to", alice.address, *who("bob")).exit_code]
+        deadline = [tolliver("send", "x", "x", "last", "--to", alice.address, *who("bob", own=True)).exit_code]
         assert deadline == [0]
         got = [json.loads(line) for line in alice.lines()]
         assert alice.interrupt() == 0
@@ -319,7 +319,17 @@ def test_what_came_in_at_a_rate_and_what_is_damaged(who: Who, tmp_path: Path) ->
     spoil(path, starts[7] + BLOCK.size)
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--json", "--count", 19) as alice:
         result = tolliver(
-            "replay", path, "--to", alice.address, *who("bob"), "--direction", "in", "--rate", 100, "--since", "0"
+            "replay",
+            path,
+            "--to",
+            alice.address,
+            *who("bob", own=True),
+            "--direction",
+            "in",
+            "--rate",
+            100,
+            "--since",
+            "0",
         )
         assert alice.process.wait(SECONDS) == 0
     assert result.exit_code == 1
@@ -332,7 +342,7 @@ def test_what_came_in_at_a_rate_and_what_is_damaged(who: Who, tmp_path: Path) ->
 
 def test_nobody_wants_it(who: Who, recorded: Path, tmp_path: Path) -> None:
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--channel", "other") as alice:
-        result = tolliver("replay", recorded, "--to", alice.address, *who("bob"))
+        result = tolliver("replay", recorded, "--to", alice.address, *who("bob", own=True))
     assert result.exit_code == 1
     assert "2 messages sent to 0 recipients: no peer is subscribed to them" in result.stderr
 
@@ -340,6 +350,6 @@ def test_nobody_wants_it(who: Who, recorded: Path, tmp_path: Path) -> None:
 def test_a_stream_cannot_be_replayed(who: Who, tmp_path: Path) -> None:
     (tmp_path / "raw").write_bytes(message(b"hi", 1))
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0") as alice:
-        result = tolliver("replay", tmp_path / "raw", "--to", alice.address, *who("bob"))
+        result = tolliver("replay", tmp_path / "raw", "--to", alice.address, *who("bob", own=True))
     assert result.exit_code == 1
     assert "is no recording" in result.stderr

@@ -30,7 +30,7 @@ def test_it_stages_until_a_signal(tmp_path: Path, who: Who) -> None:
     with running(tmp_path / "out", "stage", *arguments) as alice:
         assert f"staging 'c' 'k*', 'd' 'k*' ('' is anything) into {directory};" in alice.words
         for channel, key in (("c", "k1"), ("d", "k2"), ("d", "other")):
-            sent = tolliver("send", channel, key, "body", "--connect", alice.address, *who("bob"))
+            sent = tolliver("send", channel, key, "body", "--connect", alice.address, *who("bob", own=True))
             assert sent.exit_code == 0, sent
         alice.process.send_signal(signal.SIGTERM)
         assert alice.process.wait(SECONDS) == 0
@@ -47,11 +47,11 @@ def test_access_rules_are_read_again_on_sighup(tmp_path: Path, who: Who) -> None
     arguments = (tmp_path / "stage", "--listen", "127.0.0.1:0", "--acl", rules, *alice_is)
     with running(tmp_path / "out", "stage", *arguments) as alice:
         alice.until_said(f"access rules of {rules}; SIGHUP reads them again")
-        assert tolliver("send", "c", "k", "one", "--connect", alice.address, *who("bob")).exit_code == 0
+        assert tolliver("send", "c", "k", "one", "--connect", alice.address, *who("bob", own=True)).exit_code == 0
         rules.write_text('default = "allow"\n')
         alice.process.send_signal(signal.SIGHUP)
         alice.until_said(f"new access rules of {rules}")
-        assert tolliver("send", "c", "k", "two", "--connect", alice.address, *who("bob")).exit_code == 0
+        assert tolliver("send", "c", "k", "two", "--connect", alice.address, *who("bob", own=True)).exit_code == 0
         alice.process.send_signal(signal.SIGTERM)
         assert alice.process.wait(SECONDS) == 0
     assert [message.body for _, message in staged(tmp_path / "stage")] == [b"two"]
@@ -92,7 +92,7 @@ def test_a_disk_that_stays_full_ends_it_with_an_error(tmp_path: Path, who: Who) 
         arguments = (tmp_path / "disk" / "stage", "--listen", "127.0.0.1:0", "--full-timeout", "0.5", *who("alice"))
         with running(tmp_path / "out", "stage", *arguments) as alice:
             to = ("--file", lines, "--connect", alice.address, "--timeout", "2")
-            assert tolliver("send", "c", "k", *to, *who("bob")).exit_code == 1
+            assert tolliver("send", "c", "k", *to, *who("bob", own=True)).exit_code == 1
             assert alice.process.wait(SECONDS) == 1
             *_, held, summary, error = alice.until_said("free some space")
     assert "the disk takes nothing: " in held

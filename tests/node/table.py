@@ -22,9 +22,11 @@ from tolliver_proto import (
     Deliver,
     Dial,
     Fetch,
+    Find,
     Limits,
     Node,
     PeerIdentity,
+    PeerInfo,
     Receipt,
     Role,
     ShutdownWrite,
@@ -100,6 +102,10 @@ class Seat:
 
     def knows(self, other: Seat) -> set[Subscription]:
         return {one for peer in self.node.peers() if peer.uuid == other.uuid for one in peer.subscriptions}
+
+    def sent_to(self, peer: PeerInfo) -> bool:
+        """True if any of what waits for it is not held (T-61)."""
+        return bool(self.store.fetch(peer.uuid, 0, 1, 1))
 
     def crash(self) -> None:
         """What is committed is all that is left; it comes back at once and dials again."""
@@ -180,7 +186,7 @@ class Table:
                 self._on_connection(seat, end, action)
         elif isinstance(action, Dial):
             self._put(("dial", seat, action.cid), seat, partial(self._dial, seat, action))
-        elif isinstance(action, Commit | Fetch):
+        elif isinstance(action, Commit | Fetch | Find):
             self._put(("disk", seat), seat, partial(self._store, seat, action))
         elif isinstance(action, Deliver):
             self._put(("handlers", seat), seat, partial(self._handle, seat, action))
@@ -235,13 +241,15 @@ class Table:
         for end in list(seat.ends.values()):
             self.drop(end)
 
-    def _store(self, seat: Seat, action: Commit | Fetch) -> None:
+    def _store(self, seat: Seat, action: Commit | Fetch | Find) -> None:
         life = seat.life
         self.at_store(seat, "before")
         if seat.life != life:
             return
         if isinstance(action, Commit):
             seat.store.commit(action.operations)
+        elif isinstance(action, Find):
+            found = seat.store.find(action.peer, action.after_seq, action.max_count, action.min_age)
         else:
             rows = seat.store.fetch(action.peer, action.after_seq, action.max_count, action.max_bytes)
         self.at_store(seat, "after")
@@ -249,6 +257,8 @@ class Table:
             return
         if isinstance(action, Commit):
             seat.call("committed", action.batch_id)
+        elif isinstance(action, Find):
+            seat.call("found", action.search_id, found)
         else:
             seat.call("fetched", action.peer, rows)
 
@@ -265,7 +275,9 @@ class Table:
             if seat.unreported or node._running or not node._batch.empty:
                 return False
             peers = node.peers()
-            if not peers or len(seat.ends) != len(peers) or any(one.pending or not one.connected for one in peers):
+            if not peers or len(seat.ends) != len(peers) or not all(one.connected for one in peers):
+                return False
+            if any(one.pending and seat.sent_to(one) for one in peers):
                 return False
             if any(link.control is not None and link.control.under_way for link in node._up.values()):
                 return False
@@ -275,7 +287,7 @@ class Table:
         """Remote set equals local set, the stores agree with their nodes, nobody is owed anything."""
         for seat in self.seats:
             audit(seat.node, seat.store)
-            assert not seat.store.messages, f"still in the store of {seat.number}"
+            assert not any(map(seat.sent_to, seat.node.peers())), f"still in the store of {seat.number}"
             for other in self.seats:
                 if other is not seat:
                     assert seat.knows(other) == set(other.node.subscriptions()), f"{seat.number} about {other.number}"

@@ -210,7 +210,7 @@ def test_a_wildcard_channel_is_told_once_where_there_are_rules() -> None:
     assert (notice.kind, notice.peer) == ("wildcard_subscription", LOW)
     assert notices(wire.send(Subscribe("", "", 1))) == []
     wire.lose()
-    assert notices(play.accepted().request(("", ""))) == []
+    assert notices(play.accepted().request(("", ""))) == ["held"]
     assert notices(Play().accepted().request(("", ""))) == []
 
 
@@ -352,7 +352,7 @@ def test_narrower_rules_hold_at_once_and_wider_ones_give_back() -> None:
     audit(again.node, again.store)
     wire = again.accepted()
     wire.request(("alarms", ""))
-    assert wire.bodies() == [b"1", b"3", b"6"], "what was queued stays (T-30)"
+    assert wire.bodies() == [b"1", b"6"], "what was queued stays; what its list lacks is held (T-61)"
 
 
 def test_connections_of_peers_with_other_rights_are_made_anew() -> None:

@@ -669,6 +669,8 @@ def test_messages_kept_for_a_connection_that_loses_go_over_the_other() -> None:
     play.send("d", "k", b"later")
     assert theirs.bodies() == [b"later"]
     assert "duplicate_closed" in notices(ours.respond(("c", ""), ("d", "")))
+    assert theirs.bodies() == [], "its list lacks that: it is held (T-61)"
+    theirs.send(Subscribe("c", "", 2))
     assert theirs.bodies() == [b"kept"]
 
 

@@ -340,9 +340,9 @@ def test_a_window_that_is_behind_reads_from_disk() -> None:
     one.go_back(5)
     assert one.next_fetch() == (1, 256, 20)
     one.go_back(0)
-    assert one.fetched([row(2)], 1) == []
+    assert one.fetched([row(2)], 1, None) == []
     assert one.next_to_send() is None
-    assert one.fetched([row(1)], 0) == []
+    assert one.fetched([row(1)], 0, None) == []
     assert one.next_to_send() == row(1)
 
 
@@ -374,7 +374,7 @@ def test_a_window_and_what_is_settled_while_it_waits_for_its_turn() -> None:
     first, count, _ = one.next_fetch() or (0, 0, 0)
     assert (first, count) == (1, 2)
     one.acked(2)
-    assert one.fetched([row(2), row(3)], 1) == []
+    assert one.fetched([row(2), row(3)], 1, None) == []
     assert one.next_to_send() == row(3)
     assert one.next_to_send() is None
 

@@ -49,7 +49,7 @@ def held(play: Play, cid: int) -> int:
 @pytest.mark.parametrize("channel", ["unwanted", "handled"])
 def test_who_never_reads_its_acks_is_closed_out(channel: str) -> None:
     """Reading never waits for writing (D-9), and each of these five bytes is caused by seventeen of the peer's."""
-    play = Play(limits=Limits(max_answers=1000), handlers=[("handled", "", "handler")])
+    play = Play(limits=Limits(max_answers=1000), handlers=[("handled", "", "handler")], subscriptions=[])
     play.call("subscribe", "handled", "")
     wire = play.peer()
     play.hold_writes = True
@@ -69,7 +69,7 @@ def test_who_never_reads_its_acks_is_closed_out(channel: str) -> None:
 
 
 def test_who_reads_may_cause_as_many_acks_as_it_likes() -> None:
-    play = Play(limits=Limits(max_answers=1000))
+    play = Play(limits=Limits(max_answers=1000), subscriptions=[])
     wire = play.peer()
     for _ in range(20):
         wire.send(*(Message("unwanted", "", b"", number) for number in range(1, 101)))

@@ -365,6 +365,7 @@ def test_a_watcher_is_told_as_of_what_was_forgotten() -> None:
     play.node.watch(receipt)
     _, actions = send(play, b"2")
     assert only(actions, Acked).tokens == [receipt]
+    assert only(actions, Acked).error is not None
 
 
 def test_many_drops_are_told_once_a_minute_with_their_number() -> None:

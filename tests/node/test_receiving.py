@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto import (
+    Ack,
     Deliver,
     HandshakeFinal,
     HandshakeRequest,
@@ -59,8 +60,8 @@ def test_all_matching_handlers_one_run_each() -> None:
 
 def test_wanted_but_nobody_there_is_withheld_unwanted_is_acknowledged_and_dropped() -> None:
     """T-46."""
-    play = Play()
-    play.call("subscribe", "c", "")
+    play = Play(subscriptions=[("c", "")])
+    play.wait(6.0)
     wire = play.peer()
     assert notices(wire.send(message(1), message(2, "other"))) == [NoticeKind.UNWANTED]
     assert wire.acks() == [2]
@@ -278,9 +279,11 @@ def test_a_control_message_is_sent_again_and_not_over_a_new_connection() -> None
     wire.lose()
     wire = play.accepted()
     wire.request()
-    (response,) = wire.got()
+    response, repeated = wire.got()
     assert isinstance(response, HandshakeResponse)
     assert response.subscriptions == ()
+    assert repeated == Unsubscribe("c", "k", 2), "what we want no more is said until it is acknowledged (T-61)"
+    wire.send(Ack(2))
     assert play.wait(100.0) == []
     assert wire.got() == []
 

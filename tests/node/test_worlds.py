@@ -126,6 +126,7 @@ class TwoNodes(RuleBasedStateMachine):
         self.ledgers = {host.ledger.uuid: host.ledger for host in self.hosts}
         self.calm = False
         for host in self.hosts:
+            host.ledger.others = self.ledgers
             self.start(host)
         self.subscribe(0, True)
         self.connect(1)

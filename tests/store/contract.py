@@ -28,6 +28,8 @@ from tolliver_proto import (
     AddPeerSubscription,
     DeadLetter,
     ForgetPeer,
+    ForgetUnsubscribe,
+    KeepUnsubscribe,
     LoadedPeer,
     Operation,
     ParkDelivery,
@@ -47,6 +49,7 @@ from tolliver_proto import (
     UnparkDeliveries,
     UnpinPeer,
 )
+from tolliver_proto._node.subscriptions import matching
 from tolliver_proto.layouts import Handled
 
 Span = tuple[int, int]
@@ -86,6 +89,8 @@ class Model:
     held: set[int] = field(default_factory=set)
     queues: dict[UUID, dict[int, Queued]] = field(default_factory=lambda: {peer: {} for peer in PEERS})
     lists: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
+    lacking: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
+    unsaid: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     pins: dict[UUID, bytes] = field(default_factory=dict)
     own: set[Subscription] = field(default_factory=set)
     id_spans: list[tuple[int, int]] = field(default_factory=list)
@@ -124,7 +129,7 @@ class Model:
                         queued.parked = queued.parked and not first <= seq <= last
             case ForgetPeer(peer):
                 self.queues[peer] = {}
-                self.lists[peer] = set()
+                self.lists[peer], self.lacking[peer], self.unsaid[peer] = set(), set(), set()
                 self.pins.pop(peer, None)
                 self.handled = [one for one in self.handled if one[1][0] != peer]
             case UnpinPeer(peer):
@@ -141,12 +146,20 @@ class Model:
                     self.last_handled += 1
                     self.handled.append((self.last_handled, one))
                 self.handled = [(at, one) for at, one in self.handled if at > self.last_handled - keep]
-            case ReplacePeerSubscriptions(peer, subscriptions):
-                self.lists[peer] = set(subscriptions)
+            case ReplacePeerSubscriptions(peer, subscriptions, lacking):
+                self.lists[peer], self.lacking[peer] = set(subscriptions), set(lacking)
             case AddPeerSubscription(peer, subscription):
                 self.lists[peer].add(subscription)
+                self.lacking[peer].discard(subscription)
             case RemovePeerSubscription(peer, subscription):
                 self.lists[peer].discard(subscription)
+                self.lacking[peer].discard(subscription)
+            case KeepUnsubscribe(subscription, told):
+                for peer in told:
+                    self.unsaid[peer].add(subscription)
+            case ForgetUnsubscribe(subscription, told):
+                for peer in told:
+                    self.unsaid[peer].discard(subscription)
             case AddOwnSubscription(subscription):
                 self.own.add(subscription)
             case RemoveOwnSubscription(subscription):
@@ -181,7 +194,13 @@ class Model:
             last_seq=max((message.seq for message in pending), default=0),
             parked=sum(queued.parked for queued in queue),
             parked_bytes=sum(queued.message.size for queued in queue if queued.parked),
+            held=dict.fromkeys(self.lacking[peer], 0.0),
+            unsaid=dict.fromkeys(self.unsaid[peer], 0.0),
         )
+
+    def holds(self, peer: UUID, message: StoredMessage) -> bool:
+        pairs = matching(message.channel, message.key)
+        return self.lists[peer].isdisjoint(pairs) and not self.lacking[peer].isdisjoint(pairs)
 
     def live_ids(self) -> list[Span]:
         return spans_of(queued.message.wire_id for queue in self.queues.values() for queued in queue.values())
@@ -194,9 +213,17 @@ class Model:
             for first, last in spans_of(seq for seq in counts if counts[seq] == count)
         )
 
-    def find(self, peer: UUID | None, after_seq: int) -> list[tuple[UUID, int, int, int, bool]]:
+    def find(self, peer: UUID | None, after_seq: int) -> list[tuple[UUID, int, int, int, bool, str, str]]:
         found = [
-            (uuid, seq, queued.message.wire_id, queued.message.size, queued.parked)
+            (
+                uuid,
+                seq,
+                queued.message.wire_id,
+                queued.message.size,
+                queued.parked,
+                queued.message.channel,
+                queued.message.key,
+            )
             for uuid, queue in self.queues.items()
             if peer in (None, uuid)
             for seq, queued in queue.items()
@@ -207,7 +234,7 @@ class Model:
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[StoredMessage]:
         rows: list[StoredMessage] = []
         for seq, queued in sorted(self.queues[peer].items()):
-            if seq <= after_seq or queued.parked:
+            if seq <= after_seq or queued.parked or self.holds(peer, queued.message):
                 continue
             total = sum(row.size for row in rows) + queued.message.size
             if len(rows) == max_count or (rows and total > max_bytes):
@@ -336,6 +363,14 @@ class StoreContract(RuleBasedStateMachine):
     def replace_peer_subscriptions(self, peer: UUID, wanted: list[Subscription]) -> None:
         self.do(ReplacePeerSubscriptions(peer, wanted))
 
+    @rule(peer=peers, all_of=st.lists(subscriptions, min_size=1, max_size=6, unique=True), count=st.integers(0, 5))
+    def hold_peer_subscriptions(self, peer: UUID, all_of: list[Subscription], count: int) -> None:
+        self.do(ReplacePeerSubscriptions(peer, all_of[:count], all_of[count:]))
+
+    @rule(told=st.lists(peers, min_size=1, unique=True), subscription=subscriptions, keep=st.booleans())
+    def unsubscribes(self, told: list[UUID], subscription: Subscription, keep: bool) -> None:
+        self.do((KeepUnsubscribe if keep else ForgetUnsubscribe)(subscription, told))
+
     @rule(peer=peers, subscription=subscriptions)
     def add_peer_subscription(self, peer: UUID, subscription: Subscription) -> None:
         self.do(AddPeerSubscription(peer, subscription))
@@ -380,7 +415,11 @@ class StoreContract(RuleBasedStateMachine):
         self.flush()
         loaded, model = self.store.load(), self.model
         assert loaded.own_subscriptions == model.own
-        assert {peer: loaded.peers.get(peer, LoadedPeer()) for peer in PEERS} == {p: model.peer(p) for p in PEERS}
+        ageless = {
+            peer: replace(one, held=dict.fromkeys(one.held, 0.0), unsaid=dict.fromkeys(one.unsaid, 0.0))
+            for peer, one in loaded.peers.items()
+        }
+        assert {peer: ageless.get(peer, LoadedPeer()) for peer in PEERS} == {p: model.peer(p) for p in PEERS}
         assert set(loaded.peers) <= set(PEERS)
         assert list(loaded.id_spans) == model.id_spans
         assert loaded.next_seq > max([*model.messages, *model.owed_to()], default=0)
@@ -403,7 +442,7 @@ class StoreContract(RuleBasedStateMachine):
         expected = self.model.find(peer, after_seq)[:max_count]
         assert [one.seq for one in found] == [seq for _, seq, *_ in expected]
         complete = {seq for _, seq, *_ in expected[:-1]} - {expected[-1][1]} if expected else set()
-        rows = {(one.peer, one.seq, one.wire_id, one.size, one.parked) for one in found}
+        rows = {(one.peer, one.seq, one.wire_id, one.size, one.parked, one.channel, one.key) for one in found}
         assert {row for row in rows if row[1] in complete} == {row for row in expected if row[1] in complete}
         assert rows <= set(self.model.find(peer, after_seq))
         assert all(one.age >= 0.0 for one in found)

@@ -27,6 +27,7 @@ ALLOWED = {
     "types",
     "typing",
     "uuid",
+    "weakref",
     "zlib",
 }
 IMPURE_CALLS = {"open", "print", "input", "eval", "exec", "compile", "breakpoint", "__import__"}

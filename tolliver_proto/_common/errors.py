@@ -7,6 +7,9 @@ meets (a lost race, a full disk, a refused certificate).
 
 from __future__ import annotations
 
+from enum import StrEnum
+from uuid import UUID
+
 
 class TolliverError(Exception):
     """The root: `except TolliverError` catches all that this project raises."""
@@ -124,6 +127,48 @@ class Blocked(TolliverError):
 
 class OutboxFull(TolliverError):
     """A peer's outbox is at its quota, or all message ids are outstanding (D-10, T-41). Nothing was stored."""
+
+
+class TooFewRecipients(TolliverError):
+    """Fewer peers than `required` are subscribed to a message of the send: nothing was stored (T-54)."""
+
+    def __init__(self, channel: str, key: str, required: int, found: int) -> None:
+        super().__init__(channel, key, required, found)
+        self.channel = channel
+        self.key = key
+        self.required = required
+        self.found = found
+
+    def __str__(self) -> str:
+        return (
+            f"{self.channel!r:.100} {self.key!r:.100} has {self.found} recipients, and the send requires "
+            f"{self.required}: nothing was stored. Wait until they have subscribed, or require fewer (T-54)"
+        )
+
+
+class UndeliveredReason(StrEnum):
+    """Reason for which a message was given up."""
+
+    EXPIRED = "expired"  # expire_after is over (D-10)
+    FORGOTTEN = "forgotten"  # forget_peer (T-77)
+    DROPPED = "dropped"  # drop_parked (T-09)
+    DROPPED_OLDEST = "dropped_oldest"  # to make room for newer ones, as the policy says (D-10)
+    SKIPPED = "skipped"  # the peer was at its quota, as the policy says (D-10)
+    UNSUBSCRIBED = "unsubscribed"  # the peer did not subscribe again in time (T-61)
+    CANCELLED = "cancelled"
+
+
+class Undelivered(TolliverError):
+    """`count` messages of a send were given up for `peer`: it will not acknowledge them (T-54)."""
+
+    def __init__(self, peer: UUID, reason: UndeliveredReason, count: int) -> None:
+        super().__init__(peer, reason, count)
+        self.peer = peer
+        self.reason = reason
+        self.count = count
+
+    def __str__(self) -> str:
+        return f"{self.count} messages of this send were given up for peer {self.peer}: {self.reason} (T-54)"
 
 
 class OutOfThreads(TolliverError):

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
-from .._common.errors import LocalProtocolError, TolliverError
+from .._common.errors import LocalProtocolError, TolliverError, Undelivered, UndeliveredReason
 from .._common.transport import Remote, TransportAction, record
 from .._wire.events import Message
 from .store import Operation
@@ -89,17 +89,29 @@ class Receipt:
     `counts` has the recipients of each message of a `send_many`. `first_seq` and `last_seq` are the node's own order.
     """
 
-    __slots__ = ("counts", "first_seq", "last_seq", "unacked")
+    __slots__ = ("__weakref__", "_given_up", "counts", "first_seq", "last_seq", "unacked")
 
     def __init__(self, first_seq: int, last_seq: int, counts: list[int]) -> None:
         self.first_seq = first_seq
         self.last_seq = last_seq
         self.counts = counts
         self.unacked = 0  # messages still owed to somebody, kept once `watch` was called
+        self._given_up: dict[tuple[UUID, UndeliveredReason], int] | None = None
 
     @property
     def recipients(self) -> int:
         return sum(self.counts)
+
+    @property
+    def undelivered(self) -> tuple[Undelivered, ...]:
+        """What of it was given up so far, by peer and reason (T-54)."""
+        given_up = self._given_up or {}
+        return tuple(Undelivered(peer, reason, count) for (peer, reason), count in given_up.items())
+
+    def give_up(self, peer: UUID, reason: UndeliveredReason, count: int) -> None:
+        """The node's: so many of its messages will not be acknowledged by that peer."""
+        given_up = self._given_up = self._given_up or {}
+        given_up[peer, reason] = given_up.get((peer, reason), 0) + count
 
     def __repr__(self) -> str:
         return f"Receipt(messages={len(self.counts)}, recipients={self.recipients})"
@@ -131,6 +143,8 @@ class NoticeKind(StrEnum):
     OUTBOX_FILLING = "outbox_filling"  # D-10: 80 % of a peer's quota is used
     DROPPED_OLDEST = "dropped_oldest"  # D-10: given up at the quota, to make room for newer ones
     SKIPPED = "skipped"  # D-10: not kept for a peer at its quota
+    HELD = "held"  # T-61: a peer's newer list lacks subscriptions, and messages wait for it to subscribe again
+    UNSUBSCRIBED = "unsubscribed"  # T-61: given up, or not kept, as it did not
     NOT_KEPT = "not_kept"  # T-62: not kept for a remote that is connecting and came to nothing before
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
@@ -196,9 +210,11 @@ class Stored:
 
 @record
 class Acked:
-    """Everything in these receipts, which `watch` was called for, was acknowledged by every recipient."""
+    """Everything in these receipts, which `watch` was called for, was acknowledged by every recipient, or, with an
+    error, some of it was given up (T-54)."""
 
     tokens: Sequence[Receipt]
+    error: Undelivered | None = None
 
 
 @record

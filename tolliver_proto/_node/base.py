@@ -35,14 +35,19 @@ from .intervals import RefCounts
 from .keepalive import KeepAlive
 from .letters import DeadLetters
 from .link import BufferedForConnect, Link, Peer, Recipients
+from .opening import Fate, Opening
 from .patience import Patience
 from .policy import Policy
+from .receipts import HeldReceipts
 from .store import Loaded
 from .subscriptions import Routes
 from .tally import NoticeTally
 
 Item = tuple[str, str, bytes]
 """(channel, key, body)"""
+
+UNSAID_FOR = 24 * 3600.0
+"""Seconds for which an unsubscribe is repeated to those who have not acknowledged it (T-61)."""
 
 _NAMES_KNOWN = 4096
 
@@ -68,6 +73,7 @@ class NodeState(ConnectionTable[Link, Action]):
         retry_interval: float | None,
         policy: Policy,
         acl: Acl,
+        given: bool,
         now: float | None,
     ) -> None:
         self.limits = limits
@@ -101,9 +107,10 @@ class NodeState(ConnectionTable[Link, Action]):
         self._ids = IdAllocator.opened(loaded, None if is_derived(instance_id) else rng)
         self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
         self._watched: dict[int, Receipt] = {}
+        self._receipts = HeldReceipts()
         self._keeping: dict[Link, BufferedForConnect] = {}
         self._patience = Patience()
-        self._blocked: deque[tuple[list[Item], Receipt]] = deque()
+        self._blocked: deque[tuple[list[Item], Receipt, int]] = deque()  # the last: recipients that it requires
         self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}
         self._pair_sizes: dict[tuple[str, str], int] = {}
@@ -112,7 +119,8 @@ class NodeState(ConnectionTable[Link, Action]):
         head = self._encoder.encode(HandshakeResponse(version, instance_id, HandshakeStatus.SAME_VERSION))
         self._own_bytes = len(head) + sum(self._entry_size(subscription) for subscription in self._own)
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
-        self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | bool] = {}
+        self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | Fate] = {}
+        self._opening = Opening(limits, given, self._now)
         self._run: Deliver | None = None
         self._dedupe = DedupeCache(policy.dedupe, loaded.handled if policy.dedupe else ())
         self._letters = DeadLetters(loaded.dead_letters, loaded.next_letter)
@@ -129,6 +137,8 @@ class NodeState(ConnectionTable[Link, Action]):
                 continue  # there for the sake of its handled messages and dead letters
             self._peers[uuid] = peer = Peer(uuid, known)
             peer.stored = True
+            peer.held = {one: self._now + policy.unsubscribed_hold - age for one, age in known.held.items()}
+            peer.unsaid = {one: self._now + UNSAID_FOR - age for one, age in known.unsaid.items()}
             self._reroute(peer)
 
     def _new_link(self, role: Role, remote: Remote | None) -> Link:
@@ -138,7 +148,7 @@ class NodeState(ConnectionTable[Link, Action]):
 
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4)."""
-        routed = self._gate.acl.rights(peer.uuid).granted(peer.subscriptions)
+        routed = self._gate.acl.rights(peer.uuid).granted(peer.subscriptions.union(peer.held))
         for subscription in peer.routed - routed:
             self._routes.discard(subscription, peer)
         for subscription in routed - peer.routed:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 GoOn = Callable[[TolliverError | None], None]
 """Called when something is through, or with what prevented it."""
 
+PeerList = tuple[frozenset[Subscription], dict[Subscription, float]]
+"""Subscriptions of a peer, and those that are held, with their deadlines."""
+
 
 class Batch:
     """One commit in the making."""
@@ -55,7 +58,7 @@ class Batch:
         self.lists: dict[Peer, None] = {}  # whose whole list is to be stored, as it is when the commit begins
         self.heard: list[tuple[Link, Operation]] = []  # what peers said on these connections that they want
         self.told: dict[Link, frozenset[Subscription]] = {}  # what they had said there before
-        self.peer_lists: dict[Peer, frozenset[Subscription]] = {}  # as the store has them until then
+        self.peer_lists: dict[Peer, PeerList] = {}  # as the store has them until then
         # Deliveries that are removed or set aside.
         self.put_away: list[RemoveDeliveries | ParkDelivery] = []
         self.gone: list[Span] = []  # messages that nobody is owed any more
@@ -108,7 +111,7 @@ class Batch:
         operations: list[Operation] = [ForgetPeer(peer) for peer in self.stale]  # one may have come back since
         operations += self.operations
         for peer in self.lists:
-            operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions)))
+            operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions), tuple(peer.held)))
         for peer, messages in self.linked:
             deliveries = [(message.seq, message.wire_id, message.size) for message in messages]
             operations.append(AddDeliveries(peer.uuid, deliveries))

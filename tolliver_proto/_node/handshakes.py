@@ -252,6 +252,7 @@ class Handshakes(Receiving):
         link.control.mute = peer.uuid in self._policy.no_control_messages or self._dialer.is_mute(peer.uuid)
         if self._policy.announce_after_handshake:
             link.control.doubt(self._own)
+        self._insist(link, peer)
         for subscription in sorted(link.control.differing(self._own)):
             self._sync_control(link, subscription)
 
@@ -426,6 +427,7 @@ class Handshakes(Receiving):
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
         was_up = link.up
+        link.early = None
         link.unsettled.clear()
         link.unsettled_bytes = 0
         link.holding &= ~(Hold.CREDIT | Hold.DUEL)

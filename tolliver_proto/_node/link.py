@@ -21,8 +21,10 @@ from .actions import Delivery, Receipt
 from .duels import Duel
 from .exposure import Exposure
 from .ids import IdAllocator
+from .opening import EarlyMessages
 from .outbox import Outbox, Window
 from .store import LoadedPeer, StoredMessage
+from .subscriptions import matching
 
 AttemptsKey = tuple[int, int | None]
 """Id and checksum."""
@@ -36,6 +38,7 @@ class Peer:
         "derived",
         "duel",
         "forgotten",
+        "held",
         "link",
         "outbox",
         "repins",
@@ -43,6 +46,7 @@ class Peer:
         "spki_sha256",
         "stored",
         "subscriptions",
+        "unsaid",
         "uuid",
         "voices",
         "wide",
@@ -52,6 +56,8 @@ class Peer:
         self.uuid = uuid
         self.derived = is_derived(uuid)  # it only writes, over any number of connections, and is gone with the last
         self.subscriptions = loaded.subscriptions  # as they are stored
+        self.held: dict[Subscription, float] = {}  # those that its newer list lacks, and until when (T-61)
+        self.unsaid: dict[Subscription, float] = {}  # what it is to be told that we want no more, and until when (T-61)
         self.stored = False  # the store has a list of it
         self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
         self.wide = False  # that it subscribes to every channel was told (D-4)
@@ -67,6 +73,13 @@ class Peer:
     def attempts_key(self, message_id: int, checksum: int) -> AttemptsKey:
         """Key by which two messages of this peer are the same: of a derived identity the id alone (T-72a)."""
         return message_id, None if self.derived else checksum
+
+    def holds(self, channel: str, key: str) -> bool:
+        """True if such a message waits for the peer to subscribe to it again (T-61)."""
+        if not self.held:
+            return False
+        pairs = matching(channel, key)
+        return self.subscriptions.isdisjoint(pairs) and not self.held.keys().isdisjoint(pairs)
 
 
 class Recipients:
@@ -135,6 +148,14 @@ class ControlSync:
     def doubt(self, subscriptions: Iterable[Subscription]) -> None:
         """The peer may not have taken these from the list (T-33)."""
         self._announced -= frozenset(subscriptions)
+
+    def insist(self, subscriptions: Iterable[Subscription]) -> None:
+        """The peer may still hold these, though the list lacks them (T-61)."""
+        self._announced |= frozenset(subscriptions)
+
+    def has_said(self, subscription: Subscription) -> bool | None:
+        """The last change that it was told of it."""
+        return self._changed.get(subscription)
 
     def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
         """Differences between our list and the one that the handshake told the peer."""
@@ -221,6 +242,7 @@ class Link(BaseLink):
         "began",
         "control",
         "control_bucket",
+        "early",
         "exposure",
         "fruitful",
         "gathered",
@@ -264,6 +286,7 @@ class Link(BaseLink):
         self.answers = 0  # bytes behind the Transmit that is outstanding that the peer caused
         self.in_flight: list[int] = []  # message ids in that Transmit
         self.gathered: list[int] = []  # message ids behind it
+        self.early: EarlyMessages | None = None  # what came before its subscription or its handler (T-46)
         self.unsettled: dict[Delivery, None] = {}
         self.unsettled_bytes = 0
 

@@ -7,10 +7,11 @@ off, removed with the next commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from uuid import UUID
 
 from .._common.derived import is_derived
-from .._common.errors import ConnectionLost, TolliverError
+from .._common.errors import ConnectionLost, TolliverError, UndeliveredReason
 from .actions import NoticeKind, Receipt, Stored
 from .intervals import spans_of
 from .link import Peer
@@ -48,7 +49,7 @@ class Maintenance(Storing):
         for link in [link for link in self._links.values() if link.peer is peer]:
             self._take_down(link, error)
             self._refuse(link, error)
-        self._route_to(peer)  # nobody speaks for it now: it wants nothing
+        self._route_to(peer, peer.subscriptions.union(peer.held))  # nobody speaks for it now: it wants nothing
         self._batch.lists[peer] = None
 
         def purged(error: TolliverError | None) -> None:
@@ -70,7 +71,7 @@ class Maintenance(Storing):
             for spki_sha256, receipt in repins:
                 self._repin(peer.uuid, spki_sha256, receipt)
 
-        self._searches.begin(peer.uuid, lambda found: self._remove(peer, found), purged)
+        self._searches.begin(peer.uuid, partial(self._remove, UndeliveredReason.FORGOTTEN, peer), purged)
 
     def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
         """The peer has a new key: this one, or, if None, the one that it shows next (D-3). `Stored` names the receipt.
@@ -105,7 +106,7 @@ class Maintenance(Storing):
 
     def drop_parked(self, uuid: UUID, now: float | None = None) -> Receipt:
         """Give up what was set aside for this peer. `receipt.counts` has how many, once `Stored`."""
-        return self._change_parked(uuid, self._remove, now)
+        return self._change_parked(uuid, partial(self._remove, UndeliveredReason.DROPPED), now)
 
     def _change_parked(self, uuid: UUID, change: Callable[[Peer, Sequence[Found]], None], now: float | None) -> Receipt:
         self._tick(now)
@@ -160,7 +161,7 @@ class Maintenance(Storing):
         for uuid, expired in by_peer.items():
             peer = self._peers[uuid]
             before = peer.outbox.pending + peer.outbox.parked
-            self._remove(peer, expired)
+            self._remove(UndeliveredReason.EXPIRED, peer, expired)
             count = before - peer.outbox.pending - peer.outbox.parked
             if not count:
                 continue

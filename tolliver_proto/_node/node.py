@@ -11,9 +11,9 @@ I1  `Stored` and the first Transmit of a reliable message come only after the co
 I2  An Ack for a delivered message goes out only after `acknowledge()`; control, ignored and unwanted messages are the
     node's own to acknowledge.
 I3  A delivery leaves the outbox only by a commit caused by that peer's ack of that id, or by `forget_peer`, by
-    `drop_parked`, or by what the policy asks for: an expiry, or the oldest that go at the quota.
-I4  After a crash at any instant and a restart from the committed store, every unacknowledged, unparked delivery is sent
-    again.
+    `drop_parked`, by the end of a hold, or by what the policy asks for: an expiry, or the oldest at the quota.
+I4  After a crash at any instant and a restart from the committed store, every delivery that is not
+    acknowledged, parked or held is sent again.
 I5  `next_action()` with nothing to do is O(1): ready sets and a heap, never a walk over the peers.
 I6  Routing a message costs four dictionary look-ups and its recipients, however many subscriptions exist.
 """
@@ -79,6 +79,7 @@ class Node(Retrying):
         limits: Limits | None = None,
         loaded: Loaded | None = None,
         handlers: Iterable[tuple[str, str, Handler]] = (),
+        subscriptions: Iterable[tuple[str, str]] | None = None,
         version: int = 1,
         revision: Revision = Revision.DRAFT_2,
         speaks: Callable[[int], bool] = _speaks_no_other,
@@ -88,7 +89,11 @@ class Node(Retrying):
         now: float | None = None,
     ) -> None:
         """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50), `acl`
-        who may do what: every member of the CA everything, if it is not given (D-4)."""
+        who may do what: every member of the CA everything, if it is not given (D-4).
+
+        `subscriptions` are wanted beside the stored ones; what matches none is dropped from the start (T-46). Raises as
+        `subscribe` does.
+        """
         super().__init__(
             instance_id,
             rng,
@@ -100,6 +105,7 @@ class Node(Retrying):
             retry_interval,
             policy or Policy(),
             acl or Acl(),
+            subscriptions is not None,
             now,
         )
         self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
@@ -115,6 +121,9 @@ class Node(Retrying):
             Closed: self._on_closed,
         }
         self._on_timer: dict[str, Callable[[Any], None]] = {
+            "hold": self._on_hold_timeout,
+            "handlers": self._on_handlers_timeout,
+            "subscriptions": self._on_subscriptions_timeout,
             "resend": self._on_resend_timeout,
             "fetch": self._on_fetch_timeout,
             "rate": self._on_rate_timeout,
@@ -132,10 +141,15 @@ class Node(Retrying):
             "drops": self._on_drops_timeout,
             "handled": self._on_handled_timeout,
         }
+        for peer in [peer for peer in self._peers.values() if peer.held]:
+            self._hold(peer, peer.held)
         self._schedule_expiry()
         self._on_handled_timeout(None)
         for channel, key, handler in handlers:
             self.register(channel, key, handler)
+        for channel, key in subscriptions or ():
+            if self._checked(channel, key) not in self._own:
+                self.subscribe(channel, key)
 
     # Connections: what the adapter reports.
 
@@ -424,6 +438,7 @@ class Node(Retrying):
             dead_letters=len(self._letters),
             own_subscriptions=len(self._own),
             peer_subscriptions=len(self._routes),
+            held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
         )
 
     def peers(self) -> list[PeerInfo]:
@@ -433,11 +448,12 @@ class Node(Retrying):
                 peer.uuid,
                 peer.link is not None,
                 peer.link.identity.address if peer.link else "",
-                tuple(sorted(peer.routed)),
+                tuple(sorted(peer.routed & peer.subscriptions)),
                 peer.outbox.pending,
                 peer.outbox.pending_bytes,
                 peer.outbox.parked,
                 peer.outbox.parked_bytes,
+                tuple(sorted(peer.held)),
             )
             for peer in self._peers.values()
         ]
@@ -453,7 +469,8 @@ class PeerInfo:
 
     `parked` ones of `parked_bytes` were set aside and count against no quota (T-09).
 
-    `subscriptions` are those that it has now: what the access rules do not let it have is not among them.
+    `subscriptions` are those that it has now: what the access rules do not let it have is not among them. `held` are
+    those that its newer list lacks (T-61).
     """
 
     uuid: UUID
@@ -464,6 +481,7 @@ class PeerInfo:
     pending_bytes: int
     parked: int
     parked_bytes: int = 0
+    held: tuple[Subscription, ...] = ()
 
 
 def _is_live(link: Link) -> bool:

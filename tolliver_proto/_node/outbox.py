@@ -19,6 +19,9 @@ from .parked import SecondTries
 from .poison import PoisonDetector
 from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 
+Holds = Callable[[str, str], bool] | None
+"""Tells of a channel and a key whether such a message is held (T-61); None where none is."""
+
 
 class Outbox:
     """A peer's share of the store, in numbers. `last_seq` is its newest committed delivery."""
@@ -117,12 +120,16 @@ class Window:
 
     # Rows that come in.
 
-    def committed(self, messages: Sequence[StoredMessage]) -> None:
-        """These were just stored for the peer. Kept if nothing older is waiting on disk and memory allows."""
+    def committed(self, messages: Sequence[StoredMessage], wanted: Sequence[StoredMessage] | None = None) -> None:
+        """These were just stored for the peer. Kept if nothing older is waiting on disk and memory allows.
+
+        `wanted` are those that are not held (T-61), if that is not all of them.
+        """
         outbox = self.outbox
         if self._loaded_to >= outbox.last_seq and self._fresh_bytes <= self._limits.window_bytes:
-            self._fresh.extend(messages)
-            self._fresh_bytes += sum(message.size for message in messages)
+            fresh = messages if wanted is None else wanted
+            self._fresh.extend(fresh)
+            self._fresh_bytes += sum(message.size for message in fresh)
             self._loaded_to = messages[-1].seq
         outbox.last_seq = messages[-1].seq
 
@@ -146,11 +153,11 @@ class Window:
             self._fresh.clear()
             self._fresh_bytes = 0
 
-    def fetched(self, rows: Sequence[Row], after_seq: int) -> list[CorruptMessage]:
-        """Take the rows of the fetch that began after `after_seq`. Returns those that cannot be read (V9). Returns the
-        rows that cannot be read (V9)."""
+    def fetched(self, rows: Sequence[Row], after_seq: int, holds: Holds) -> list[CorruptMessage]:
+        """Take the rows of the fetch that began after `after_seq`, but for those that are held (T-61). Returns those
+        that cannot be read (V9)."""
         if self._asked:
-            return self._fetched_again(rows, after_seq)
+            return self._fetched_again(rows, after_seq, holds)
         corrupt: list[CorruptMessage] = []
         if after_seq != self._loaded_to:
             return corrupt  # asked before `go_back`
@@ -159,13 +166,13 @@ class Window:
                 continue
             if isinstance(row, CorruptMessage):
                 corrupt.append(row)
-            else:
+            elif holds is None or not holds(row.channel, row.key):
                 self._fresh.append(row)
                 self._fresh_bytes += row.size
         self._loaded_to = rows[-1].seq if rows else self.outbox.last_seq
         return corrupt
 
-    def _fetched_again(self, rows: Sequence[Row], after_seq: int) -> list[CorruptMessage]:
+    def _fetched_again(self, rows: Sequence[Row], after_seq: int, holds: Holds) -> list[CorruptMessage]:
         asked, self._asked = self._asked, 0
         corrupt: list[CorruptMessage] = []
         for row in rows:
@@ -173,14 +180,22 @@ class Window:
             if wire_id is None:
                 continue
             if isinstance(row, CorruptMessage):
-                del self._backoff[wire_id]
+                self._leave_backoff(wire_id)
                 corrupt.append(row)
+            elif holds is not None and holds(row.channel, row.key):
+                self._leave_backoff(wire_id)  # it goes out anew when it is held no more
             else:
                 self._again.append(row)
         covered = min(asked, rows[-1].seq) if rows else asked
         for seq in range(after_seq + 1, covered + 1):
-            self._wanted.pop(seq, None)
+            wire_id = self._wanted.pop(seq, None)
+            if wire_id is not None:
+                self._leave_backoff(wire_id)  # the store holds it
         return corrupt
+
+    def _leave_backoff(self, wire_id: int) -> None:
+        self._backoff.pop(wire_id, None)
+        self.full = False
 
     def acked(self, wire_id: int) -> tuple[int, int] | None:
         """(seq, size) of what this acknowledges, or None if it is nothing of ours (T-44)."""

@@ -50,6 +50,8 @@ class Policy:
       subscriptions match `PROBE_CHANNEL` gets an ack, and so does everybody from a derived identity.
     - `max_connection_age`: seconds after which, or up to a tenth before, a connection is ended in order and dialled
       again, so that an expired certificate does not live on in it, or None (D-8).
+    - `unsubscribed_hold`: seconds for which messages wait for a peer whose newer list lacks their subscription, 0 for
+      none (T-61).
     """
 
     dedupe: int = 0
@@ -64,6 +66,7 @@ class Policy:
     probe_interval: float = 30.0
     probe_timeout: float = 30.0
     max_connection_age: float | None = None
+    unsubscribed_hold: float = 3600.0
 
     def __post_init__(self) -> None:
         if self.dedupe < 0:
@@ -89,6 +92,8 @@ class Policy:
         for name in ("probe_interval", "probe_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")
+        if not self.unsubscribed_hold >= 0:
+            raise ValueError(f"Policy.unsubscribed_hold is {self.unsubscribed_hold}: give seconds, or 0")
         for name in ("expire_after", "max_connection_age"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:

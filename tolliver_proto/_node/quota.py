@@ -58,7 +58,7 @@ class Quota:
         for peer, share in shares.items():
             if max(self.excess(peer.outbox, share)) <= 0:
                 continue
-            policy = self._policy.quota_of(peer.uuid)
+            policy = QuotaPolicy.SKIP if peer.held else self._policy.quota_of(peer.uuid)  # T-61
             if policy is QuotaPolicy.RAISE:
                 raise self.refusal(peer, share)
             if policy is QuotaPolicy.DROP_OLDEST and (share[0] > self._messages or share[1] > self._bytes):

@@ -1,7 +1,8 @@
 """Inbound half of the node: from frames to handlers and acknowledgements.
 
 The fate of a message depends on its names alone, so the verdict is remembered by name: the handlers that match, or that
-it is wanted and nobody is there yet (no ack: it is sent again, T-46), or that nobody wants it (ack and drop).
+it is wanted and nobody is there yet (no ack: it is sent again, T-46), or that nobody wants it (ack and drop). In the
+first moments both may still change (`opening`).
 Deliveries leave in runs, one for as long as the handlers stay the same. Messages that are handed out and not settled
 are the connection's credit; when it is spent, reading waits (D-9).
 """
@@ -18,10 +19,11 @@ from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
+from .holds import Holding
 from .ids import NO_ID
 from .link import AttemptsKey, Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
-from .sending import Sending
+from .opening import EarlyMessages, Fate
 from .store import (
     AddDeadLetter,
     AddOwnSubscription,
@@ -31,15 +33,15 @@ from .store import (
     RemoveDeadLetters,
     RemoveOwnSubscription,
     RemovePeerSubscription,
+    ReplacePeerSubscriptions,
 )
-from .subscriptions import applied, matching
+from .subscriptions import applied, matching, removed_by
 
 _VERDICTS = 4096
-_WANTED, _UNWANTED = True, False
 _BY_ID, _YES = Known.BY_ID, Known.YES
 
 
-class Receiving(Sending):
+class Receiving(Holding):
     """Messages from the peers to the application, and subscriptions in both directions."""
 
     # Handlers.
@@ -48,19 +50,26 @@ class Receiving(Sending):
         """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel."""
         self._handlers.add(self._checked(channel, key), handler)
         self._verdicts.clear()
+        self._hand_out_kept()
 
     def unregister(self, channel: str, key: str, handler: Handler) -> None:
         """No longer. Messages that it was given already must still be settled."""
         self._handlers.discard(self._checked(channel, key), handler)
         self._verdicts.clear()
 
-    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | bool:
+    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | Fate:
         """The handlers, or whether we want it at all (T-46, T-21)."""
         if len(self._verdicts) >= _VERDICTS:
             self._verdicts.clear()
-        # A probe that was on its way when we began to want everything is no message either.
-        wanted = channel != PROBE_CHANNEL and any(pair in self._own for pair in matching(channel, key))
-        verdict = (self._handlers.match(channel, key) or _WANTED) if wanted else _UNWANTED
+        verdict: tuple[Handler, ...] | Fate
+        if channel == PROBE_CHANNEL:  # one that was on its way when we began to want everything is no message either
+            verdict = Fate.UNWANTED
+        elif any(pair in self._own for pair in matching(channel, key)):
+            verdict = self._handlers.match(channel, key) or Fate.WANTED
+        elif self._opening.is_unwanted(channel, key, self._now):
+            verdict = Fate.UNWANTED
+        else:
+            verdict = Fate.DOUBTFUL
         self._verdicts[channel, key] = verdict
         return verdict
 
@@ -73,13 +82,10 @@ class Receiving(Sending):
         if verdict is None:
             verdict = self._judge(message.channel, message.key)
         peer = link.peer
-        if isinstance(verdict, bool) or peer is None:
-            self._counts["withheld" if verdict else "unwanted"] += 1
-            if not verdict and message.message_id is not None:
-                self._ack(link, [message.message_id])
-                if message.channel != PROBE_CHANNEL:
-                    self._drops.add(NoticeKind.UNWANTED, peer.uuid if peer else None, message.channel, self._now)
+        if isinstance(verdict, Fate):
+            self._leave(link, message, verdict)
             return
+        assert peer is not None
         delivery = Delivery(link.cid, peer.uuid, message)
         if (peer.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
             return
@@ -92,6 +98,57 @@ class Receiving(Sending):
         if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
             link.holding |= Hold.CREDIT
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
+
+    def _leave(self, link: Link, message: Message, fate: Fate) -> None:
+        """It has no handler (T-46)."""
+        message_id = message.message_id
+        if fate is Fate.DOUBTFUL and self._now >= self._opening.subscriptions_due:
+            self._on_subscriptions_timeout(None)
+            fate = Fate.UNWANTED
+        if fate is Fate.WANTED and self._keep_early(link, message):
+            return
+        self._counts["unwanted" if fate is Fate.UNWANTED else "withheld"] += 1
+        if message_id is None:
+            return
+        if fate is Fate.UNWANTED:
+            self._ack(link, [message_id])
+            if message.channel != PROBE_CHANNEL:
+                self._drops.add(NoticeKind.UNWANTED, link.peer.uuid if link.peer else None, message.channel, self._now)
+        elif fate is Fate.DOUBTFUL:
+            link.early = link.early or EarlyMessages(self.limits)
+            link.early.doubt(message_id, message.channel, message.key)
+            self._timers.set_earlier("subscriptions", self._opening.subscriptions_due)
+
+    def _keep_early(self, link: Link, message: Message) -> bool:
+        """Keep it for its handler, which may come yet; False where it is left to its sender."""
+        if self._now >= self._opening.handlers_due or message.message_id is None:
+            return False
+        link.early = link.early or EarlyMessages(self.limits)
+        self._timers.set_earlier("handlers", self._opening.handlers_due)
+        return link.early.keep(message, len(link.unsettled), link.unsettled_bytes)
+
+    def _hand_out_kept(self) -> None:
+        """There is another handler: what has one now goes to it, in order, and the rest waits on."""
+        for link in list(self._up.values()):
+            for message in link.early.take_kept() if link.early else ():
+                self._on_message(link, message)
+
+    def _on_handlers_timeout(self, _subject: None) -> None:
+        """The rest comes again (T-50)."""
+        self._hand_out_kept()
+
+    def _on_subscriptions_timeout(self, _subject: None) -> None:
+        """Nobody has come to want these."""
+        self._verdicts.clear()
+        self._drop_unwanted()
+
+    def _drop_unwanted(self) -> None:
+        """Acknowledge what was doubtful, where that is certain now."""
+        for link in self._up.values():
+            ids = link.early.take_doubtful(lambda *names: self._judge(*names) is Fate.UNWANTED) if link.early else []
+            if ids:
+                self._counts["unwanted"] += len(ids)
+                self._ack(link, ids)
 
     def _on_guarded_message(self, link: Link, message: Message) -> None:
         """As `_on_message`, where not everybody may publish everything (D-5)."""
@@ -400,8 +457,17 @@ class Receiving(Sending):
         self._batch.heard.append((link, said))
         self._set_told(link, applied(link.told, [said]), said)
         assert link.peer is not None
-        self._route_to(link.peer)
+        self._route_to(link.peer, self._removed_by(link, said))
         self._look_for_wildcard(link)
+
+    def _removed_by(self, link: Link, said: Operation) -> frozenset[Subscription]:
+        """What the peer wants no more for good: what it says so of; or what its list lacks, where it cannot say so."""
+        connection, peer = link.connection, link.peer
+        assert connection is not None
+        assert peer is not None
+        if isinstance(said, ReplacePeerSubscriptions) and said.subscriptions and not connection.can_send(Unsubscribe):
+            return peer.subscriptions.union(peer.held)
+        return removed_by([said])
 
     def _look_for_wildcard(self, link: Link) -> None:
         assert link.peer is not None
@@ -421,9 +487,9 @@ class Receiving(Sending):
             link.told_bytes = sum(map(self._entry_size, told))
         link.told = told
 
-    def _route_to(self, peer: Peer) -> None:
-        self._batch.peer_lists.setdefault(peer, peer.subscriptions)
-        self._set_peer_list(peer, self._wanted_by(peer))
+    def _route_to(self, peer: Peer, removed: frozenset[Subscription] = frozenset()) -> None:
+        self._batch.peer_lists.setdefault(peer, (peer.subscriptions, peer.held))
+        self._set_peer_list(peer, self._wanted_by(peer), removed)
 
     def _wanted_by(self, peer: Peer) -> frozenset[Subscription]:
         """Subscriptions that the peer has said on its connection (T-30).
@@ -433,10 +499,6 @@ class Receiving(Sending):
         """
         return frozenset().union(*(link.told for link in peer.voices))
 
-    def _set_peer_list(self, peer: Peer, subscriptions: frozenset[Subscription]) -> None:
-        peer.subscriptions = subscriptions
-        self._reroute(peer)
-
     def _on_ack(self, link: Link, ack: Ack, acked: dict[int, tuple[int, int]]) -> None:
         found = link.window.acked(ack.message_id) if link.window is not None else None
         if found is not None:
@@ -444,6 +506,10 @@ class Receiving(Sending):
             return
         subscription = link.control.acked(ack.message_id) if link.control is not None else None
         if subscription is not None:
+            assert link.control is not None
+            assert link.peer is not None
+            if link.control.has_said(subscription) is False:
+                self._forget_unsubscribe(subscription, [link.peer])
             self._sync_control(link, subscription)
         elif link.control is not None and link.control.answered(ack.message_id):
             self._keepalive.answered(link)
@@ -483,12 +549,20 @@ class Receiving(Sending):
                     f"{len(self._own) + 1} subscriptions of {self._own_bytes + size} bytes: peers refuse a list over "
                     f"{self.limits.max_subscriptions} or {self.limits.max_handshake} bytes (T-19). Use wildcards",
                 )
+        self._forget_unsubscribe(subscription, list(self._peers.values()))
         return self._store_own(AddOwnSubscription(subscription), True)
 
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
         """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
         self._tick(now)
-        return self._store_own(RemoveOwnSubscription(self._checked(channel, key)), False)
+        subscription = self._checked(channel, key)
+        if subscription in self._own:
+            self._keep_unsubscribe(subscription)
+        receipt = self._store_own(RemoveOwnSubscription(subscription), False)
+        self._opening.unsubscribed(subscription, self._now)
+        self._verdicts.clear()
+        self._drop_unwanted()
+        return receipt
 
     def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription, wanted: bool) -> Receipt:
         subscription = operation.subscription

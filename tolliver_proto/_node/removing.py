@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from .._common.errors import TolliverError
-from .actions import Acked, NoticeKind
+from .._common.errors import TolliverError, UndeliveredReason
+from .actions import Acked, NoticeKind, Receipt
 from .base import NodeState
 from .batch import GoOn
 from .intervals import spans_of
@@ -51,7 +51,21 @@ class Removing(NodeState):
                 if not receipt.unacked:
                     self._actions.append(Acked([receipt]))
 
-    def _remove(self, peer: Peer, found: Iterable[Found]) -> None:
+    def unwatch(self, receipt: Receipt) -> None:
+        """Nobody waits for it any more."""
+        for seq in range(receipt.first_seq, receipt.last_seq + 1):
+            self._watched.pop(seq, None)
+        receipt.unacked = 0
+
+    def _tell_given_up(self, peer: UUID, seqs: Iterable[int], reason: UndeliveredReason) -> None:
+        """That peer will not acknowledge these: for who waits now, and for who asks later (T-54)."""
+        for receipt, number in self._receipts.of(seqs).items():
+            receipt.give_up(peer, reason, number)
+            if receipt.unacked:
+                self.unwatch(receipt)
+                self._actions.append(Acked([receipt], receipt.undelivered[0]))
+
+    def _remove(self, reason: UndeliveredReason, peer: Peer, found: Iterable[Found]) -> None:
         """Give up deliveries: nobody will acknowledge them any more."""
         outbox, ids = peer.outbox, {}
         being_parked = self._being_parked(peer)
@@ -68,6 +82,7 @@ class Removing(NodeState):
         outbox.leave(spans)
         if spans:
             self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
+            self._tell_given_up(peer.uuid, ids, reason)
             self._release(spans, ids)
         if peer.link is not None and peer.link.window is not None:
             peer.link.window.drop(ids)

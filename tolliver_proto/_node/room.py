@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from .._common.errors import TolliverError
-from .actions import NoticeKind
+from .._common.errors import TolliverError, UndeliveredReason
+from .actions import NoticeKind, Receipt
 from .batch import GoOn
 from .link import BufferedForConnect, Peer, Recipients
 from .oldest import AHEAD, Share
@@ -24,7 +24,16 @@ from .removing import Removing
 from .store import Found
 
 _DROPPED = "messages, the oldest for this peer, were given up to make room for newer ones, as its policy says (D-10)"
-_SKIPPED = "messages were not kept for this peer, which is at its quota, as its policy says (D-10)"
+_SKIPPED = (
+    UndeliveredReason.SKIPPED,
+    NoticeKind.SKIPPED,
+    "messages were not kept for this peer, which is at its quota, as its policy says (D-10)",
+)
+_UNSUBSCRIBED = (
+    UndeliveredReason.UNSUBSCRIBED,
+    NoticeKind.UNSUBSCRIBED,
+    "messages were not kept for this peer: it is at its quota, and does not subscribe to all that waits for it (T-61)",
+)
 
 
 @dataclass(slots=True)
@@ -64,18 +73,23 @@ class MakingRoom(Removing):
             room.dropped[peer] = oldest
         return room
 
-    def _use_room(self, room: Room, stored: Sequence[int], kept: Sequence[BufferedForConnect]) -> None:
-        """Give up what goes, and tell. `stored` are the places of the messages that the next seqs are for.
+    def _use_room(
+        self, room: Room, receipt: Receipt, stored: Sequence[int], kept: Sequence[BufferedForConnect]
+    ) -> None:
+        """Give up what goes, and tell. `receipt` is that of what comes, `stored` are the places of its messages that
+        the next seqs are for.
 
         A peer does not get as one that connects (`kept`) what it did not get as one that is full.
         """
         for peer, oldest in room.dropped.items():
-            self._remove(peer, oldest)
+            self._remove(UndeliveredReason.DROPPED_OLDEST, peer, oldest)
             self._counts["dropped_oldest"] += len(oldest)
             self._tally.add(NoticeKind.DROPPED_OLDEST, peer.uuid, len(oldest), _DROPPED, self._now)
         for peer, number in Counter(peer for peers in room.skipped for peer in peers).items():
-            self._counts["skipped"] += number
-            self._tally.add(NoticeKind.SKIPPED, peer.uuid, number, _SKIPPED, self._now)
+            reason, kind, text = _UNSUBSCRIBED if peer.held else _SKIPPED
+            self._counts[reason] += number
+            receipt.give_up(peer.uuid, reason, number)
+            self._tally.add(kind, peer.uuid, number, text, self._now)
         for seq, at in enumerate(stored if room.skipped else (), self._next_seq):
             for one in kept:
                 one.claimed.update((seq, peer) for peer in room.skipped[at])

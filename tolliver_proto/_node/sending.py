@@ -17,6 +17,7 @@ from .._common.errors import (
     OwnLimitExceeded,
     ReservedChannel,
     TolliverError,
+    TooFewRecipients,
 )
 from .._wire.events import PRIVATE_CHANNELS
 from .actions import Acked, Fetch, NoticeKind, Receipt, Stored
@@ -35,16 +36,19 @@ _PAIRS_KNOWN = 4096
 class Sending(MakingRoom):
     """Messages from the application to the peers."""
 
-    def send(self, channel: str, key: str, body: bytes, now: float | None = None) -> Receipt:
+    def send(
+        self, channel: str, key: str, body: bytes, now: float | None = None, *, require_recipients: int = 0
+    ) -> Receipt:
         """Store a message for every peer that subscribes to it. As `send_many` with one item."""
-        return self.send_many(((channel, key, body),), now)
+        return self.send_many(((channel, key, body),), now, require_recipients=require_recipients)
 
-    def send_many(self, items: Iterable[Item], now: float | None = None) -> Receipt:
+    def send_many(self, items: Iterable[Item], now: float | None = None, *, require_recipients: int = 0) -> Receipt:
         """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
 
         Raises, before anything changes, ReservedChannel (T-27), LocalProtocolError, OwnLimitExceeded (T-06, T-07),
-        OutboxFull (D-10). While a connecting peer's share of kept messages is full (T-62), or the disk (D-13), or
-        deliveries are looked for that are to make room (D-10), the send waits inside.
+        OutboxFull (D-10), and TooFewRecipients where one of them is for fewer peers than are required. While a
+        connecting peer's share of kept messages is full (T-62), or the disk (D-13), or deliveries are looked for that
+        are to make room (D-10), the send waits inside.
         """
         self._tick(now)
         if self.closing:
@@ -52,8 +56,8 @@ class Sending(MakingRoom):
         items = list(items)
         sizes = [self._size(*item) for item in items]
         receipt = Receipt(0, -1, [])
-        if self._blocked or self._must_wait() or not self._store(items, sizes, receipt):
-            self._blocked.append((items, receipt))
+        if self._blocked or self._must_wait() or not self._store(items, sizes, receipt, require_recipients):
+            self._blocked.append((items, receipt, require_recipients))
         return receipt
 
     def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None) -> int:
@@ -66,7 +70,7 @@ class Sending(MakingRoom):
         high_water = self.limits.high_water
         for peer in recipients.peers:
             link = peer.link
-            if link is None or link.connection is None:
+            if link is None or link.connection is None or peer.holds(channel, key):
                 continue
             if link.unsent >= high_water or not link.connection.live:
                 self._counts["unreliable_dropped"] += 1
@@ -79,18 +83,15 @@ class Sending(MakingRoom):
         return sent
 
     def watch(self, receipt: Receipt) -> None:
-        """`Acked` will name this receipt when every recipient has acknowledged all of it."""
+        """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up."""
+        if receipt.undelivered:
+            self._actions.append(Acked([receipt], receipt.undelivered[0]))
+            return
         for first, last in self._refcounts.within(receipt.first_seq, receipt.last_seq):
             self._watched.update(dict.fromkeys(range(first, last + 1), receipt))
             receipt.unacked += last + 1 - first
         if not receipt.unacked:
             self._actions.append(Acked([receipt]))
-
-    def unwatch(self, receipt: Receipt) -> None:
-        """Nobody waits for it any more."""
-        for seq in range(receipt.first_seq, receipt.last_seq + 1):
-            self._watched.pop(seq, None)
-        receipt.unacked = 0
 
     def _size(self, channel: str, key: str, body: bytes) -> int:
         """The encoded size of a message that may be sent, or the error that says why not."""
@@ -119,9 +120,10 @@ class Sending(MakingRoom):
         self._pair_sizes[channel, key] = size
         return size
 
-    def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt) -> bool:
+    def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt, required: int) -> bool:
         """False where the send must wait until room is found."""
         routed: Sequence[Recipients] = [self._routes.match(channel, key) for channel, key, _ in items]
+        _check_recipients(items, routed, required)
         shares = shares_of(routed, sizes)
         room = None
         if self._quota.is_tight(shares):
@@ -129,11 +131,12 @@ class Sending(MakingRoom):
             if room is None:
                 return False
             routed, shares = room.routed, room.shares
+            _check_recipients(items, routed, required)
         kept = self._keepers(len(items)) if self._keeping else []
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
         numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         if room is not None:
-            self._use_room(room, stored, kept)
+            self._use_room(room, receipt, stored, kept)
         receipt.counts += [len(recipients.peers) for recipients in routed]
         receipt.first_seq = self._next_seq
         for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
@@ -149,6 +152,7 @@ class Sending(MakingRoom):
             self._look_at_filling(shares)
         receipt.last_seq = self._next_seq - 1
         if stored:
+            self._receipts.add(receipt)
             self._batch.tokens.append(receipt)
         else:
             self._actions.append(Stored([receipt]))
@@ -231,9 +235,9 @@ class Sending(MakingRoom):
     def _store_blocked(self) -> None:
         """As far as the shares of the connecting peers allow, and until room at a quota is looked for."""
         while self._blocked and not self._keeps_enough():
-            items, receipt = self._blocked[0]
+            items, receipt, required = self._blocked[0]
             try:
-                if not self._store(items, [self._size(*item) for item in items], receipt):
+                if not self._store(items, [self._size(*item) for item in items], receipt, required):
                     return
             except TolliverError as error:
                 self._actions.append(Stored([receipt], error))
@@ -244,7 +248,9 @@ class Sending(MakingRoom):
     def _committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
         link = peer.link
         if link is not None and link.window is not None:
-            link.window.committed(messages)
+            held = bool(peer.held)
+            wanted = [one for one in messages if not peer.holds(one.channel, one.key)] if held else None
+            link.window.committed(messages, wanted)
             self._sendable[link] = None
         else:
             peer.outbox.last_seq = messages[-1].seq
@@ -263,6 +269,9 @@ class Sending(MakingRoom):
             message = window.next_to_send()
             if message is None:
                 break
+            if peer.held and peer.holds(message.channel, message.key):
+                window.acked(message.wire_id)  # it goes out anew when it is held no more
+                continue
             frame = frames.get(message.seq)
             if frame is None:
                 frame = self._encoder.message(message.channel, message.key, message.body, message.wire_id)
@@ -369,3 +378,11 @@ class Sending(MakingRoom):
         if messages:
             peer.outbox.add(len(messages), sum(message.size for message in messages))
             self._batch.linked.append((peer, messages))
+
+
+def _check_recipients(items: Sequence[Item], routed: Sequence[Recipients], required: int) -> None:
+    """Raises TooFewRecipients, before anything has changed."""
+    for (channel, key, _), recipients in zip(items, routed, strict=True) if required else ():
+        found = sum(not peer.holds(channel, key) for peer in recipients.peers)
+        if found < required:
+            raise TooFewRecipients(channel, key, required, found)

@@ -32,6 +32,7 @@ class NodeStats(Snapshot):
     dropped_letters: int = counter()
     dropped_oldest: int = counter()
     skipped: int = counter()
+    unsubscribed: int = counter()
     not_kept: int = counter()
     unreliable_sent: int = counter()
     unreliable_dropped: int = counter()
@@ -52,6 +53,7 @@ class NodeStats(Snapshot):
     dead_letters: int = gauge()
     own_subscriptions: int = gauge()
     peer_subscriptions: int = gauge()
+    held_subscriptions: int = gauge()
 
     @classmethod
     def of(cls, counts: Mapping[str, int], **gauges: int) -> NodeStats:

@@ -99,14 +99,20 @@ class ParkDelivery:
 
 @record
 class ReplacePeerSubscriptions:
-    """The list of a handshake (T-30). The peer may be new."""
+    """The list of a handshake (T-30). The peer may be new.
+
+    `held` are those that it lacks and that go on routing (T-61): each is held from when it first was, or from now.
+    """
 
     peer: UUID
     subscriptions: Sequence[Subscription]
+    held: Sequence[Subscription] = ()
 
 
 @record
 class AddPeerSubscription:
+    """One that was held is held no more."""
+
     peer: UUID
     subscription: Subscription
 
@@ -125,6 +131,22 @@ class AddOwnSubscription:
 @record
 class RemoveOwnSubscription:
     subscription: Subscription
+
+
+@record
+class KeepUnsubscribe:
+    """These peers are still to be told that it is wanted no more (T-61)."""
+
+    subscription: Subscription
+    peers: Sequence[UUID]
+
+
+@record
+class ForgetUnsubscribe:
+    """They have been told, or it is wanted again."""
+
+    subscription: Subscription
+    peers: Sequence[UUID]
 
 
 @record
@@ -200,7 +222,8 @@ class RememberHandled:
 
 @record
 class Found:
-    """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time."""
+    """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time. Of one whose names
+    cannot be read they are empty."""
 
     peer: UUID
     seq: int
@@ -208,6 +231,8 @@ class Found:
     size: int
     parked: bool
     age: float
+    channel: str = ""
+    key: str = ""
 
 
 @record
@@ -234,6 +259,8 @@ Operation = (
     | RemovePeerSubscription
     | AddOwnSubscription
     | RemoveOwnSubscription
+    | KeepUnsubscribe
+    | ForgetUnsubscribe
     | PinPeer
     | UnparkDeliveries
     | UnpinPeer
@@ -257,7 +284,11 @@ def bytes_of(operations: Sequence[Operation]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPeer:
-    """State of a peer at start, without bodies. `pending` counts unparked deliveries."""
+    """State of a peer at start, without bodies. `pending` counts unparked deliveries.
+
+    `held` and `unsaid` have for each subscription the seconds of wall-clock time since ReplacePeerSubscriptions held it
+    and since KeepUnsubscribe kept it (T-61).
+    """
 
     subscriptions: frozenset[Subscription] = frozenset()
     spki_sha256: bytes | None = None
@@ -266,6 +297,8 @@ class LoadedPeer:
     last_seq: int = 0
     parked: int = 0
     parked_bytes: int = 0
+    held: Mapping[Subscription, float] = field(default_factory=dict)
+    unsaid: Mapping[Subscription, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +338,10 @@ class Store(Protocol):
         """Apply all, in order, durably, or none."""
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
-        """The peer's unparked deliveries with a higher seq, in order, until a bound is met; at least one if any."""
+        """The peer's unparked deliveries with a higher seq, in order, until a bound is met; at least one if any.
+
+        Those that are held alone, as their names match a held subscription and no other, are left out (T-61).
+        """
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
         """Deliveries, parked ones too, to one peer or to any, with a higher seq and at least that old, by seq."""

@@ -18,7 +18,7 @@ from .intervals import spans_of
 from .link import Peer
 from .parked import SecondTries
 from .store import RememberHandled, ReplacePeerSubscriptions, Row
-from .subscriptions import applied
+from .subscriptions import applied, removed_by
 
 _STORE_RETRY = 1.0  # seconds until what a store failure left over is tried again
 
@@ -109,7 +109,7 @@ class Storing(Handshakes):
     def _fail_blocked(self, error: TolliverError) -> None:
         """Sends that wait for a commit that stores nothing, which has no room either."""
         if self._blocked and not (self._keeps_enough() or self._room.busy):
-            self._actions.append(Stored([receipt for _, receipt in self._blocked], error))
+            self._actions.append(Stored([receipt for _, receipt, _ in self._blocked], error))
             self._blocked.clear()
 
     def _fail(self, batch: Batch, error: TolliverError) -> None:
@@ -139,12 +139,13 @@ class Storing(Handshakes):
         for link, said in failed.heard:
             if isinstance(said, ReplacePeerSubscriptions) and link.peer is not None:
                 link.peer.voices.pop(link, None)  # its handshake is over
-        for peer, before in failed.peer_lists.items():
+        for peer, (before, held) in failed.peer_lists.items():
             said_since = [said for link, said in self._batch.heard if link.peer is peer]
             now = self._wanted_by(peer) if peer.voices else applied(before, said_since)
-            self._set_peer_list(peer, now)
-            if now != before:
-                self._batch.peer_lists[peer] = before
+            peer.subscriptions, peer.held = before, dict(held)
+            self._set_peer_list(peer, now, removed_by(said_since))
+            if now != before or peer.held.keys() != held.keys():
+                self._batch.peer_lists[peer] = before, held
                 self._batch.lists[peer] = None
         self._batch.lists |= {peer: None for peer in failed.lists if peer not in failed.peer_lists}
 
@@ -166,7 +167,7 @@ class Storing(Handshakes):
         if link is None or link is not live or link.window is None:
             return
         outbox = link.window.outbox
-        for row in link.window.fetched(rows, after_seq):
+        for row in link.window.fetched(rows, after_seq, link.peer.holds if link.peer and link.peer.held else None):
             outbox.tries = outbox.tries or SecondTries(self._now)
             outbox.tries.corrupt.add(row.seq, row.seq)
             self._park(outbox, peer, row.seq, row.size)

@@ -77,6 +77,11 @@ def applied(subscriptions: frozenset[Subscription], operations: Iterable[Operati
     return subscriptions
 
 
+def removed_by(operations: Iterable[Operation]) -> frozenset[Subscription]:
+    """Subscriptions that these end for good (T-61)."""
+    return frozenset(one.subscription for one in operations if isinstance(one, RemovePeerSubscription))
+
+
 def matching(channel: str, key: str) -> tuple[Subscription, Subscription, Subscription, Subscription]:
     """The subscriptions that such a message matches, exact first (T-24)."""
     return Subscription(channel, key), Subscription(channel, ""), Subscription("", key), Subscription("", "")

@@ -191,6 +191,7 @@ class Ledger:
         self.handled_in_this_life: set[bytes] = set()
         self.remembers = False  # dedupe is durable
         self.policy = Policy()
+        self.others: dict[UUID, Ledger] = {}
         self.displaced: set[tuple[UUID, bytes]] = set()  # given up for newer ones (D-10)
         self.set_aside: set[tuple[UUID, bytes]] = set()  # they come later than what was sent after them (T-09)
         self.forked = False  # two stores have gone on from one: what one of them sent may come after the other's
@@ -226,7 +227,11 @@ class Ledger:
         self._bodies.update((message.seq, message.body) for message in store.messages)
 
     def _displaced(self, peer: UUID, seq: int, operations: Sequence[Operation]) -> None:
-        """A delivery is removed that was not acknowledged: by a peer's policy, for newer ones of this commit (D-10)."""
+        """A delivery is removed that was not acknowledged: the peer may want it no more (T-61), or by its policy it
+        makes room for newer ones of this commit (D-10)."""
+        sent, other = self.sent.get(self._bodies.get(seq, b"")), self.others.get(peer)
+        if sent is not None and other is not None and not sent.wanted_by(other.permanent):
+            return
         check(
             self.policy.quota_of(peer) is QuotaPolicy.DROP_OLDEST,
             f"delivery {seq} removed without an ack of {peer} (I3)",
@@ -286,11 +291,14 @@ def audit(node: Node, store: MemoryStore) -> None:
         if is_derived(uuid):
             continue  # there for the sake of its handled messages and dead letters
         peer = peers[uuid]
-        mine = (peer.pending, peer.pending_bytes, peer.parked, peer.parked_bytes, node._peers[uuid].subscriptions)
-        theirs = (known.pending, known.pending_bytes, known.parked, known.parked_bytes, known.subscriptions)
+        state = node._peers[uuid]
+        counts = (peer.pending, peer.pending_bytes, peer.parked, peer.parked_bytes)
+        mine = (*counts, state.subscriptions, {*state.held}, {*state.unsaid})
+        lists = (known.subscriptions, {*known.held}, {*known.unsaid})
+        theirs = (known.pending, known.pending_bytes, known.parked, known.parked_bytes, *lists)
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
-        granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions)
+        granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions.union(one.held))
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
     targets = {(subscription, one) for subscription, peers in node._routes for one in peers}

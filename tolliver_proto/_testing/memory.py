@@ -25,8 +25,10 @@ from .._node.store import (
     CorruptMessage,
     DeadLetter,
     ForgetPeer,
+    ForgetUnsubscribe,
     Found,
     IdSpan,
+    KeepUnsubscribe,
     Loaded,
     LoadedPeer,
     Operation,
@@ -46,6 +48,7 @@ from .._node.store import (
     UnparkDeliveries,
     UnpinPeer,
 )
+from .._node.subscriptions import matching
 from .._wire.events import Subscription
 
 
@@ -56,6 +59,8 @@ class _Peer:
         self.seqs: list[int] = []
         self.parked: set[int] = set()
         self.subscriptions: set[Subscription] = set()
+        self.held: dict[Subscription, float] = {}
+        self.unsaid: dict[Subscription, float] = {}
         self.spki_sha256: bytes | None = None
 
     def copy(self) -> _Peer:
@@ -63,8 +68,14 @@ class _Peer:
         other.seqs = list(self.seqs)
         other.parked = set(self.parked)
         other.subscriptions = set(self.subscriptions)
+        other.held = dict(self.held)
+        other.unsaid = dict(self.unsaid)
         other.spki_sha256 = self.spki_sha256
         return other
+
+    def holds(self, message: StoredMessage) -> bool:
+        pairs = matching(message.channel, message.key)
+        return self.subscriptions.isdisjoint(pairs) and not self.held.keys().isdisjoint(pairs)
 
     def add(self, seq: int) -> None:
         at = bisect_right(self.seqs, seq)
@@ -111,8 +122,10 @@ class MemoryStore:
             RemoveMessages: self._remove_messages,
             ParkDelivery: self._park,
             ReplacePeerSubscriptions: self._replace_list,
-            AddPeerSubscription: lambda op: self._peer(op.peer).subscriptions.add(op.subscription),
-            RemovePeerSubscription: lambda op: self._peer(op.peer).subscriptions.discard(op.subscription),
+            AddPeerSubscription: self._add_to_list,
+            RemovePeerSubscription: self._remove_from_list,
+            KeepUnsubscribe: self._keep_unsubscribe,
+            ForgetUnsubscribe: self._forget_unsubscribe,
             AddOwnSubscription: lambda op: self._own.add(op.subscription),
             RemoveOwnSubscription: lambda op: self._own.discard(op.subscription),
             PinPeer: self._pin,
@@ -169,9 +182,9 @@ class MemoryStore:
         known = self._peers.get(peer, _Peer())
         room = max_bytes
         for seq in known.seqs[bisect_right(known.seqs, after_seq) :]:
-            if seq in known.parked:
-                continue
             message = self._messages[seq]
+            if seq in known.parked or known.holds(message):
+                continue
             if rows and (len(rows) >= max_count or message.size > room):
                 break
             rows.append(CorruptMessage(seq, message.wire_id, message.size) if seq in self._corrupt else message)
@@ -189,8 +202,9 @@ class MemoryStore:
             for seq in known.seqs[bisect_right(known.seqs, after_seq) :]
         ]
         return [
-            Found(uuid, seq, self._messages[seq].wire_id, self._messages[seq].size, parked, self.age)
+            Found(uuid, seq, one.wire_id, one.size, parked, self.age, one.channel, one.key)
             for seq, uuid, parked in sorted(rows)[:max_count]
+            for one in (self._messages[seq],)
         ]
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
@@ -279,6 +293,8 @@ class MemoryStore:
             seqs[-1] if seqs else 0,
             len(peer.parked),
             sum(self._messages[seq].size for seq in peer.parked),
+            {one: self.age - since for one, since in peer.held.items()},
+            {one: self.age - since for one, since in peer.unsaid.items()},
         )
 
     def _store_messages(self, operation: StoreMessages) -> None:
@@ -343,7 +359,28 @@ class MemoryStore:
             del self._handled[number]
 
     def _replace_list(self, operation: ReplacePeerSubscriptions) -> None:
-        self._peer(operation.peer).subscriptions = set(operation.subscriptions)
+        peer = self._peer(operation.peer)
+        peer.subscriptions = set(operation.subscriptions)
+        peer.held = {one: peer.held.get(one, self.age) for one in operation.held}
+
+    def _add_to_list(self, operation: AddPeerSubscription) -> None:
+        peer = self._peer(operation.peer)
+        peer.subscriptions.add(operation.subscription)
+        peer.held.pop(operation.subscription, None)
+
+    def _remove_from_list(self, operation: RemovePeerSubscription) -> None:
+        peer = self._peer(operation.peer)
+        peer.subscriptions.discard(operation.subscription)
+        peer.held.pop(operation.subscription, None)
+
+    def _keep_unsubscribe(self, operation: KeepUnsubscribe) -> None:
+        for uuid in operation.peers:
+            self._peer(uuid).unsaid.setdefault(operation.subscription, self.age)
+
+    def _forget_unsubscribe(self, operation: ForgetUnsubscribe) -> None:
+        for uuid in operation.peers:
+            if uuid in self._peers:
+                self._peers[uuid].unsaid.pop(operation.subscription, None)
 
     def _pin(self, operation: PinPeer) -> None:
         self._peer(operation.peer).spki_sha256 = operation.spki_sha256

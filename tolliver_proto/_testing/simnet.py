@@ -15,7 +15,7 @@ from uuid import UUID
 from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
-from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, PeerUp, Stored
+from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, Notice, NoticeKind, PeerUp, Stored
 from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -73,6 +73,7 @@ class Simulation(Network):
             ResumeReading: self._with_end(self._resume_reading),
             Stored: self._stored,
             PeerUp: self._peer_up,
+            Notice: self._notice,
         }
         operations_by_weight: list[tuple[int, Callable[[Host], None]]] = [
             (12, self._op_send),
@@ -225,6 +226,11 @@ class Simulation(Network):
             for sent in host.ledger.receipts.pop(receipt, ()):
                 sent.stored = action.error is None
 
+    def _notice(self, _host: Host, action: Notice) -> None:
+        """Messages that are held go out later, after others (T-61)."""
+        if action.kind is NoticeKind.HELD and action.peer in self._ledgers:
+            self._ledgers[action.peer].ordered = False
+
     def _peer_up(self, host: Host, action: PeerUp) -> None:
         """Messages sent since the dial's request was queued are for this peer too, if it wants them (T-62)."""
         since, not_kept = host.opening.pop(action.cid, (0, -1))
@@ -280,6 +286,7 @@ class Simulation(Network):
         """Those for whom there may be no room for all of it. A send that waits may find it used by others then."""
         assert host.node is not None
         skipped = {uuid for uuid in peers if self._policy.quota_of(uuid) is QuotaPolicy.SKIP}
+        skipped |= {peer.uuid for peer in host.node.peers() if peer.held}  # T-61
         if host.node._blocked or host.node._keeping:
             return skipped
         waiting = {peer.uuid: (peer.pending, peer.pending_bytes) for peer in host.node.peers()}
@@ -557,7 +564,7 @@ class Simulation(Network):
                 if peer is None or not peer.connected:
                     left.append(f"{host.name} is not connected to {other.name}")
                     continue
-                if peer.pending:
+                if peer.pending and (not peer.held or host.store.fetch(peer.uuid, 0, 1, 1)):
                     left.append(f"{host.name} has {peer.pending} for {other.name}")
                 aside = self._set_aside(host, other)
                 if aside:

@@ -190,6 +190,8 @@ class World(Clockwork):
         for host in self._hosts:
             host.ledger.policy = self._policy
         self._ledgers = {host.ledger.uuid: host.ledger for host in self._hosts}
+        for host in self._hosts:
+            host.ledger.others = self._ledgers
 
     def _make_host(self, index: int, limits: Limits) -> Host:
         rng = self._rng

@@ -57,6 +57,8 @@ class Limits:
     redial_max: float = 30.0
 
     # The node.
+    handler_grace: float = 5.0  # T-46: after the opening, in which what is wanted is kept for its handler
+    subscription_grace: float = 30.0  # T-46: in which what nobody wants is not yet dropped
     keep_bytes: int = 4 * _MIB  # T-62: messages kept for a connecting peer
     removal_delay: float = 0.05  # acknowledged rows wait this long for a commit to ride with
     crossing_dial_window: float = 10.0  # T-70

@@ -239,7 +239,9 @@ def send(
             raise ValueError('what is to be sent? Give a BODY, or --file FILE, or "-" for the lines of standard input')
         source = file if body is None else None if body == "-" else os.fsencode(body)
         job = sending.job_of_lines(channel, key, source, reliable=not unreliable, waits=wait, timeout=timeout)
-        if not sending.send_and_report(job, partial(run, trio=trio), place.options(dial=True)):
+        with place.once(waits=job.waits or unreliable) as options:
+            complete = sending.send_and_report(job, partial(run, trio=trio), options)
+        if not complete:
             raise typer.Exit(1)
 
 
@@ -418,7 +420,8 @@ def replay(
     with words.clear_errors(), _interruptible(_INTERRUPTED):
         failures: list[str] = []
         job = job_of_recordings(files_in(files), wanted, failures, rate=rate, waits=wait, timeout=timeout)
-        complete = sending.send_and_report(job, partial(run, trio=trio), place.options(dial=True))
+        with place.once(waits=wait) as options:
+            complete = sending.send_and_report(job, partial(run, trio=trio), options)
         for failure in failures:
             words.say(failure)
         if failures or not complete:

@@ -5,21 +5,31 @@ from __future__ import annotations
 import importlib.util
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import anyio
-from attrs import define
+from attrs import define, evolve
 
 from tolliver_proto import Acl, NoticeKind, Revision
 
 from .._options.acl_file import load_acl
 from .._options.instance import DEFAULT_PORT, TLS, InstanceOptions, Remote
+from .._tls.policy import Pumps
 from ..anyio import run as run_loop
+from ..derived import derived_identity
 from . import words
 
 T = TypeVar("T")
+_NO_DATABASE = "no database: give --database FILE (with --certs and --name there is a default)"
+_SECOND = (
+    "a second one beside it would take over what its peers keep for it (T-61). Give --database FILE, that instance's "
+    "own, while it is not running; or send with a certificate for many senders: tolliver certs DIR NAME --derive"
+)
 
 
 @define(frozen=True, kw_only=True)
@@ -93,11 +103,36 @@ class Place:
             options.remote(remote)
         return options
 
+    @contextmanager
+    def once(self, *, waits: bool) -> Iterator[InstanceOptions]:
+        """Options of an instance that is over with the command, and never a second one of a UUID (T-61).
+
+        Where a database is given it is the instance that this one belongs to. Else it is an identity of its own, which
+        the certificate must allow, and its database goes with it, so `waits` must be true. Raises ValueError where it
+        does not or is not, CertificateError where the files cannot be read.
+        """
+        if self.database is not None:
+            yield self.options(dial=True)
+            return
+        if not waits:
+            raise ValueError("nothing is kept without a database: give --database FILE with --no-wait")
+        tls = self.meeting.tls()
+        prefixes = sorted(Pumps(tls).identity.prefixes) if tls is not None else []
+        if tls is None:
+            raise ValueError("no database: give --database FILE")
+        if not prefixes:
+            raise ValueError(f"{tls.cert} is one instance's own: {_SECOND}")
+        with TemporaryDirectory(prefix="tolliver-") as directory:
+            yield evolve(
+                evolve(self, database=Path(directory) / "once.db").options(dial=True),
+                identity=derived_identity(prefixes[0], token_hex(16)),
+            )
+
     def _database(self) -> Path:
         if self.database is not None:
             return self.database
         if self.meeting.certs is None or self.meeting.name is None:
-            raise ValueError("no database: give --database FILE (with --certs and --name there is a default)")
+            raise ValueError(_NO_DATABASE)
         return self.meeting.certs / f"{self.meeting.name}.db"
 
 

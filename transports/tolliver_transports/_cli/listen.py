@@ -53,9 +53,9 @@ async def listen(
     acl: Path | None = None,
 ) -> None:
     """Until `count` messages were printed, or for ever. The rules in the file `acl` are read again on SIGHUP."""
-    async with create_instance(options) as instance:
+    async with create_instance(options, subscriptions=[wanted]) as instance:
         runs = instance.message_runs("", "", subscribe=False)
-        await _subscribe(instance, wanted, only)
+        await _drop_earlier(instance, wanted if only else None)
         _say_where(instance)
         others = [partial(_dial, instance, remote) for remote in remotes]
         if acl is not None:
@@ -68,11 +68,10 @@ async def _dial(instance: Instance, remote: Remote) -> None:
     words.say(f"connected to {remote}, which is {peer}")
 
 
-async def _subscribe(instance: Instance, wanted: Subscription, only: bool) -> None:
+async def _drop_earlier(instance: Instance, wanted: Subscription | None) -> None:
     for earlier in instance.subscriptions():
-        if only and earlier != wanted:
+        if wanted not in (None, earlier):
             await instance.unsubscribe(*earlier)
-    await instance.subscribe(*wanted)
 
 
 def _say_where(instance: Instance) -> None:

@@ -248,7 +248,7 @@ class _Sender:
             if waited.cancelled_caught:
                 raise TimeoutError(
                     f"no acknowledgement within {self._job.timeout:g} s: what is stored goes out with the next run on "
-                    "this database"
+                    "this database, if it was given one"
                 )
 
 

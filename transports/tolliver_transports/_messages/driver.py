@@ -142,7 +142,7 @@ class NodeDriver(Driver):
 
     def _on_acked(self, action: Acked) -> None:
         for receipt in action.tokens:
-            self.calls.settle((Acked, receipt), receipt)
+            self.calls.settle((Acked, receipt), receipt, action.error)
 
     def _on_peer_up(self, action: PeerUp) -> None:
         log.info("peer %s is up, version %d", action.peer, action.version)

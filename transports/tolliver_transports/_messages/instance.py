@@ -37,7 +37,7 @@ from .._options.instance import InstanceOptions, Remote
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
 from .driver import NodeDriver
-from .inbox import Lock, Mailbox
+from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
 from .recorder import Recorder
 
@@ -68,6 +68,10 @@ class BaseInstanceCore(BaseEndpoint):
     @abstractmethod
     def beside(self, job: Job, done: Done) -> None: ...
 
+    @abstractmethod
+    def handle(self, channel: str, key: str, handler: Handler) -> object:
+        """Register a handler."""
+
     # Connections.
 
     def new_connection(self, remote: str | Remote) -> PendingCall[UUID]:
@@ -96,9 +100,10 @@ class BaseInstanceCore(BaseEndpoint):
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
 
-    def send_many(self, items: Iterable[Item]) -> PendingCall[Receipt]:
+    def send_many(self, items: Iterable[Item], require_recipients: int) -> PendingCall[Receipt]:
         self.check_open()
-        return self._driver.when_stored(self.node.send_many(items, monotonic()), as_it_is)
+        receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients)
+        return self._driver.when_stored(receipt, as_it_is)
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         self.check_open()
@@ -209,6 +214,8 @@ class BaseInstanceCore(BaseEndpoint):
     def _start_work(self) -> None:
         if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
             self.beside(self._store.check, self._on_checked)
+        for channel, key, handler in self.options.handlers:
+            self.handle(channel, key, handler)
         for remote in self.options.remotes:
             self.node.connect(remote, monotonic(), control_messages=remote.control_messages)
 

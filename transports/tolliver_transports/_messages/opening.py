@@ -10,7 +10,7 @@ import secrets
 import time
 from contextlib import ExitStack, closing
 
-from tolliver_proto import IdentityConflict, Node, is_derived
+from tolliver_proto import Commit, IdentityConflict, Node, is_derived
 
 from .._options.instance import InstanceOptions
 from .._options.uuid7 import uuid7
@@ -58,8 +58,18 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         retry_interval=options.retry_interval,
         policy=options.policy,
         acl=options.acl,
+        subscriptions=options.subscriptions,
         now=time.monotonic(),
     )
+    _store_subscriptions(node, store)
     for kind, detail in store.news():
         node.notice(kind, detail)
     return node, store, pumps
+
+
+def _store_subscriptions(node: Node, store: SQLiteStore) -> None:
+    """Those that it was given stand on disk before it listens or dials. Raises StoreError."""
+    while (action := node.next_action()) is not None:
+        if isinstance(action, Commit):
+            store.commit(action.operations)
+            node.committed(action.batch_id)

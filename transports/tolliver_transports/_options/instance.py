@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 from uuid import UUID
 
-from attrs import Attribute, converters, define, field, validators
+from attrs import Attribute, converters, define, evolve, field, validators
 
-from tolliver_proto import Acl, Limits, Policy, Probe, QuotaPolicy, Revision
+from tolliver_proto import Acl, Limits, Policy, Probe, QuotaPolicy, Revision, Subscription
 
 DEFAULT_PORT = 7011  # T-78
 
 _Validator = Callable[[Any, "Attribute[Any]", Any], None]
+Registering = tuple[str, str, Callable[..., object]]
+"""Channel, key and handler."""
+
 _QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 
@@ -180,6 +183,26 @@ def _remotes(value: Iterable[str | Remote]) -> tuple[Remote, ...]:
     return tuple(Remote.parse(remote) for remote in value)
 
 
+def _subscriptions(value: Iterable[str | tuple[str, str]]) -> tuple[Subscription, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(f'subscriptions is {value!r}: give a list, such as ["readings", ("orders", "42")]')
+    pairs = [(one, "") if isinstance(one, str) else one for one in value]
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise TypeError(f"subscriptions has {pair!r}: give a channel, or (channel, key)")
+    return tuple(Subscription(*pair) for pair in pairs)
+
+
+def _handlers(value: Iterable[Registering]) -> tuple[Registering, ...]:
+    if not isinstance(value, Iterable):
+        raise TypeError(f"handlers is {value!r}: give a list of (channel, key, handler)")
+    handlers = tuple(value)
+    for one in handlers:
+        if not isinstance(one, tuple) or len(one) != 3 or not callable(one[2]):
+            raise TypeError(f"handlers has {one!r}: give (channel, key, handler), of which the last is a function")
+    return handlers
+
+
 def _speaks_no_other(_version: int) -> bool:
     return False
 
@@ -238,6 +261,10 @@ class InstanceOptions(EndpointOptions):
     - `tls`: certificates; `plaintext=True` instead needs loopback addresses everywhere (D-15).
     - `retry_interval`: seconds before the first resend of an unacknowledged message, doubling from there (T-50).
     - `remotes`: where to dial from the start (T-75); strings as for `Remote.parse`, or Remotes.
+    - `subscriptions`: (channel, key) pairs, or channels, that it subscribes to before it listens or dials, beside the
+      stored ones. Where they are given, even as an empty list, what matches none is acknowledged and dropped from
+      the start, else 30 seconds after the opening (T-46).
+    - `handlers`: (channel, key, handler) of functions that are registered then, as by `register_callback`.
     - `revision`: the wire layout of all connections; `version`: what we announce (T-02); `speaks(version)`: whether
       we can speak a peer's version that is not ours (T-60).
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
@@ -245,8 +272,8 @@ class InstanceOptions(EndpointOptions):
       certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `quota_policy`, `quota_policies`, `strict_block`,
-      `announce_after_handshake`, `no_control_messages`, `probe`, `probe_interval`, `probe_timeout`,
-      `max_connection_age`: see `Policy`.
+      `announce_after_handshake`, `unsubscribed_hold`, `no_control_messages`, `probe`, `probe_interval`,
+      `probe_timeout`, `max_connection_age`: see `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
@@ -270,6 +297,8 @@ class InstanceOptions(EndpointOptions):
         ],
     )
     remotes: tuple[Remote, ...] = field(default=(), converter=_remotes)
+    subscriptions: tuple[Subscription, ...] | None = field(default=None, converter=converters.optional(_subscriptions))
+    handlers: tuple[Registering, ...] = field(default=(), converter=_handlers, eq=False, repr=False)
     revision: Revision = field(
         default=Revision.DRAFT_2, validator=_is(Revision, "give Revision.DRAFT_1 or Revision.DRAFT_2")
     )
@@ -305,6 +334,7 @@ class InstanceOptions(EndpointOptions):
     )
     strict_block: bool = field(default=False, validator=_flag)
     announce_after_handshake: bool = field(default=False, validator=_flag)
+    unsubscribed_hold: float = field(default=3600.0, validator=_is(int | float, "give seconds as a number, or 0"))
     no_control_messages: Collection[UUID] = field(
         default=frozenset(),
         validator=validators.deep_iterable(_is(UUID, "give a uuid.UUID for each peer")),
@@ -332,6 +362,13 @@ class InstanceOptions(EndpointOptions):
             )
         for remote in self.remotes:
             self.remote(remote)
+
+    def given(
+        self, subscriptions: Iterable[str | tuple[str, str]] | None, handlers: Iterable[Registering] | None
+    ) -> InstanceOptions:
+        """These options with other subscriptions and handlers, where they are not None."""
+        changes: dict[str, Any] = {"subscriptions": subscriptions, "handlers": handlers}
+        return evolve(self, **{name: value for name, value in changes.items() if value is not None})
 
     @property
     def limits(self) -> Limits:

@@ -203,6 +203,14 @@ class Directory:
         except ValueError:
             return None
 
+    def names_at(self, place: int) -> tuple[str, str] | None:
+        """Channel and key of that message, if they can be read."""
+        at = self.at(place)
+        if at is None or self.numbers[at] >= len(self.names):
+            return None
+        channel, key, _ = self.names[self.numbers[at]]
+        return channel, key
+
     def message(self, at: int, frames: bytes) -> StoredMessage | CorruptMessage:
         """The message at that index, if it is as it was written (V9)."""
         seq, wire_id, size, place = self.first_seq + self.places[at], self.ids[at], self.sizes[at], self.places[at]

@@ -82,6 +82,8 @@ _COLUMNS = {
     "clock": ("correction",),
     "own_subscription": ("channel", "key"),
     "peer_subscription": ("peer", "channel", "key"),
+    "held_subscription": ("peer", "channel", "key", "since"),
+    "unsaid": ("peer", "channel", "key", "since"),
 }
 _FORMULAS = {  # exact in 64 bits up to seq 2**42
     "batch": f"({{0}} * 1000003 + ({{1}} - {{0}}) * 69061 + 104729) % {_PRIME}",
@@ -98,6 +100,8 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
     "clock": "row_check({})",
     "own_subscription": "row_check(CAST({} AS BLOB), CAST({} AS BLOB))",
     "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",
+    "held_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB), {})",
+    "unsaid": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB), {}, 1)",
 }
 
 
@@ -111,7 +115,18 @@ GOOD = {table: f"IFNULL(crc = {check_of(table)}, 0)" for table in _COLUMNS}
 
 # The seal.
 
-SEALED = ("peer", "owed", "handled", "id_span", "clock", "own_subscription", "peer_subscription", "dead_letter")
+SEALED = (
+    "peer",
+    "owed",
+    "handled",
+    "id_span",
+    "clock",
+    "own_subscription",
+    "peer_subscription",
+    "held_subscription",
+    "unsaid",
+    "dead_letter",
+)
 
 
 def seal(connection: sqlite3.Connection) -> bytes:
@@ -146,6 +161,8 @@ _THEN = {
     "id_span": "ids that were given then may come again, as after a copy was put back (T-40)",
     "clock": "messages are as old as the wall clock says",
     "own_subscription": "subscribe to it again if it is wanted",
+    "held_subscription": "messages that were held for it are sent to that peer (T-61)",
+    "unsaid": "that peer is not told again that it is wanted no more (T-61)",
     "peer_subscription": "messages for it are not kept for that peer until it connects and says its list again (T-30)",
 }
 _SHOWN = 3
@@ -171,7 +188,7 @@ def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[in
             yield f"{left_out}, {shown}: {_THEN[table]}"
         _rebuild(connection, table)
         connection.executemany("INSERT OR IGNORE INTO owed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", right)
-    if table in ("owed", "peer_subscription", "handled"):
+    if table in ("owed", "peer_subscription", "held_subscription", "unsaid", "handled"):
         query = (
             f"SELECT peer, COUNT(*) FROM {table} WHERE peer > 0 GROUP BY peer HAVING peer NOT IN (SELECT id FROM peer)"
         )

@@ -32,6 +32,14 @@ TABLES = {
         peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL,
         PRIMARY KEY(peer, channel, key)
     ) {_BY_KEY}""",
+    "held_subscription": f"""CREATE TABLE held_subscription(
+        peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, since INTEGER NOT NULL, crc INTEGER NOT NULL,
+        PRIMARY KEY(peer, channel, key)
+    ) {_BY_KEY}""",
+    "unsaid": f"""CREATE TABLE unsaid(
+        peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, since INTEGER NOT NULL, crc INTEGER NOT NULL,
+        PRIMARY KEY(peer, channel, key)
+    ) {_BY_KEY}""",
     "dead_letter": f"""CREATE TABLE dead_letter(
         number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
         attempts INTEGER NOT NULL, failed_at INTEGER NOT NULL, crc INTEGER NOT NULL,

@@ -47,6 +47,7 @@ _ID_SPANS = f"""
     INSERT INTO id_span SELECT 1, first, {_HANDED_OUT}, {check_of("id_span", "1", "first", str(_HANDED_OUT))}
     FROM (SELECT (next_id - 1 + {_LAST_ID - _HANDED_OUT}) % {_LAST_ID} + 1 AS first FROM instance)"""
 
+_NEW = ("clock", "held_subscription", "unsaid")
 _NUMBERED = "ALTER TABLE batch ADD COLUMN number INTEGER NOT NULL DEFAULT 0"
 
 _STORED_AT = {1: "stored_at", 2: f"CASE WHEN stamp % {_STAMP} = 0 THEN stamp / {_STAMP} END"}
@@ -63,8 +64,8 @@ def bring_up(connection: sqlite3.Connection, now: int) -> list[str]:
     """Within a transaction. Returns what is damaged, in words."""
     [(old,)] = connection.execute("PRAGMA user_version").fetchall()
     complaints: list[str] = []
-    if old != LAYOUT:
-        connection.execute(TABLES["clock"])
+    for table in _NEW if old != LAYOUT else ():
+        connection.execute(TABLES[table])
     if old == 3:
         connection.execute(_NUMBERED)
     elif old < 3:

@@ -26,6 +26,8 @@ from .checks import GOOD, batch_check, owed_check
 
 Span = tuple[int, int]
 Row = StoredMessage | CorruptMessage
+Holds = Callable[[str, str], bool]
+"""Tells of a channel and a key whether such a message is held (T-61)."""
 
 NOBODY = 0
 _ASKED = 256  # spans that one question covers,
@@ -433,7 +435,7 @@ class Deliveries:
                 pieces.append(piece)
         return b"".join(pieces)
 
-    def fetch(self, peer: int, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
+    def fetch(self, peer: int, after_seq: int, max_count: int, max_bytes: int, holds: Holds | None = None) -> list[Row]:
         """As `Store.fetch`."""
         rows: list[Row] = []
         left = max_bytes
@@ -441,6 +443,8 @@ class Deliveries:
             for share in map(_share, shares):
                 bits = share.bits & ~share.parked_bits
                 bits &= -1 << max(0, after_seq + 1 - share.first_seq)
+                if holds is not None and bits:
+                    bits = self._not_held(share.first_seq, bits, holds)
                 if rows and share.first_seq == share.last_seq and share.size > left:
                     break  # its body is not even read: it may be a large one
                 places = [*islice(places_of(bits), max_count - len(rows))]
@@ -450,6 +454,20 @@ class Deliveries:
                 if len(found) < len(places) or len(rows) == max_count:
                     break
         return rows
+
+    def _not_held(self, first: int, bits: int, holds: Holds) -> int:
+        """Without messages that are held, told by their names alone: no body is read (T-61)."""
+        directory = self.directory(first)
+        held = [holds(channel, key) for channel, key, _ in directory.names] if directory is not None else []
+        if directory is None or not any(held):
+            return bits
+        if all(held):
+            return 0
+        for place in places_of(bits):
+            names = directory.names_at(place)
+            if names is not None and holds(*names):
+                bits &= ~(1 << place)
+        return bits
 
     def _messages(self, share: Share, places: list[int], most: int, one_at_least: bool) -> list[Row]:
         """Messages at these places of a batch, as far as all of them together are no larger than that."""
@@ -468,8 +486,11 @@ class Deliveries:
             rows.append(row)
         return rows
 
-    def listed(self, peer: int, after_seq: int, now: int) -> Generator[tuple[int, int, int, int, bool, int]]:
-        """(seq, peer, wire id, size, parked, stored at), by seq. What is lost is not old: it may not expire (V9)."""
+    def listed(
+        self, peer: int, after_seq: int, now: int
+    ) -> Generator[tuple[int, int, int, int, bool, int, tuple[str, str]]]:
+        """(seq, peer, wire id, size, parked, stored at, names), by seq. What is lost is not old: it may not expire
+        (V9)."""
         with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
             for share in map(_share, shares):
                 bits, parked = share.bits & -1 << max(0, after_seq + 1 - share.first_seq), share.parked_bits
@@ -478,10 +499,11 @@ class Deliveries:
                     at = directory.at(place) if directory is not None else None
                     if directory is None or at is None:
                         lost = _lost(share, place)
-                        what, stored_at = (lost.wire_id, lost.size), now
+                        what, stored_at, names = (lost.wire_id, lost.size), now, None
                     else:
                         what, stored_at = (directory.ids[at], directory.sizes[at]), directory.stored_at
-                    yield share.first_seq + place, peer, *what, bool(parked >> place & 1), stored_at
+                        names = directory.names_at(place)
+                    yield share.first_seq + place, peer, *what, bool(parked >> place & 1), stored_at, names or ("", "")
 
     def parts(self, peer: int) -> Iterator[Part]:
         """Of each of its batches what waits and what is parked, by seq, without a look at bodies."""

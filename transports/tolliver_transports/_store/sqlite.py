@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from functools import lru_cache, partial
 from heapq import merge
 from itertools import chain, groupby, islice, repeat, takewhile
@@ -28,7 +29,9 @@ from tolliver_proto import (
     AddPeerSubscription,
     DeadLetter,
     ForgetPeer,
+    ForgetUnsubscribe,
     Found,
+    KeepUnsubscribe,
     Loaded,
     LoadedPeer,
     NoticeKind,
@@ -59,7 +62,7 @@ from .checks import check_of, content_check, letter_check
 from .clock import StoreClock
 from .copying import write_copy
 from .file import DatabaseFile
-from .owed import NOBODY, Deliveries, Row, Span, joined
+from .owed import NOBODY, Deliveries, Holds, Row, Span, joined
 from .pieces import in_pieces
 
 _Values = tuple[Any, ...]
@@ -92,6 +95,10 @@ _CORRECTION = "SELECT correction FROM clock"
 _CORRECT = f"INSERT OR REPLACE INTO clock VALUES (1, ?1, {check_of('clock', '?1')})"
 _NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2', 'column3')}"
 _NEW_PEER_SUBSCRIPTION = f"*, {check_of('peer_subscription', 'column1', 'column2', 'column3')}"
+_NEW_HELD = f"*, {check_of('held_subscription', 'column1', 'column2', 'column3', 'column4')}"
+_NEW_UNSAID = f"*, {check_of('unsaid', 'column1', 'column2', 'column3', 'column4')}"
+_HELD = "SELECT channel, key, since FROM held_subscription WHERE peer = ?"
+_END_HELD = "DELETE FROM held_subscription WHERE peer = ? AND channel = ? AND key = ?"
 _NEW_OWN_SUBSCRIPTION = f"*, {check_of('own_subscription', 'column1', 'column2')}"
 
 
@@ -232,8 +239,13 @@ class SQLiteStore:
             lists: dict[int, list[Subscription]] = {}
             for peer, channel, key in connection.execute("SELECT peer, channel, key FROM peer_subscription"):
                 lists.setdefault(peer, []).append(Subscription(channel.decode(), key.decode()))
+            held, unsaid = self._ages("held_subscription"), self._ages("unsaid")
             peers = {
-                UUID(bytes=uuid): LoadedPeer(frozenset(lists.get(number, ())), pin, *totals.peers.get(number, ()))
+                UUID(bytes=uuid): replace(
+                    LoadedPeer(frozenset(lists.get(number, ())), pin, *totals.peers.get(number, ())),
+                    held=held.get(number, {}),
+                    unsaid=unsaid.get(number, {}),
+                )
                 for number, uuid, pin in connection.execute("SELECT id, uuid, spki_sha256 FROM peer")
             }
             own = connection.execute("SELECT channel, key FROM own_subscription")
@@ -259,10 +271,36 @@ class SQLiteStore:
             id_spans,
         )
 
+    def _ages(self, table: str) -> dict[int, dict[Subscription, float]]:
+        """Of subscriptions in such a table, by peer, how long ago they came there."""
+        now = int(self._clock.now())
+        ages: dict[int, dict[Subscription, float]] = {}
+        for peer, channel, key, since in self._file.connection.execute(
+            f"SELECT peer, channel, key, since FROM {table} ORDER BY since"
+        ):
+            ages.setdefault(peer, {})[Subscription(channel.decode(), key.decode())] = float(now - since)
+        return ages
+
+    def _held(self, peer: int) -> Holds | None:
+        """A test of names: messages with such ones are held for that peer (T-61)."""
+        execute = self._file.connection.execute
+        held = {(channel.decode(), key.decode()) for channel, key, _ in execute(_HELD, (peer,))}
+        if not held:
+            return None
+        listed = execute("SELECT channel, key FROM peer_subscription WHERE peer = ?", (peer,))
+        wanted = {(channel.decode(), key.decode()) for channel, key in listed}
+
+        def holds(channel: str, key: str) -> bool:
+            pairs = ((channel, key), (channel, ""), ("", key), ("", ""))
+            return wanted.isdisjoint(pairs) and not held.isdisjoint(pairs)
+
+        return holds
+
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
         """As `Store.fetch`: all rows together stay within `max_bytes`, or there is only one."""
         with self._file.failing("read", *MALFORMED):
-            return self._deliveries.fetch(self._peers.get(peer, -1), after_seq, max_count, max_bytes)
+            number = self._peers.get(peer, -1)
+            return self._deliveries.fetch(number, after_seq, max_count, max_bytes, self._held(number))
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
         """As `Store.find`. With several peers owed one message, a piece may end between them only at `max_count`."""
@@ -275,8 +313,8 @@ class SQLiteStore:
                 rows = stack.enter_context(closing(self._deliveries.listed(number, after_seq, now)))
                 queues.append(takewhile(lambda row: row[5] <= now - min_age, rows))
             return [
-                Found(uuids[number], seq, wire_id, size, parked, float(now - stored_at))
-                for seq, number, wire_id, size, parked, stored_at in islice(merge(*queues), max_count)
+                Found(uuids[number], seq, wire_id, size, parked, float(now - stored_at), *names)
+                for seq, number, wire_id, size, parked, stored_at, names in islice(merge(*queues), max_count)
             ]
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
@@ -434,15 +472,40 @@ class SQLiteStore:
             self._execute("DELETE FROM peer_subscription WHERE peer = ?", (number,))
             rows = [(number, *subscription) for subscription in op.subscriptions]
             self._insert("INSERT OR IGNORE INTO peer_subscription", rows, _NEW_PEER_SUBSCRIPTION)
+            self._replace_held(number, op.held)
+
+    def _replace_held(self, peer: int, held: Sequence[Subscription]) -> None:
+        """Each from when it was held first."""
+        rows = self._file.connection.execute(_HELD, (peer,)).fetchall()
+        known = {Subscription(channel.decode(), key.decode()): since for channel, key, since in rows}
+        if known:
+            self._execute("DELETE FROM held_subscription WHERE peer = ?", (peer,))
+        now = int(self._clock.now())
+        new = [(peer, *one, known.get(one, now)) for one in held]
+        self._insert("INSERT OR IGNORE INTO held_subscription", new, _NEW_HELD)
+
+    def _keep_unsubscribes(self, run: list[KeepUnsubscribe]) -> None:
+        now = int(self._clock.now())
+        rows = [(self._number(peer), *op.subscription, now) for op in run for peer in op.peers]
+        self._insert("INSERT OR IGNORE INTO unsaid", rows, _NEW_UNSAID)
+
+    def _forget_unsubscribes(self, run: list[ForgetUnsubscribe]) -> None:
+        for op in run:
+            for peer in op.peers:
+                row = (self._peers.get(peer, 0), *op.subscription)
+                self._execute("DELETE FROM unsaid WHERE peer = ? AND channel = ? AND key = ?", row)
 
     def _add_peer_subscriptions(self, run: list[AddPeerSubscription]) -> None:
         rows = [(self._number(op.peer), *op.subscription) for op in run]
+        for row in rows:
+            self._execute(_END_HELD, row)
         self._insert("INSERT OR IGNORE INTO peer_subscription", rows, _NEW_PEER_SUBSCRIPTION)
 
     def _remove_peer_subscriptions(self, run: list[RemovePeerSubscription]) -> None:
         for op in run:
             row = (self._peers.get(op.peer, 0), *op.subscription)
             self._execute("DELETE FROM peer_subscription WHERE peer = ? AND channel = ? AND key = ?", row)
+            self._execute(_END_HELD, row)
 
     def _add_own_subscriptions(self, run: list[AddOwnSubscription]) -> None:
         rows = [op.subscription for op in run]
@@ -464,7 +527,7 @@ class SQLiteStore:
         """Its row stays where dead letters name it, without a pin."""
         numbers = {op.peer: self._peers.pop(op.peer) for op in run if op.peer in self._peers}
         spans = [(number, number) for number in numbers.values()]  # together: `handled` is walked for each statement
-        for table in ("owed", "peer_subscription", "handled"):
+        for table in ("owed", "peer_subscription", "held_subscription", "unsaid", "handled"):
             self._delete(f"DELETE FROM {table} WHERE peer", spans)
         self._delete("DELETE FROM peer WHERE id NOT IN (SELECT peer FROM dead_letter) AND id", spans)
         for peer, number in numbers.items():
@@ -516,6 +579,8 @@ class SQLiteStore:
         RemovePeerSubscription: _remove_peer_subscriptions,
         AddOwnSubscription: _add_own_subscriptions,
         RemoveOwnSubscription: _remove_own_subscriptions,
+        KeepUnsubscribe: _keep_unsubscribes,
+        ForgetUnsubscribe: _forget_unsubscribes,
         PinPeer: _pin_peers,
         UnparkDeliveries: _unpark,
         UnpinPeer: _unpin_peers,

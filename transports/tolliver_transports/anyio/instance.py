@@ -22,7 +22,7 @@ from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item
 from .._messages.iterators import Messages, Registration, Runs
-from .._options.instance import InstanceOptions, Remote
+from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
 from .threads import off_loop
 from .wire import Bell
@@ -58,6 +58,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             error = failure
         done(result, error)
         self.turn()
+
+    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
+        return Registration(self, channel, key, handler)
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.append((job, done))
@@ -108,20 +111,21 @@ class Instance(BaseInstance[InstanceCore]):
         """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
         await self._core.wait(self._core.unsubscribe(channel, key))
 
-    async def send(self, channel: str, key: str, body: bytes) -> Receipt:
+    async def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was stored.
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
+        fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return await self._core.wait(self._core.send_many(((channel, key, body),)))
+        return await self._core.wait(self._core.send_many(((channel, key, body),), require_recipients))
 
-    async def send_many(self, items: Iterable[Item]) -> Receipt:
+    async def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
-        `receipt.counts` has each one's recipients.
+        `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return await self._core.wait(self._core.send_many(items))
+        return await self._core.wait(self._core.send_many(items, require_recipients))
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
@@ -136,7 +140,7 @@ class Instance(BaseInstance[InstanceCore]):
         None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
         value or an exception means failed: it is sent again (T-45). One call at a time for each registration.
         """
-        return Registration(self._core, channel, key, handler)
+        return self._core.handle(channel, key, handler)
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
@@ -150,7 +154,13 @@ class Instance(BaseInstance[InstanceCore]):
         return Runs(self._core, channel, key, subscribe)
 
     async def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
-        """Wait until every recipient has acknowledged all of it. Raises TimeoutError after `timeout` seconds."""
+        """Wait until every recipient has acknowledged all of it (T-54).
+
+        An acknowledgement says that its handlers handled the message, that it keeps it as a dead letter, or that its
+        own rules refuse it: the wire cannot tell which. Raises Undelivered as soon as some of it was given up for a
+        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Raises TimeoutError after
+        `timeout` seconds.
+        """
         await self._core.wait(self._core.wait_acked(receipt), timeout)
 
     async def forget_peer(self, peer: UUID) -> None:
@@ -203,12 +213,20 @@ class Instance(BaseInstance[InstanceCore]):
         await self._core.wait(self._core.reload_tls())
 
 
-def create_instance(options: InstanceOptions) -> Instance:
+def create_instance(
+    options: InstanceOptions,
+    *,
+    subscriptions: Iterable[str | tuple[str, str]] | None = None,
+    handlers: Iterable[Registering] | None = None,
+) -> Instance:
     """`async with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
+
+    `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
+    (T-46).
 
     Entering raises CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen.
     """
-    return Instance(options)
+    return Instance(options.given(subscriptions, handlers))
 
 
 def run(main: Callable[[Unpack[Arguments]], Awaitable[T]], *args: *Arguments, backend: str = "asyncio") -> T:

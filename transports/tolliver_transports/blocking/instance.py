@@ -21,7 +21,7 @@ from .._driver.threads import start
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item
-from .._options.instance import InstanceOptions, Remote
+from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
@@ -66,6 +66,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         with self._lock:
             done(result, error)
             self.turn()
+
+    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
+        return Registration(self, channel, key, handler)
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)
@@ -135,22 +138,25 @@ class Instance(BaseInstance[InstanceCore]):
         late = f"the end of the subscription is not on disk yet: {GOES_ON}"
         self._core.ask(lambda: self._core.unsubscribe(channel, key), timeout, late)
 
-    def send(self, channel: str, key: str, body: bytes, *, timeout: float | None = None) -> Receipt:
+    def send(
+        self, channel: str, key: str, body: bytes, *, require_recipients: int = 0, timeout: float | None = None
+    ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was stored.
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
+        fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self.send_many(((channel, key, body),), timeout=timeout)
+        return self.send_many(((channel, key, body),), require_recipients=require_recipients, timeout=timeout)
 
-    def send_many(self, items: Iterable[Item], *, timeout: float | None = None) -> Receipt:
+    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0, timeout: float | None = None) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
-        `receipt.counts` has each one's recipients.
+        `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
         items = tuple(items)  # a generator may take its time: not under the lock
         late = f"the message is not on disk yet: {GOES_ON}"
-        return self._core.ask(lambda: self._core.send_many(items), timeout, late)
+        return self._core.ask(lambda: self._core.send_many(items, require_recipients), timeout, late)
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
@@ -167,7 +173,7 @@ class Instance(BaseInstance[InstanceCore]):
         say so. A false value or an exception means failed: it is sent again (T-45). One call at a time for each
         registration. Raises TypeError for an async handler.
         """
-        return Registration(self._core, channel, key, handler)
+        return self._core.handle(channel, key, handler)
 
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
@@ -185,7 +191,13 @@ class Instance(BaseInstance[InstanceCore]):
         return Runs(self._core, channel, key, subscribe, timeout)
 
     def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
-        """Wait until every recipient has acknowledged all of it. Raises TimeoutError after `timeout` seconds."""
+        """Wait until every recipient has acknowledged all of it (T-54).
+
+        An acknowledgement says that its handlers handled the message, that it keeps it as a dead letter, or that its
+        own rules refuse it: the wire cannot tell which. Raises Undelivered as soon as some of it was given up for a
+        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Raises TimeoutError after
+        `timeout` seconds.
+        """
         late = "not every recipient has acknowledged it yet: it is stored, and sent again until they do"
         self._core.ask(lambda: self._core.wait_acked(receipt), timeout, late)
 
@@ -247,9 +259,17 @@ class Instance(BaseInstance[InstanceCore]):
         self._core.ask(self._core.reload_tls, timeout, late)
 
 
-def create_instance(options: InstanceOptions) -> Instance:
+def create_instance(
+    options: InstanceOptions,
+    *,
+    subscriptions: Iterable[str | tuple[str, str]] | None = None,
+    handlers: Iterable[Registering] | None = None,
+) -> Instance:
     """`with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
+
+    `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
+    (T-46).
 
     Entering raises CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen.
     """
-    return Instance(options)
+    return Instance(options.given(subscriptions, handlers))

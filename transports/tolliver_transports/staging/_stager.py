@@ -46,19 +46,14 @@ class Stager(StageLoop[Run]):
     # The source.
 
     def _open(self, writer: StageWriter) -> None:
-        self._instance = create_instance(self.options.instance)
+        wanted = {(channel, "" if key.endswith("*") else key) for channel, key in self.options.subscriptions}
+        self._instance = create_instance(self.options.instance, subscriptions=sorted(wanted))
         self._instance.__enter__()
         writer.local = self._instance.instance_id
         self._runs = self._instance.message_runs("", "", subscribe=False)
-        self._subscribe(self._instance)
-
-    def _subscribe(self, instance: Instance) -> None:
-        wanted = {(channel, "" if key.endswith("*") else key) for channel, key in self.options.subscriptions}
-        for one in instance.subscriptions():
+        for one in self._instance.subscriptions():
             if tuple(one) not in wanted:
-                instance.unsubscribe(*one)
-        for channel, key in sorted(wanted):
-            instance.subscribe(channel, key)
+                self._instance.unsubscribe(*one)
 
     def _let_go(self) -> None:
         if self._instance is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 from uuid import UUID
 
-from twisted.internet.defer import Deferred, DeferredList, DeferredLock
+from twisted.internet.defer import Deferred, DeferredList, DeferredLock, fail
 from twisted.python.failure import Failure
 
 from tolliver_proto import DeadLetter, Receipt, TolliverError
@@ -22,7 +22,7 @@ from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item
 from .._messages.iterators import Messages, Registration, Runs
-from .._options.instance import InstanceOptions, Remote
+from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
 
 
@@ -37,6 +37,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     async def _finish_off_loop(self) -> None:
         await DeferredList(list(self._beside))
         await self._storing.run(super()._finish_off_loop)
+
+    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
+        return Registration(self, channel, key, handler)
 
     def store(self, job: Job, done: Done) -> None:
         if not self._released:
@@ -115,21 +118,21 @@ class Instance(BaseInstance[InstanceCore]):
         """No longer: removes exactly this entry (T-26). Fires when it is stored. Fails with StoreError."""
         return self._core.answer(lambda: self._core.unsubscribe(channel, key))
 
-    def send(self, channel: str, key: str, body: bytes) -> Deferred[Receipt]:
+    def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0) -> Deferred[Receipt]:
         """Store a message for every peer that subscribes to it, with fsync, and fire with its receipt (T-54).
 
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError: then nothing was
-        stored.
+        Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients
+        where fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self.send_many(((channel, key, body),))
+        return self.send_many(((channel, key, body),), require_recipients=require_recipients)
 
-    def send_many(self, items: Iterable[Item]) -> Deferred[Receipt]:
+    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Deferred[Receipt]:
         """Store (channel, key, body) items in one commit, all or none; fails as `send`.
 
-        `receipt.counts` has each one's recipients.
+        `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return self._core.answer(lambda: self._core.send_many(items))
+        return self._core.answer(lambda: self._core.send_many(items, require_recipients))
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
@@ -145,7 +148,7 @@ class Instance(BaseInstance[InstanceCore]):
         message is acknowledged once all matching handlers say so. A false value or an exception means failed: it is
         sent again (T-45). One call at a time for each registration.
         """
-        return Registration(self._core, channel, key, handler)
+        return self._core.handle(channel, key, handler)
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
@@ -159,7 +162,13 @@ class Instance(BaseInstance[InstanceCore]):
         return Runs(self._core, channel, key, subscribe)
 
     def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> Deferred[None]:
-        """Fires when every recipient has acknowledged all of it. Fails with TimeoutError after `timeout` seconds."""
+        """Fire when every recipient has acknowledged all of it (T-54).
+
+        An acknowledgement says that its handlers handled the message, that it keeps it as a dead letter, or that its
+        own rules refuse it: the wire cannot tell which. Fails with Undelivered as soon as some of it was given up for a
+        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Fails with TimeoutError after
+        `timeout` seconds.
+        """
         return self._core.answer(lambda: self._core.wait_acked(receipt), timeout)
 
     def forget_peer(self, peer: UUID) -> Deferred[None]:
@@ -218,11 +227,23 @@ class Instance(BaseInstance[InstanceCore]):
         return self._core.answer(self._core.reload_tls)
 
 
-def create_instance(options: InstanceOptions, reactor: Any = None) -> Deferred[Instance]:
+def create_instance(
+    options: InstanceOptions,
+    reactor: Any = None,
+    *,
+    subscriptions: Iterable[str | tuple[str, str]] | None = None,
+    handlers: Iterable[Registering] | None = None,
+) -> Deferred[Instance]:
     """Opens the database, listens, dials. `async with await create_instance(options) as instance:` closes in order.
+
+    `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
+    (T-46).
 
     Fails with CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen. If the
     Deferred is cancelled, what was opened is closed again. `reactor`: None is the global one.
     """
-    instance = Instance(options, reactor)
+    try:
+        instance = Instance(options.given(subscriptions, handlers), reactor)
+    except Exception:
+        return fail()
     return instance._core.open().addCallback(lambda _: instance)

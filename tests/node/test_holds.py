@@ -1,0 +1,393 @@
+"""Holds: subscriptions that a peer's newer list lacks, and unsubscribes that are repeated (T-61)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tolliver_proto import (
+    Ack,
+    Acked,
+    Fetch,
+    HandshakeRequest,
+    HandshakeResponse,
+    Limits,
+    LoadedPeer,
+    NoticeKind,
+    OutboxFull,
+    Policy,
+    QuotaPolicy,
+    Revision,
+    StoredMessage,
+    Subscribe,
+    TooFewRecipients,
+    UndeliveredReason,
+    Unsubscribe,
+)
+from tolliver_proto._node.outbox import Outbox, Window
+from tolliver_proto._testing.checks import audit
+
+from .play import LOW, OTHER, Play, Wire, every, notices, only, subscribed
+
+C, D = ("c", ""), ("d", "")
+
+
+def back(play: Play, *subscriptions: tuple[str, str], uuid: object = LOW) -> Wire:
+    """The peer is back, with this list."""
+    for cid in list(play.wires):
+        if play.wires[cid].uuid == uuid:
+            play.wires[cid].lose()
+    wire = play.accepted(uuid)  # type: ignore[arg-type]
+    wire.request(*subscriptions)
+    return wire
+
+
+def held(play: Play) -> tuple[tuple[str, str], ...]:
+    return next(peer.held for peer in play.node.peers() if peer.uuid == LOW)
+
+
+def sound(play: Play, **options: object) -> None:
+    play.wait(1.0)
+    audit(play.node, play.store)
+    again = play.restart(**options)
+    audit(again.node, again.store)
+
+
+def lacking(**options: object) -> tuple[Play, Wire]:
+    """A peer that had subscribed, and is back with an empty list: a second database, a fresh disk."""
+    play = Play(**options)  # type: ignore[arg-type]
+    play.peer(LOW, C)
+    return play, back(play)
+
+
+def test_what_a_newer_list_lacks_goes_on_routing_and_is_held() -> None:
+    play, wire = lacking()
+    receipt = play.send("c", "k", b"1")
+    assert receipt.recipients == 1
+    assert wire.bodies() == []
+    assert play.pending() == 1
+    assert held(play) == (C,)
+    assert play.knows() == set()
+    assert play.node.stats().held_subscriptions == 1
+    sound(play)
+
+
+def test_what_waited_already_is_held_too_and_released_in_order() -> None:
+    play = Play()
+    play.peer(LOW, C, D).lose()
+    for number in range(10):
+        play.send("cd"[number % 2], "k", b"%d" % number)
+    wire = back(play, D)
+    assert wire.bodies() == [b"1", b"3", b"5", b"7", b"9"], "the others go on"
+    play.send("c", "k", b"10")
+    play.send("d", "k", b"11")
+    assert wire.bodies() == [b"11"]
+    wire.send(Subscribe("c", "", 1))
+    assert wire.bodies() == [b"0", b"2", b"4", b"6", b"8", b"10"]
+    assert held(play) == ()
+    sound(play)
+
+
+def test_a_handshake_that_lists_it_again_releases_it() -> None:
+    play, _ = lacking()
+    play.send("c", "k", b"1")
+    assert back(play, C).bodies() == [b"1"]
+    assert held(play) == ()
+    sound(play)
+
+
+def test_what_matches_another_subscription_of_the_peer_is_not_held() -> None:
+    play = Play()
+    play.peer(LOW, C, ("", "k"))
+    wire = back(play, ("", "k"))
+    play.send("c", "k", b"both")
+    play.send("c", "other", b"held")
+    assert wire.bodies() == [b"both"]
+
+
+def test_what_is_held_survives_a_restart_with_its_time() -> None:
+    play, _ = lacking()
+    play.send("c", "k", b"1")
+    play.store.age += 3000.0
+    again = play.restart()
+    wire = again.peer(LOW)
+    assert wire.bodies() == []
+    assert held(again) == (C,)
+    actions = again.wait(599.0)
+    assert again.pending() == 1
+    actions = again.wait(2.0)
+    assert NoticeKind.UNSUBSCRIBED in notices(actions)
+    assert again.pending() == 0
+    assert held(again) == ()
+    sound(again)
+
+
+def test_when_the_time_is_over_what_is_held_is_given_up() -> None:
+    play, wire = lacking()
+    receipt = play.send("c", "k", b"1")
+    other = play.send("d", "k", b"2")
+    play.node.watch(receipt)
+    actions = play.wait(3601.0)
+    error = only(actions, Acked).error
+    assert error is not None
+    assert (error.peer, error.reason, error.count) == (LOW, UndeliveredReason.UNSUBSCRIBED, 1)
+    assert play.node.stats().unsubscribed == 1
+    assert play.send("c", "k", b"3").recipients == 0
+    assert other.recipients == 0
+    assert wire.bodies() == []
+    assert play.store.messages == []
+    sound(play)
+
+
+def test_an_unsubscribe_ends_it_at_once() -> None:
+    play, wire = lacking()
+    play.send("c", "k", b"1")
+    wire.send(Unsubscribe("c", "", 1))
+    assert 1 in wire.acks()
+    play.wait(1.0)
+    assert play.pending() == 0
+    assert play.send("c", "k", b"2").recipients == 0
+    sound(play)
+
+
+def test_what_waits_for_a_live_subscription_stays_when_that_is_unsubscribed() -> None:
+    """T-30: queued deliveries stay."""
+    play = Play(limits=Limits(window_messages=1))
+    wire = play.peer(LOW, C)
+    play.send("c", "k", b"1")
+    play.send("c", "k", b"2")
+    wire.send(Unsubscribe("c", "", 1))
+    play.wait(0.2)
+    assert play.pending() == 2
+    assert held(play) == ()
+
+
+def test_forgetting_the_peer_ends_it() -> None:
+    play, _ = lacking()
+    play.send("c", "k", b"1")
+    play.call("forget_peer", LOW)
+    assert play.node.peers() == []
+    assert play.store.messages == []
+    assert notices(play.wait(4000.0)) == []
+
+
+def test_without_a_hold_it_is_as_it_was() -> None:
+    play, _ = lacking(policy=Policy(unsubscribed_hold=0.0))
+    assert held(play) == ()
+    assert play.send("c", "k", b"1").recipients == 0
+
+
+def test_in_draft_1_a_list_that_is_not_empty_ends_it() -> None:
+    play = Play(revision=Revision.DRAFT_1)
+
+    def again(*listed: tuple[str, str]) -> Wire:
+        for wire in list(play.wires.values()):
+            wire.lose()
+        wire = play.accepted(LOW, revision=Revision.DRAFT_1)
+        wire.request(*listed)
+        return wire
+
+    again(C)
+    again()
+    play.send("c", "k", b"1")
+    assert held(play) == (C,)
+    wire = again(D)
+    play.wait(1.0)
+    assert held(play) == ()
+    assert play.pending() == 0
+    assert wire.bodies() == []
+
+
+def test_unreliable_messages_and_required_recipients_do_not_count_it() -> None:
+    play, wire = lacking()
+    assert play.node.unreliable_send("c", "k", b"x") == 0
+    with pytest.raises(TooFewRecipients):
+        play.node.send("c", "k", b"x", require_recipients=1)
+    play.run()
+    assert wire.got()[1:] == []
+
+
+@pytest.mark.parametrize("policy", list(QuotaPolicy))
+def test_at_the_quota_new_ones_are_skipped_whatever_the_policy(policy: QuotaPolicy) -> None:
+    play = Play(limits=Limits(outbox_messages=2), policy=Policy(quota_policy=policy))
+    play.peer(OTHER, C)
+    play.peer(LOW, C)
+    back(play)
+    play.send("c", "k", b"1")
+    play.send("c", "k", b"2")
+    other = next(wire for wire in play.wires.values() if wire.uuid == OTHER)
+    other.ack(*other.messages())
+    receipt = play.send("c", "k", b"3")
+    assert receipt.recipients == 1
+    assert [(one.peer, one.reason) for one in receipt.undelivered] == [(LOW, UndeliveredReason.UNSUBSCRIBED)]
+    assert play.pending() == 2
+    if policy is QuotaPolicy.RAISE:
+        back(play, C)
+        with pytest.raises(OutboxFull):
+            play.node.send("c", "k", b"4")
+
+
+def test_listed_and_held_together_are_bounded_and_the_oldest_hold_ends_first() -> None:
+    play = Play(limits=Limits(max_subscriptions=3))
+    play.peer(LOW, ("a", ""), ("b", ""))
+    back(play, ("c", ""))
+    assert held(play) == (("a", ""), ("b", ""))
+    play.wait(1.0)
+    play.send("a", "k", b"1")
+    back(play, ("d", ""), ("e", ""))
+    assert len(held(play)) == 1
+    assert held(play) == (("c", ""),), "held last"
+    sound(play)
+
+
+def test_what_the_remaining_connection_lacks_is_held() -> None:
+    """T-70: while two stand, their union counts."""
+    play = Play()
+    first = play.peer(LOW, C)
+    second = play.accepted(LOW)
+    second.request(D)
+    assert first.cid not in play.wires or play.knows() == {D}
+    assert held(play) == (C,)
+    play.send("c", "k", b"1")
+    assert second.bodies() == []
+
+
+def test_a_list_that_is_not_stored_holds_nothing() -> None:
+    play = Play()
+    play.peer(LOW, C).lose()
+    play.hold_commits = True
+    wire = play.accepted(LOW)
+    wire.request(D)
+    play.fail()
+    play.hold_commits = False
+    play.run()
+    assert play.knows() == {C}
+    assert held(play) == ()
+    sound(play)
+
+
+def test_a_message_that_was_sent_before_is_not_sent_again_while_it_is_held() -> None:
+    play = Play()
+    wire = play.peer(LOW, C)
+    play.send("c", "k", b"1")
+    wire = back(play, C)
+    assert wire.bodies() == [b"1"]
+    wire.send(HandshakeRequest(1, LOW, subscribed()))
+    play.wait(60.0)
+    assert wire.bodies() == []
+    wire.send(Subscribe("c", "", 1))
+    assert wire.bodies() == [b"1"]
+
+
+def test_a_reconnect_reads_no_body_of_what_is_held() -> None:
+    play, _ = lacking()
+    play.node.send_many([("c", "k", b"%d" % number) for number in range(1000)])
+    play.run()
+    play.fetches.clear()
+    back(play)
+    play.wait(1.0)
+    assert len(play.fetches) <= 2
+    assert all(play.store.fetch(LOW, one.after_seq, 256, 2**20) == [] for one in play.fetches)
+    assert every(play.run(), Fetch) == []
+
+
+def test_a_hold_that_ends_as_its_connection_does() -> None:
+    play, wire = lacking()
+    play.send("c", "k", b"1")
+    play.hold_commits = True
+    wire.send(Subscribe("c", "", 1))
+    wire.lose()
+    play.hold_commits = False
+    play.finish()
+    play.node._on_hold_timeout(OTHER)  # of a peer that is gone
+    assert held(play) == ()
+    assert back(play, C).bodies() == [b"1"]
+
+
+def test_a_hold_is_a_time() -> None:
+    with pytest.raises(ValueError, match="unsubscribed_hold"):
+        Policy(unsubscribed_hold=-1.0)
+
+
+def test_what_is_read_to_be_sent_again_and_is_held_goes_out_anew_later() -> None:
+    limits = Limits(resend_first=1.0)
+    outbox = Outbox(LoadedPeer())
+    window = Window(outbox, limits, 1.0, lambda: 0.0)
+    rows = [StoredMessage(seq, seq, "c", "k", b"", 20) for seq in (1, 2)]
+    window.committed(rows)
+    outbox.add(2, 40)
+    assert [window.next_to_send() for _ in rows] == rows
+    window.transmitted([1, 2], (), 0.0)
+    window.fall_due(1.0)
+    assert [window.next_to_send() for _ in rows] == rows
+    window.transmitted([1, 2], (), 1.0)
+    window.fall_due(10.0)
+    assert window.next_fetch() == (0, 2, limits.window_bytes)
+    assert window.fetched(rows[:1], 0, lambda channel, key: True) == []
+    assert window.next_fetch() == (1, 1, limits.window_bytes)
+    assert window.fetched([], 1, lambda channel, key: True) == []
+    assert window.in_backoff == 0
+    assert window.next_to_send() is None
+    window.go_back(0)
+    assert window.fetched(rows, 0, None) == []
+    assert [window.next_to_send() for _ in rows] == rows
+
+
+# Unsubscribes that are repeated.
+
+
+def test_an_unsubscribe_is_repeated_until_it_is_acknowledged() -> None:
+    play = Play()
+    play.call("subscribe", "c", "")
+    wire = play.peer(LOW)
+    wire.lose()
+    play.call("unsubscribe", "c", "")
+    for _ in range(2):
+        wire = play.accepted(LOW)
+        wire.request()
+        response, said = wire.got()
+        assert isinstance(response, HandshakeResponse)
+        assert response.subscriptions == ()
+        assert isinstance(said, Unsubscribe)
+        wire.lose()
+    again = play.restart()
+    wire = again.accepted(LOW)
+    wire.request()
+    [said] = [one for one in wire.got() if isinstance(one, Unsubscribe)]
+    assert said.message_id is not None
+    wire.send(Ack(said.message_id))
+    assert back(again).got()[1:] == []
+    sound(again)
+
+
+def test_it_is_not_repeated_once_it_is_wanted_again_or_after_a_day() -> None:
+    play = Play()
+    for channel in ("c", "d"):
+        play.call("subscribe", channel, "")
+    play.peer(LOW).lose()
+    for channel in ("c", "d"):
+        play.call("unsubscribe", channel, "")
+    play.call("subscribe", "c", "")
+    later = play.restart()
+    assert [one.channel for one in back(later).got() if isinstance(one, Unsubscribe)] == ["d"]
+    play.wait(24 * 3600.0 + 1)
+    assert [one for one in back(play).got() if isinstance(one, Unsubscribe)] == []
+    sound(play)
+
+
+def test_nobody_is_told_of_what_was_never_wanted() -> None:
+    play = Play()
+    play.peer(LOW).lose()
+    play.call("unsubscribe", "c", "")
+    assert back(play).got()[1:] == []
+
+
+def test_it_is_never_said_in_draft_1() -> None:
+    play = Play(revision=Revision.DRAFT_1)
+    play.call("subscribe", "c", "")
+    wire = play.accepted(LOW, revision=Revision.DRAFT_1)
+    wire.request()
+    wire.lose()
+    play.call("unsubscribe", "c", "")
+    wire = play.accepted(LOW, revision=Revision.DRAFT_1)
+    wire.request()
+    assert len(wire.got()) == 1
