@@ -22,8 +22,10 @@ NODE = (
     "drops",
     "duplicates",
     "duels",
+    "first_moments",
     "floods",
     "full_disk",
+    "holds",
     "ids",
     "letters",
     "links",
@@ -39,6 +41,7 @@ NODE = (
     "second_tries",
     "storing",
     "testing",
+    "undelivered",
     "upkeep",
 )
 REACTIVE = (

@@ -15,7 +15,7 @@ def told(actions: list[Action]) -> list[Notice]:
 
 
 def test_what_nobody_wants_is_told_at_once_and_then_by_the_minute() -> None:
-    play = Play()
+    play = Play(subscriptions=[("mine", "")])
     wire = play.peer(LOW)
     [first] = told(wire.send(Message("news", "k", b"x", 1)))
     assert (first.kind, first.peer) == (NoticeKind.UNWANTED, LOW)
@@ -32,7 +32,7 @@ def test_what_nobody_wants_is_told_at_once_and_then_by_the_minute() -> None:
 
 
 def test_each_peer_has_its_own_sum_and_only_so_many_names() -> None:
-    play = Play()
+    play = Play(subscriptions=[("mine", "")])
     one, other = play.peer(LOW), play.peer(OTHER)
     assert len(told(one.send(Message("a", "k", b"x", 1)) + other.send(Message("a", "k", b"x", 1)))) == 2
     for number in range(2, 60):
@@ -45,7 +45,7 @@ def test_each_peer_has_its_own_sum_and_only_so_many_names() -> None:
 
 def test_unreliable_ones_and_probes_are_no_news() -> None:
     """Nobody was told that they arrived, or nobody sent them."""
-    play = Play()
+    play = Play(subscriptions=[("mine", "")])
     wire = play.peer(LOW)
     assert told(wire.send(Message("news", "k", b"x", None), Message("tolliver.probe", "", b"", 7))) == []
     assert wire.acks() == [7]

@@ -6,7 +6,9 @@ import pytest
 
 from tolliver_proto import (
     Ack,
+    Action,
     ConnectionLost,
+    Dial,
     Notice,
     NoticeKind,
     PeerUp,
@@ -221,13 +223,29 @@ def test_without_an_id_for_a_probe_the_newest_wins() -> None:
 def test_an_instance_whose_connections_end_at_once_is_told() -> None:
     play = Play()
     told: list[Notice] = []
+    actions = play.call("connect", "there")
     for number in range(4):
-        wire = play.peer(OTHER, WANTED)
+        wire = play.dialled(actions, OTHER)
+        wire.respond(WANTED)
         play.wait(0.5)
-        told += [one for one in every(wire.end(), Notice) if one.kind is NoticeKind.DUPLICATE_IDENTITY]
-        wire.lose()
+        told += told_of_clones(wire.end())
+        actions = wire.lose()
+        while not every(actions, Dial):
+            actions = play.wait(1.0)
         assert len(told) == (number >= 2)
     assert str(play.node.instance_id) in told[0].detail
+
+
+def told_of_clones(actions: list[Action]) -> list[Notice]:
+    return [one for one in every(actions, Notice) if one.kind is NoticeKind.DUPLICATE_IDENTITY]
+
+
+def test_who_dials_us_may_be_brief() -> None:
+    """As `tolliver send` is, run after run."""
+    play = Play()
+    for _ in range(6):
+        wire = play.peer(OTHER, WANTED)
+        assert told_of_clones(wire.end() + wire.lose()) == []
 
 
 @pytest.mark.parametrize("how", ["long", "reset"])

@@ -241,3 +241,11 @@ def test_what_is_kept_goes_with_its_connection() -> None:
     assert every(play.run(), Deliver) == []
     again = play.peer()
     assert ids(again.send(message(1))) == [1]
+
+
+def test_a_message_that_comes_before_the_timer_that_is_due_is_judged_by_the_time() -> None:
+    play = Play()
+    wire = play.peer()
+    play.now = 31.0
+    wire.send(message(1))
+    assert wire.acks() == [1]

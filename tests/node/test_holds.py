@@ -176,13 +176,15 @@ def test_without_a_hold_it_is_as_it_was() -> None:
     assert play.send("c", "k", b"1").recipients == 0
 
 
-def test_in_draft_1_a_list_that_is_not_empty_ends_it() -> None:
-    play = Play(revision=Revision.DRAFT_1)
+@pytest.mark.parametrize("revision", [Revision.DRAFT_1, Revision.DRAFT_2])
+def test_where_no_control_messages_are_said_a_list_that_is_not_empty_ends_it(revision: Revision) -> None:
+    """Draft 1 has none, and a peer that would die of them is not asked for any."""
+    play = Play(revision=revision, policy=Policy(no_control_messages=[LOW]))
 
     def again(*listed: tuple[str, str]) -> Wire:
         for wire in list(play.wires.values()):
             wire.lose()
-        wire = play.accepted(LOW, revision=Revision.DRAFT_1)
+        wire = play.accepted(LOW, revision=revision)
         wire.request(*listed)
         return wire
 

@@ -39,7 +39,7 @@ from .._wire.state import HOLDING, State
 from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
 from .dialing import Dialer
 from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
-from .link import Hold, Link, Peer
+from .link import ControlSync, Hold, Link, Peer
 from .outbox import Outbox, Window
 from .parked import UP_FOR, SecondTries
 from .poison import ALONE_AFTER_UP
@@ -115,10 +115,16 @@ class Handshakes(Receiving):
             self._deny(link, claimed, denial)
             return False
         link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
+        assert link.control is not None
+        self._mute(link.control, claimed)
         if link.peer.derived:
             self._peers[claimed] = link.peer
             link.peer.voices[link] = None  # what it is known by: nothing of it is stored
         return True
+
+    def _mute(self, control: ControlSync, peer: UUID) -> None:
+        """Of a remote it is known which peer it leads to once that is up."""
+        control.mute = peer in self._policy.no_control_messages or self._dialer.is_mute(peer)
 
     def _deny(self, link: Link, peer: UUID, denial: str) -> None:
         error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
@@ -249,7 +255,7 @@ class Handshakes(Receiving):
         self._announce_up(link, link.remote)
         self._keepalive.begin(link, self._now)
         assert link.control is not None
-        link.control.mute = peer.uuid in self._policy.no_control_messages or self._dialer.is_mute(peer.uuid)
+        self._mute(link.control, peer.uuid)
         if self._policy.announce_after_handshake:
             link.control.doubt(self._own)
         self._insist(link, peer)
@@ -316,9 +322,9 @@ class Handshakes(Receiving):
             self._on_response(link, said)
 
     def _look_at_brief_end(self, link: Link, in_order: bool) -> None:
-        """Its peer may have another connection from our UUID."""
+        """Its peer may have another connection from our UUID. Who dials us may have had no more to say."""
         peer = _peer(link)
-        is_brief = in_order and self._now - link.up_since < BRIEF
+        is_brief = in_order and link.role is Role.CLIENT and self._now - link.up_since < BRIEF
         peer.duel.brief_ends = peer.duel.brief_ends + 1 if is_brief else 0
         if peer.duel.brief_ends >= BRIEF_ENDS:
             self._tally.add(

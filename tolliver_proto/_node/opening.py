@@ -72,10 +72,10 @@ class EarlyMessages:
         if len(self._doubtful) < self._limits.inbox_messages:
             self._doubtful[message_id] = channel, key
 
-    def take_doubtful(self, is_certain: Callable[[str, str], bool]) -> list[int]:
-        """Ids of those of whose names that is certain now."""
+    def take_doubtful(self, is_certain: Callable[[str, str], bool]) -> dict[int, Names]:
+        """By their ids, those of whose names that is certain now."""
         certain = {names for names in set(self._doubtful.values()) if is_certain(*names)}
-        ids = [message_id for message_id, pair in self._doubtful.items() if pair in certain]
-        for message_id in ids:
+        taken = {message_id: names for message_id, names in self._doubtful.items() if names in certain}
+        for message_id in taken:
             del self._doubtful[message_id]
-        return ids
+        return taken

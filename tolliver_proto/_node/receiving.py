@@ -145,10 +145,16 @@ class Receiving(Holding):
     def _drop_unwanted(self) -> None:
         """Acknowledge what was doubtful, where that is certain now."""
         for link in self._up.values():
-            ids = link.early.take_doubtful(lambda *names: self._judge(*names) is Fate.UNWANTED) if link.early else []
-            if ids:
-                self._counts["unwanted"] += len(ids)
-                self._ack(link, ids)
+            if link.early is not None and link.peer is not None:
+                self._drop_doubtful(link, link.peer, link.early)
+
+    def _drop_doubtful(self, link: Link, peer: Peer, early: EarlyMessages) -> None:
+        dropped = early.take_doubtful(lambda *names: self._judge(*names) is Fate.UNWANTED)
+        if dropped:
+            self._counts["unwanted"] += len(dropped)
+            self._ack(link, list(dropped))
+        for channel, _ in dropped.values():
+            self._drops.add(NoticeKind.UNWANTED, peer.uuid, channel, self._now)
 
     def _on_guarded_message(self, link: Link, message: Message) -> None:
         """As `_on_message`, where not everybody may publish everything (D-5)."""
@@ -462,10 +468,12 @@ class Receiving(Holding):
 
     def _removed_by(self, link: Link, said: Operation) -> frozenset[Subscription]:
         """What the peer wants no more for good: what it says so of; or what its list lacks, where it cannot say so."""
-        connection, peer = link.connection, link.peer
+        connection, peer, control = link.connection, link.peer, link.control
         assert connection is not None
         assert peer is not None
-        if isinstance(said, ReplacePeerSubscriptions) and said.subscriptions and not connection.can_send(Unsubscribe):
+        assert control is not None
+        cannot_say = control.mute or not connection.can_send(Unsubscribe)
+        if isinstance(said, ReplacePeerSubscriptions) and said.subscriptions and cannot_say:
             return peer.subscriptions.union(peer.held)
         return removed_by([said])
 
