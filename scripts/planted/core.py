@@ -129,10 +129,26 @@ BUGS = (
     Bug(
         "what is still unwanted is never acknowledged",
         RECEIVING,
-        "Receiving._drop_unwanted",
-        "self._ack(link, ids)",
+        "Receiving._drop_doubtful",
+        "self._ack(link, list(dropped))",
         "",
         ("tests/node/test_first_moments.py",),
+    ),
+    Bug(
+        "what is let go after the first moments is no notice",
+        RECEIVING,
+        "Receiving._drop_doubtful",
+        "self._drops.add(NoticeKind.UNWANTED, peer.uuid, channel, self._now)",
+        "pass",
+        ("tests/node/test_first_moments.py::test_what_is_still_unwanted_after_half_a_minute_is_acknowledged",),
+    ),
+    Bug(
+        "who dials us and is brief is told as a clone",
+        "tolliver_proto/_node/handshakes.py",
+        "Handshakes._look_at_brief_end",
+        "link.role is Role.CLIENT",
+        "True",
+        ("tests/node/test_duels.py::test_who_dials_us_may_be_brief",),
     ),
     Bug(
         "what was given up counts as acknowledged",
