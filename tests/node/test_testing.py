@@ -16,6 +16,7 @@ from tolliver_proto import (
     Closed,
     Connection,
     Established,
+    ForgetUnsubscribe,
     HandshakeRejected,
     HandshakeStatus,
     Message,
@@ -169,3 +170,9 @@ def test_a_window_that_is_too_full_is_seen() -> None:
     check_memory(play.node, play.node.limits)
     with pytest.raises(SimFailure, match=r"2 messages of .* bytes in the window"):
         check_memory(play.node, replace(play.node.limits, window_messages=1))
+
+
+def test_a_store_in_memory_forgets_what_is_unsaid_to_a_peer_that_it_does_not_know() -> None:
+    store = MemoryStore()
+    store.commit([ForgetUnsubscribe(Subscription("c", "k"), [LOW])])
+    assert store.load().peers == {}
