@@ -329,7 +329,10 @@ BUGS = (
         "NodeState.__init__",
         "None if is_derived(instance_id) else rng",
         "None",
-        ("tests/test_restored.py::test_receivers_get_all_that_a_restored_sender_sends",),
+        (
+            "tests/node/test_ids.py",
+            "tests/test_restored.py",
+        ),
     ),
     Bug(
         "a derived identity begins anywhere",
@@ -1157,7 +1160,10 @@ BUGS = (
             self._batch.lists[peer] = None
             self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
         """,
-        ("tests/node/test_connecting.py::test_what_was_sent_to_the_peer_anyway_is_not_sent_twice",),
+        (
+            "tests/node/test_holds.py",
+            "tests/node/test_connecting.py",
+        ),
     ),
     Bug(
         "what is subscribed to during a handshake is not told",

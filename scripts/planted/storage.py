@@ -119,7 +119,7 @@ BUGS = (
             if connection.in_transaction:
                 connection.execute("COMMIT")
         """,
-        ("tests/store/test_failures.py::test_nothing_is_half_written_and_it_works_again",),
+        ("tests/store/test_failures.py::test_nothing_stays_of_a_commit_whose_last_operation_fails",),
     ),
     Bug(
         "a database that others may read",

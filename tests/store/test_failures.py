@@ -107,6 +107,16 @@ def test_nothing_is_half_written_and_it_works_again(
     assert store.check() == []
 
 
+def test_nothing_stays_of_a_commit_whose_last_operation_fails(store: SQLiteStore) -> None:
+    store.commit([storing([3000])])
+    before = store.load(), everything(store)
+    with pytest.raises(StoreError):
+        store.commit([storing([4000]), storing([3000])])
+    assert (store.load(), everything(store)) == before
+    store.commit([storing([4000])])
+    assert seqs(everything(store))[-2:] == [3000, 4000]
+
+
 def stored_until_full(store: SQLiteStore) -> Iterator[int]:
     """Stores 500 bytes at a time until that fails."""
     for seq in range(1, 10_000):

@@ -216,6 +216,8 @@ def test_what_is_held_and_owed_to_nobody_is_gone_after_a_restart(path: Path) -> 
     assert everything(store) == [message(seq) for seq in (1, 2, 4, 5)]
     assert store.load().live_ids == [(message(1).wire_id, message(2).wire_id), (message(4).wire_id, message(5).wire_id)]
     store.close()
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT COUNT(*) FROM owed WHERE peer = 0").fetchall() == [(0,)]
 
 
 def test_the_number_of_what_was_held_may_be_used_again(path: Path) -> None:
