@@ -52,8 +52,9 @@ def _load() -> _Parts:
     return [("average", dict(zip(("1 min", "5 min", "15 min"), psutil.getloadavg(), strict=True)))]
 
 
+# psutil raises NotImplementedError where a machine lacks a thing, and has no such name where a system has no such call.
 _MISSING = (OSError, NotImplementedError, AttributeError, psutil.Error)
-"""Errors of psutil where this machine lacks something: where a system has no such call, psutil has no such name."""
+"""Errors of psutil on a machine that lacks something."""
 
 SOURCES: tuple[tuple[str, Callable[[], _Parts]], ...] = (
     ("cpu", _cpus),

@@ -104,7 +104,7 @@ class Receipt:
 
     @property
     def undelivered(self) -> tuple[Undelivered, ...]:
-        """What of it was given up so far, by peer and reason (T-54)."""
+        """Messages of it that were given up so far, by peer and reason (T-54)."""
         given_up = self._given_up or {}
         return tuple(Undelivered(peer, reason, count) for (peer, reason), count in given_up.items())
 

@@ -38,7 +38,7 @@ class HeldReceipts:
             self._firsts = sorted(self._receipts.keys())
 
     def of(self, seqs: Iterable[int]) -> Counter[Receipt]:
-        """How many of these messages each receipt has."""
+        """The number of these messages that each receipt has."""
         found: Counter[Receipt] = Counter()
         for seq in seqs:
             place = bisect_right(self._firsts, seq)

@@ -467,7 +467,7 @@ class Receiving(Holding):
         self._look_for_wildcard(link)
 
     def _removed_by(self, link: Link, said: Operation) -> frozenset[Subscription]:
-        """What the peer wants no more for good: what it says so of; or what its list lacks, where it cannot say so."""
+        """Subscriptions that end for good: as the peer says or, if it cannot say so, those that its list lacks."""
         connection, peer, control = link.connection, link.peer, link.control
         assert connection is not None
         assert peer is not None

@@ -530,7 +530,7 @@ class Simulation(Network):
             self._op_retry(host)
 
     def _drain(self) -> None:
-        """What was set aside is not lost: somebody asks for it again (T-09)."""
+        """The end of a story. Messages that were set aside are not lost: somebody asks for them again (T-09)."""
         end = self.now + 300.0
         for retry in range(1, _RETRIES + 1):
             for host in self._hosts:

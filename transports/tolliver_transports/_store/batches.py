@@ -164,7 +164,7 @@ def _all_short(ids: Sequence[int]) -> Sequence[int]:
 
 
 class Directory:
-    """What a batch says of its messages. `whole` is false where it is not as it was written."""
+    """Ids, names, places and checks of a batch's messages. `whole` is false where it is not as it was written."""
 
     first_seq: int
     last_seq: int

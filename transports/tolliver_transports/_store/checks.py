@@ -135,7 +135,7 @@ def seal(connection: sqlite3.Connection) -> bytes:
 
 
 def write_seal(connection: sqlite3.Connection) -> None:
-    """What is there now, for the next opening to compare."""
+    """The seal of the rows that are there now, for the next opening to compare."""
     _set_seal(connection, None)  # if the rest fails, the next opening is unclean
     _set_seal(connection, seal(connection))
 

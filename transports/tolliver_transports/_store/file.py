@@ -211,7 +211,7 @@ class DatabaseFile:
                 )
 
     def _remove_draft(self) -> None:
-        """Whatever a creation has left that did not come to its end."""
+        """The file that a creation has left which did not come to its end."""
         for leftover in (f"{self.path}.new", f"{self.path}.new-journal"):
             with suppress(FileNotFoundError):
                 os.remove(leftover)
@@ -359,7 +359,7 @@ class DatabaseFile:
             self._confirm(self._mark)
 
     def _confirm(self, mark: Mark) -> None:
-        """What was committed is on the disk. Is it in the file that the next opening finds?"""
+        """The commit is on the disk. It counts if it is in the file that the next opening finds."""
         self._commits += 1
         lost = self._lock.lost()
         if lost is None:

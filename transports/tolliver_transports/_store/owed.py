@@ -109,7 +109,7 @@ def _share(row: Sequence[int | bytes | None]) -> Share:
 
 
 def places_of(bits: int) -> Iterable[int]:
-    """Which bits are set, ascending."""
+    """Places of the bits that are set, ascending."""
     return compress(range(bits.bit_length()), _flags(bits))
 
 

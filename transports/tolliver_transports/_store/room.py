@@ -28,7 +28,7 @@ _SHRINK_AGAIN = 10.0  # seconds after shrinking has failed
 
 
 class Room:
-    """What the disk of the database `path` has room for. `tell` is told when that changes."""
+    """Room on the disk of the database `path`. `tell` is told when that changes."""
 
     def __init__(self, path: str, min_free: int, tell: Tell) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class Room:
         self.has_plenty(connection)
 
     def has_plenty(self, connection: sqlite3.Connection) -> bool:
-        """Where it has not, the log is kept so short that the reserve has room for it, and for what it is copied to."""
+        """True if there is enough; else the log is kept so short that the reserve has room for it and for its copy."""
         now = monotonic()
         if now < self._look_after:
             return True
@@ -110,7 +110,7 @@ class Room:
             yield
 
     def closed(self) -> None:
-        """What SQLite has given back may be room for the reserve."""
+        """The end of the use. The reserve is made of the room that SQLite has given back."""
         self._reserve.make()
 
     def restore(self, connection: sqlite3.Connection, is_news: bool = True) -> None:
