@@ -175,7 +175,7 @@ class Network(World):
             host.store.fail_next_commit = error
             try:
                 host.store.commit(job.operations)
-                host.ledger.applied(job.operations)
+                host.apply(job.operations, self.now)
             except StoreError as raised:
                 check(raised is error or isinstance(raised, DiskFull), f"the store refused a commit: {raised}")
                 error = raised

@@ -15,7 +15,7 @@ from uuid import UUID
 from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
-from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, Notice, NoticeKind, PeerUp, Stored
+from .._node.actions import Acked, Commit, Deliver, Delivery, Fetch, Find, Notice, NoticeKind, PeerUp, Stored
 from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -72,6 +72,7 @@ class Simulation(Network):
             PauseReading: self._with_end(self._pause_reading),
             ResumeReading: self._with_end(self._resume_reading),
             Stored: self._stored,
+            Acked: self._acked,
             PeerUp: self._peer_up,
             Notice: self._notice,
         }
@@ -142,7 +143,9 @@ class Simulation(Network):
         host.hanging.clear()
         host.closing = False
         host.ledger.handled_in_this_life.clear()
+        host.ledger.drops_in_this_life = 0
         host.ledger.receipts.clear()  # nobody is left to be told
+        host.answers.begin()
         late = not host.ledger.ordered and not self._calm
         host.node = Node(
             instance_id=host.ledger.uuid,
@@ -222,9 +225,20 @@ class Simulation(Network):
             self._call(host, "acknowledge", handled)  # twice does no harm
 
     def _stored(self, host: Host, action: Stored) -> None:
+        assert host.node is not None
         for receipt in action.tokens:
-            for sent in host.ledger.receipts.pop(receipt, ()):
+            batch = host.ledger.receipts.pop(receipt, [])
+            for sent in batch:
                 sent.stored = action.error is None
+            if batch and action.error is None:
+                host.answers.ask(receipt, batch)
+                host.node.watch(receipt)
+
+    def _acked(self, host: Host, action: Acked) -> None:
+        for receipt in action.tokens:
+            self.counts["answers"] += 1
+            self.counts["undelivered"] += action.error is not None
+            host.answers.take(receipt, action.error, host.time(self.now))
 
     def _notice(self, _host: Host, action: Notice) -> None:
         """Messages that are held go out later, after others (T-61)."""
@@ -320,6 +334,7 @@ class Simulation(Network):
     def _change_own(self, host: Host, call: str) -> None:
         for subscription in [self._volatile() for _ in range(self._rng.choice((1, 1, 3)))]:
             self._trace(f"{host.name} {call} {subscription}")
+            host.ledger.left.add(subscription)
             self._call(host, call, *subscription)
 
     def _op_connect(self, host: Host) -> None:
@@ -480,6 +495,7 @@ class Simulation(Network):
             seconds = self._rng.choice((7.0, 3600.0, 10 * 365.25 * 86400))
             self.counts["jumps"] += 1
             self._trace(f"{host.name}'s clock is set {seconds:g} s forward")
+            host.ledger.clock_jumped = True
             host.clock += seconds
             host.timer = float("inf")
             self._call(host, "handle_timeout")
@@ -580,7 +596,7 @@ class Simulation(Network):
 
     def _reckon(self) -> None:
         for host in self._hosts:
-            self.counts["displaced"] += len(host.ledger.displaced)
+            self.counts["given_up"] += len(host.ledger.given_up)
             for sent in host.log:
                 for uuid in sent.due_to if sent.stored else ():
                     if not host.ledger.is_owed(sent, uuid):

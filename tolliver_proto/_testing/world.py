@@ -17,9 +17,10 @@ from .._node.access import Acl
 from .._node.actions import Action, Commit, Deliver, Delivery, Fetch, Find, Stored
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
-from .._node.store import AddOwnSubscription
+from .._node.store import AddOwnSubscription, Operation
 from .._wire.events import Subscription
 from .._wire.limits import Limits
+from .answers import Answers, check_drops
 from .checks import Ledger, Sent, WireWitness, audit, check_memory
 from .clockwork import Clockwork
 from .dice import Dice
@@ -127,6 +128,7 @@ class Host:
     def __init__(self, name: str, ledger: Ledger, store: MemoryStore, limits: Limits, version: int) -> None:
         self.name = name
         self.ledger = ledger
+        self.answers = Answers(ledger)
         self.store = store
         self.copy: Copy | None = None
         self.limits = limits
@@ -147,6 +149,11 @@ class Host:
         self.closing = False
         self.quiet_points = 0
         self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
+
+    def apply(self, operations: Sequence[Operation], now: float) -> None:
+        """Its store took these."""
+        for peer, body in self.ledger.applied(operations, self.time(now)):
+            self.answers.given_up(peer, body)
 
     def time(self, now: float) -> float:
         """Its monotonic clock, when the world's says `now`."""
@@ -233,6 +240,7 @@ class World(Clockwork):
             if act is not None:
                 act(host, action)
         check_memory(node, host.limits)
+        check_drops(node, host.ledger)
         self._look_at(host, node)
         due = node.next_timeout()
         if due is not None and due < host.timer:
