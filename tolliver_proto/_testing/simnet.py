@@ -26,9 +26,10 @@ from .dice import BeginAt, Dice
 from .network import Network
 from .world import CALM, Copy, Host, Weather
 
-_WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
+WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
 _RULED = 7  # with access rules
 _HARMED = 3  # with stores that are copied, cloned, put back, cut, or without any room
+_LATEST = 5.0  # seconds until handlers come
 _RETRIES = 3  # of what was set aside, in the end
 _RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
 
@@ -76,7 +77,12 @@ class Simulation(Network):
             PeerUp: self._peer_up,
             Notice: self._notice,
         }
-        operations_by_weight: list[tuple[int, Callable[[Host], None]]] = [
+        unwanted = {f"_op_{name}" for name in never}
+        self._operate_by = [(weight, do) for weight, do in self._by_weight() if do.__name__ not in unwanted]
+
+    def _by_weight(self) -> list[tuple[int, Callable[[Host], None]]]:
+        """All that may happen to an instance, by weight."""
+        operations: list[tuple[int, Callable[[Host], None]]] = [
             (12, self._op_send),
             (5, self._op_send_many),
             (2, self._op_unreliable),
@@ -94,17 +100,16 @@ class Simulation(Network):
             (1, self._op_jump),
             (1, self._op_stop_clock),
         ]
-        if seed % _WORLDS == _RULED:
-            operations_by_weight.append((4, self._op_restrict))
-        if seed % _WORLDS == _HARMED:
-            operations_by_weight += [
+        if self.seed % WORLDS == _RULED:
+            operations.append((4, self._op_restrict))
+        if self.seed % WORLDS == _HARMED:
+            operations += [
                 (3, self._op_restore),
                 (2, self._op_clone),
                 (3, self._op_cut),
                 (1, self._op_exhaust),
             ]
-        unwanted = {f"_op_{name}" for name in never}
-        self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
+        return operations
 
     @property
     def size(self) -> int:
@@ -126,8 +131,9 @@ class Simulation(Network):
             self._reckon()
         except Exception as error:
             raise self._failure(error) from error
-        self.counts["messages"] = sum(len(host.log) for host in self._hosts)
-        self.counts["owed"] = sum(len(sent.due_to) for host in self._hosts for sent in host.log if sent.stored)
+        log = [sent for host in self._hosts for sent in host.ledger.sent.values()]
+        self.counts["messages"] = len(log)
+        self.counts["owed"] = sum(len(sent.due_to) for sent in log if sent.stored)
         self.counts["handled"] = sum(host.ledger.handled.total() for host in self._hosts)
         self.counts["duplicates"] = self.counts["handled"] - sum(len(host.ledger.handled) for host in self._hosts)
         return self._told()
@@ -135,7 +141,7 @@ class Simulation(Network):
     # Lives.
 
     def _start(self, host: Host) -> None:
-        if host.node is not None:
+        if host.node is not None or host.retired:
             return
         host.born += 1
         host.clock = self._rng.random() * 1000 - self.now
@@ -146,24 +152,44 @@ class Simulation(Network):
         host.ledger.drops_in_this_life = 0
         host.ledger.receipts.clear()  # nobody is left to be told
         host.answers.begin()
-        late = not host.ledger.ordered and not self._calm
+        host.dials.clear()
+        late, given = self._is_late(host), self._given(host)
         host.node = Node(
             instance_id=host.ledger.uuid,
             rng=BeginAt(self._rng, self._rng.choice((1, LAST_ID - self._rng.randrange(60)))),
             limits=host.limits,
             loaded=host.store.reopen().load(),
             handlers=() if late else [("", "", "handler")],
+            subscriptions=given,
             version=host.version,
+            revision=self._revision,
             speaks=lambda _version: True,
             policy=self._policy,
             acl=host.acl,
             now=host.time(self.now),
         )
         self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")
+        self._store_given(host, host.node)
         if late:
-            self._at(self._rng.random() * 5, self._register_late, host, host.born)
+            self._at(self._rng.random() * _LATEST, self._register_late, host, host.born)
         for remote in sorted(host.wishes):
             self._call(host, "connect", remote)
+
+    def _is_late(self, host: Host) -> bool:
+        """True if its handlers come after its connections."""
+        return not host.ledger.ordered and not self._calm
+
+    def _given(self, _host: Host) -> Sequence[Subscription] | None:
+        """Subscriptions that it is given at its opening."""
+        return None
+
+    def _store_given(self, host: Host, node: Node) -> None:
+        """As adapters do: they are on disk before it dials or is dialled."""
+        while (action := node.next_action()) is not None:
+            if isinstance(action, Commit):
+                host.store.commit(action.operations)
+                host.apply(action.operations, self.now)
+                node.committed(action.batch_id)
 
     def _register_late(self, host: Host, born: int) -> None:
         if host.born == born and host.node is not None:
@@ -251,13 +277,14 @@ class Simulation(Network):
         peer = self._ledgers.get(action.peer)
         if host.node is None or host.node._counts["not_kept"] != not_kept or peer is None:
             return  # not one that we dialled, or a share was full
-        allowed = host.acl.rights(peer.uuid).granted(peer.permanent)
+        listed = peer.permanent & host.ends[action.cid].witness.listed
+        allowed = host.acl.rights(peer.uuid).granted(listed)
         for sent in host.log[since:]:
             if sent.wanted_by(allowed) and not sent.damaged:
                 sent.due_to.add(peer.uuid)
 
     def _operate(self) -> None:
-        host = self._rng.choice(self._hosts)
+        host = self._rng.choice(self._everybody())
         if host.node is None or host.closing:
             return
         weights, operations = zip(*self._operate_by, strict=True)
@@ -276,7 +303,8 @@ class Simulation(Network):
     def _send(self, host: Host, count: int) -> None:
         assert host.node is not None
         batch = [self._new_message(host) for _ in range(count)]
-        known = {peer.uuid: set(peer.subscriptions) for peer in host.node.peers()}
+        granted = {peer.uuid: host.acl.rights(peer.uuid).granted(frozenset(peer.held)) for peer in host.node.peers()}
+        known = {peer.uuid: {*peer.subscriptions, *granted[peer.uuid]} for peer in host.node.peers()}
         for sent in batch:
             for uuid, subscriptions in known.items():
                 if sent.wanted_by(subscriptions):
@@ -348,6 +376,7 @@ class Simulation(Network):
             remote = self._rng.choice(sorted(host.wishes))
             host.wishes.discard(remote)
             self._trace(f"{host.name} disconnects from {remote}")
+            host.dials.pop(remote, None)
             self._call(host, "disconnect", remote)
 
     def _op_restrict(self, host: Host) -> None:
@@ -426,7 +455,7 @@ class Simulation(Network):
         host.ledger.holds(host.store)
         for uuid in self._ledgers:
             lost = (before.owed(uuid) | before.held()) - copy.owed[uuid]
-            for sent in host.log:
+            for sent in host.ledger.sent.values():
                 if sent.body in copy.owed[uuid]:
                     sent.lost_for.discard(uuid)
                 elif sent.body in lost:
@@ -480,11 +509,11 @@ class Simulation(Network):
             return
         self.counts["splits"] += 1
         self._split_until = self.now + self._rng.random() * 15
-        for one in self._hosts:
+        for one in self._everybody():
             one.island = self._rng.randrange(2)
-        islands = " ".join(f"{one.name}:{one.island}" for one in self._hosts)
+        islands = " ".join(f"{one.name}:{one.island}" for one in self._everybody())
         self._trace(f"the network is split until {self._split_until:.4f}: {islands}")
-        for one in self._hosts:
+        for one in self._everybody():
             for end in list(one.ends.values()):
                 if self._apart(one, end.other.host) and self._chance(0.3):
                     self._at(self._rng.random() * 15, self._time_out, end)
@@ -597,13 +626,13 @@ class Simulation(Network):
     def _reckon(self) -> None:
         for host in self._hosts:
             self.counts["given_up"] += len(host.ledger.given_up)
-            for sent in host.log:
+            for sent in host.ledger.sent.values():
                 for uuid in sent.due_to if sent.stored else ():
                     if not host.ledger.is_owed(sent, uuid):
                         self.counts["not_owed"] += 1
                         continue
                     receiver = self._by_uuid[uuid]
                     check(
-                        receiver.ledger.handled[sent.body],
+                        sent.body in receiver.ledger.handled or sent.body in receiver.ledger.letters,
                         f"LOST: {sent.body!r} ({sent.channel}/{sent.key}) of {host.name} for {receiver.name}",
                     )

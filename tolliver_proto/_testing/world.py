@@ -18,7 +18,7 @@ from .._node.actions import Action, Commit, Deliver, Delivery, Fetch, Find, Stor
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
 from .._node.store import AddOwnSubscription, Operation
-from .._wire.events import Subscription
+from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
 from .answers import Answers, check_drops
 from .checks import Ledger, Sent, WireWitness, audit, check_memory
@@ -147,6 +147,10 @@ class Host:
         self.timer = float("inf")
         self.draining = False
         self.closing = False
+        self.retired = False  # it never comes back
+        self.twin: Host | None = None  # a second instance with this identity
+        self.wants = ledger.permanent
+        self.dials: dict[tuple[int, int], list[float]] = {}  # since it began to dial each remote
         self.quiet_points = 0
         self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
 
@@ -183,10 +187,12 @@ class World(Clockwork):
         )
         self._weather = replace(weather or drawn, **{name: 0.0 for name in Weather.__slots__ if name in never})
         self._split_until = 0.0
+        self._twins: list[Host] = []  # second instances with the UUID of a host
         self._calm = False
         drawn_policy = rng.choice(POLICIES) if policy is None else policy
         is_lossy = policy is None and seed % _LOSSY_EACH == _LOSSY_EACH - 1
         self._policy = LOSSY if is_lossy else drawn_policy
+        self._revision = Revision.DRAFT_2
         bounds = limits or rng.choice((TIGHT, TIGHT, ROOMY))
         bounds = replace(bounds, **(_SMALL_QUOTA if is_lossy and limits is None else {}))
         count = nodes or rng.choice((2, 2, 2, 3, 3, 3, 4, 5, 6, 7))
@@ -210,6 +216,9 @@ class World(Clockwork):
         if rng.random() < self._weather.late_handlers:
             host.ledger.ordered = False
         return host
+
+    def _everybody(self) -> list[Host]:
+        return self._hosts + self._twins
 
     def _delay(self) -> float:
         stretch = 100.0 if self._chance(self._weather.slow) else 1.0
