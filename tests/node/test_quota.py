@@ -546,6 +546,7 @@ def ledger(policy: Policy) -> Ledger:
     """Of a simulated instance that owes LOW two messages."""
     one = Ledger(HIGH, [])
     one.policy = policy
+    one.sent = {b"%d" % seq: Sent(seq, "c", "", b"%d" % seq) for seq in range(1, 5)}
     one.applied([storing(1), storing(2)])
     return one
 
