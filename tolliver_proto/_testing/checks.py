@@ -50,7 +50,7 @@ from .memory import MemoryStore
 LATE = 10.0
 """Seconds by which a commit may be later than what it says."""
 
-_OF_ONE_INSTANCE = ("receipts", "failed", "newest", "handled_in_this_life", "drops_in_this_life", "_bodies", "_held")
+_OF_ONE_INSTANCE = ("receipts", "failed", "newest", "handled_in_this_life", "drops_in_this_life", "_bodies", "_held", "_holds_over")
 
 
 class SimFailure(AssertionError):
@@ -220,7 +220,11 @@ class Ledger:
         self.forgotten: set[tuple[UUID, bytes]] = set()  # sent before that peer was to be forgotten (T-77)
         self.told_to_drop: set[UUID] = set()  # peers for which parked messages were to be dropped (T-09)
         self.clock_jumped = False  # holds may have ended by that
+        self.said_gone: set[Subscription] = set()  # unsubscribed for good, as far as its store knows
+        self.rolled_back = False  # it has had more than one store
+        self.largest = 2**31  # bytes of a body that it has always taken
         self._held: dict[tuple[UUID, Subscription], float] = {}  # since when (T-61)
+        self._holds_over: set[tuple[UUID, Subscription]] = set()  # those whose time was over
         self.set_aside: set[tuple[UUID, bytes]] = set()  # they come later than what was sent after them (T-09)
         self.forked = False  # two stores have gone on from one: what one of them sent may come after the other's
         self.failed: set[tuple[UUID, int]] = set()  # was to be removed by a commit that failed
@@ -300,13 +304,18 @@ class Ledger:
         """True if the peer may want it no more: it says so, or the hold is over (T-61)."""
         if self.clock_jumped or (peer in self.others and sent.wanted_by(self.others[peer].left)):
             return True
-        pairs = matching(sent.channel, sent.key)
-        return any(self._held.get((peer, pair), now) + self.policy.unsubscribed_hold < now + LATE for pair in pairs)
+        self._look_at_holds(now)
+        return any((peer, pair) in self._holds_over for pair in matching(sent.channel, sent.key))
+
+    def _look_at_holds(self, now: float) -> None:
+        late = now + LATE - self.policy.unsubscribed_hold
+        self._holds_over.update(hold for hold, since in self._held.items() if since <= late)
 
     def _list_changed(self, operation: ReplacePeerSubscriptions, now: float) -> None:
+        self._look_at_holds(now)
         peer = operation.peer
         held = {(peer, one): self._held.get((peer, one), now) for one in operation.held}
-        self._held = {pair: since for pair, since in self._held.items() if pair[0] != peer} | held
+        self._held = {hold: since for hold, since in self._held.items() if hold[0] != peer} | held
 
     def not_applied(self, operations: Sequence[Operation]) -> None:
         """A commit failed: what it was to remove for others' sake goes with a later one."""
@@ -316,8 +325,9 @@ class Ledger:
                     self.failed.update((operation.peer, seq) for seq in range(first, last + 1))
 
     def _parks(self, peer: UUID, body: bytes) -> None:
-        """Nobody here refuses a message, so only what cannot be read is ever set aside (T-09, V9)."""
-        check(self.sent[body].damaged, f"{body!r} is set aside for {peer}, which takes every message (T-09)")
+        """Only what cannot be read is ever set aside, and what is too large for its peer (T-09, V9)."""
+        is_refused = peer in self.others and len(body) > self.others[peer].largest
+        check(self.sent[body].damaged or is_refused, f"{body!r} is set aside for {peer}, which refuses it not (T-09)")
         self.set_aside.add((peer, body))
 
     def is_owed(self, sent: Sent, peer: UUID) -> bool:

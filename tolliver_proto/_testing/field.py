@@ -7,23 +7,55 @@ knows of the other. When one goes for good, what only its store owed is lost wit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
-from .._wire.events import Subscription
+from .._wire.events import Revision, Subscription
+from .._wire.limits import Limits
+from .dice import Dice
 from .memory import MemoryStore
 from .simnet import WORLDS, Simulation
-from .world import Copy, Host
+from .world import LOSSY, SMALL_QUOTA, Copy, Host
 
 _FIELD = (1, 5)  # of the worlds
 _LATEST = 4.5  # seconds until handlers come, which T-46 waits for
 _SUBSCRIBES_WITHIN = 20.0  # and subscriptions, where none were given
 _SHORT_HOLD = 15.0
 _LIFE_OF_A_TWIN = 30.0
+_LARGEST = 100  # bytes of a body, to a peer that refuses larger ones
 
 
 class Field(Simulation):
     """A simulation in which some worlds are a field. `never` names its operations too: "fresh", "second", "move",
     "copy", "restart", "loop", "forget", "drop"."""
+
+    def __init__(self, seed: int, dice: Dice, **scenario: Any) -> None:
+        super().__init__(seed, dice, **scenario)
+        self._refuses = False
+        if self.in_field:
+            self._draw(scenario)
+
+    def _draw(self, scenario: dict[str, Any]) -> None:
+        """Its draft, the time of its holds, its quotas, and whether a peer takes no large messages."""
+        rng = self._rng
+        self._revision = rng.choice((Revision.DRAFT_1, Revision.DRAFT_2, Revision.DRAFT_2))
+        hold = rng.choice((3600.0, 3600.0, _SHORT_HOLD))
+        bounds = rng.choice(({}, {}, SMALL_QUOTA, {"max_attempts": 3}))
+        self._refuses = rng.random() < 0.2 and "refuse" not in scenario.get("never", ())
+        if scenario.get("policy") is None:
+            self._set_policy(replace(LOSSY if bounds is SMALL_QUOTA else self._policy, unsubscribed_hold=hold))
+        if scenario.get("limits") is None:
+            for host in self._hosts:
+                host.limits = replace(host.limits, **bounds)
+        for index, host in enumerate(self._hosts):
+            host.wishes = {(other, 0) for other in range(len(self._hosts)) if other != index and rng.random() < 0.6}
+        if self._refuses:
+            host = self._hosts[0]
+            host.limits = replace(host.limits, max_body=_LARGEST)
+            host.ledger.largest = _LARGEST
+            self._seconds *= 3
+            self._patience = 3600.0
 
     @property
     def in_field(self) -> bool:
@@ -36,12 +68,13 @@ class Field(Simulation):
         unwanted = (self._op_jump, self._op_stop_clock)  # holds and first moments are times
         return [
             *(one for one in operations if one[1] not in unwanted),
-            (2, self._op_fresh),
-            (2, self._op_second),
+            (20, self._op_send),
+            (1, self._op_fresh),
+            (1, self._op_second),
             (1, self._op_move),
-            (2, self._op_copy),
+            (1, self._op_copy),
             (2, self._op_restart),
-            (2, self._op_loop),
+            (1, self._op_loop),
             (1, self._op_forget),
             (1, self._op_drop),
         ]
@@ -75,6 +108,12 @@ class Field(Simulation):
         if not host.store.load().own_subscriptions >= host.wants:
             self._at(1.0, self._subscribe_late, host, born)
 
+    def _change_own(self, host: Host, call: str) -> None:
+        """In the first draft a list that is not empty is all that a peer wants (T-61): one that comes late is whole."""
+        assert host.node is not None
+        if self._revision is Revision.DRAFT_2 or host.ledger.permanent.issubset(host.node.subscriptions()):
+            super()._change_own(host, call)
+
     # Second instances.
 
     def _op_second(self, host: Host) -> None:
@@ -93,7 +132,8 @@ class Field(Simulation):
         if host.twin is not None or host in self._twins:
             return
         self.counts["twins"] += 1
-        host.ledger.forked, host.ledger.ordered = True, False
+        host.ledger.forked, host.ledger.ordered, host.ledger.rolled_back = True, False, True
+        host.ledger.said_gone.clear()
         twin = Host(f"{host.name}+{self.counts['twins']}", host.ledger.twin(), store, host.limits, host.version)
         twin.wants, twin.wishes, twin.island = wants, set(host.wishes), host.island
         twin.ledger.holds(store)
@@ -138,7 +178,7 @@ class Field(Simulation):
     def _op_loop(self, host: Host) -> None:
         """Its program ends soon after each start (T-09)."""
         self.counts["loops"] += 1
-        self._end_program(host, self._rng.randint(5, 30))
+        self._end_program(host, self._rng.randint(3, 15))
 
     def _end_program(self, host: Host, times: int) -> None:
         if self._chance(0.7):
@@ -188,7 +228,24 @@ class Field(Simulation):
         for host in self._hosts:
             if host.twin is not None:
                 self._retire(host, host.twin)
+        if self._refuses:
+            host = self._hosts[0]
+            self._trace(f"{host.name} takes large messages from now on")
+            host.limits = replace(host.limits, max_body=Limits().max_body)
+            self._stop(host)
         super()._become_calm()
+        if self._revision is Revision.DRAFT_1:
+            self._at(_SUBSCRIBES_WITHIN, self._reconnect)
+
+    def _reconnect(self) -> None:
+        """What the first draft cannot say the next handshake does (T-21)."""
+        for host in self._hosts:
+            for end in list(host.ends.values()):
+                self._lose_later(end)
+
+    def _op_retry(self, host: Host) -> None:
+        if not (self._calm and self._refuses):  # what was set aside goes again by itself (T-09)
+            super()._op_retry(host)
 
     def _unfinished(self) -> list[str]:
         lacking = [host.name for host in self._hosts if not host.store.load().own_subscriptions >= host.wants]

@@ -19,6 +19,7 @@ from .._node.actions import Acked, Commit, Deliver, Delivery, Fetch, Find, Notic
 from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
+from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
 from .checks import Sent, SimFailure, audit, check
 from .clockwork import Report
@@ -60,6 +61,7 @@ class Simulation(Network):
         super().__init__(seed, dice, nodes, limits, weather, policy, never, trace)
         self._seconds = seconds
         self._operations = operations
+        self._patience = 300.0  # seconds until all must be done once the faults have stopped
         self._by_uuid = {host.ledger.uuid: host for host in self._hosts}
         self._do = {
             Transmit: self._with_end(self._transmit),
@@ -153,6 +155,7 @@ class Simulation(Network):
         host.ledger.receipts.clear()  # nobody is left to be told
         host.answers.begin()
         host.dials.clear()
+        host.leaving.clear()
         late, given = self._is_late(host), self._given(host)
         host.node = Node(
             instance_id=host.ledger.uuid,
@@ -256,6 +259,9 @@ class Simulation(Network):
             batch = host.ledger.receipts.pop(receipt, [])
             for sent in batch:
                 sent.stored = action.error is None
+            left = host.leaving.pop(receipt, None)
+            if left is not None and action.error is None:
+                host.ledger.said_gone.add(left)
             if batch and action.error is None:
                 host.answers.ask(receipt, batch)
                 host.node.watch(receipt)
@@ -295,6 +301,7 @@ class Simulation(Network):
 
     def _new_message(self, host: Host) -> Sent:
         body = b"%s/%d%s" % (host.name.encode(), len(host.log), b"." * self._rng.choice((0, 10, 40, 150)))
+        body = body[: host.limits.max_body]
         sent = Sent(len(host.log), *self._names(), body)
         host.log.append(sent)
         host.ledger.sent[body] = sent
@@ -360,10 +367,17 @@ class Simulation(Network):
         self._change_own(host, "unsubscribe")
 
     def _change_own(self, host: Host, call: str) -> None:
+        assert host.node is not None
         for subscription in [self._volatile() for _ in range(self._rng.choice((1, 1, 3)))]:
             self._trace(f"{host.name} {call} {subscription}")
             host.ledger.left.add(subscription)
-            self._call(host, call, *subscription)
+            was_wanted = subscription in host.node.subscriptions()
+            receipt = self._call(host, call, *subscription)
+            if call == "unsubscribe" and was_wanted:
+                host.leaving[receipt] = subscription
+            elif call == "subscribe":
+                host.ledger.said_gone.discard(subscription)
+                host.leaving = {one: wanted for one, wanted in host.leaving.items() if wanted != subscription}
 
     def _op_connect(self, host: Host) -> None:
         remote = (self._rng.randrange(len(self._hosts)), self._rng.choice((0, 0, 1)))
@@ -452,6 +466,8 @@ class Simulation(Network):
     def _put_back(self, host: Host, copy: Copy) -> None:
         """Lost is what its store owes and the copy never knew, and no more (D-13); what the copy owes comes again."""
         before, host.store = host.store, copy.store.snapshot()
+        host.ledger.rolled_back = True
+        host.ledger.said_gone.clear()
         host.ledger.holds(host.store)
         for uuid in self._ledgers:
             lost = (before.owed(uuid) | before.held()) - copy.owed[uuid]
@@ -576,13 +592,13 @@ class Simulation(Network):
 
     def _drain(self) -> None:
         """The end of a story. Messages that were set aside are not lost: somebody asks for them again (T-09)."""
-        end = self.now + 300.0
+        end = self.now + self._patience
         for retry in range(1, _RETRIES + 1):
             for host in self._hosts:
                 self._at(retry * 80.0, self._op_retry, host)
         self._run_until(end, self._is_drained)
         if not self._is_drained():
-            raise SimFailure("not drained in 300 s: " + "; ".join(self._unfinished()))
+            raise SimFailure(f"not drained in {self._patience:g} s: " + "; ".join(self._unfinished()))
         for host in self._hosts:
             assert host.node is not None
             audit(host.node, host.store)
@@ -626,6 +642,10 @@ class Simulation(Network):
     def _reckon(self) -> None:
         for host in self._hosts:
             self.counts["given_up"] += len(host.ledger.given_up)
+            self.counts["dead_letters"] += len(host.ledger.letters)
+            self.counts["set_aside"] += len(host.ledger.set_aside)
+            self._nothing_is_forgotten(host)
+            self._nothing_is_held_in_vain(host)
             for sent in host.ledger.sent.values():
                 for uuid in sent.due_to if sent.stored else ():
                     if not host.ledger.is_owed(sent, uuid):
@@ -636,3 +656,22 @@ class Simulation(Network):
                         sent.body in receiver.ledger.handled or sent.body in receiver.ledger.letters,
                         f"LOST: {sent.body!r} ({sent.channel}/{sent.key}) of {host.name} for {receiver.name}",
                     )
+
+    def _nothing_is_forgotten(self, host: Host) -> None:
+        """What was ever stored for a peer is acknowledged, given up for a reason, gone with a store, or still there."""
+        ledger = host.ledger
+        owed = {uuid: host.store.owed(uuid) for uuid in self._ledgers}
+        for body, peers in ledger.stored_for.items():
+            for uuid in sorted(peers):
+                settled = (uuid, body) in ledger.acked or (uuid, body) in ledger.given_up
+                is_kept = uuid in ledger.sent[body].lost_for or body in owed[uuid]
+                check(settled or is_kept, "{} of {} for {} is forgotten (I3)", body, host.name, uuid)
+
+    def _nothing_is_held_in_vain(self, host: Host) -> None:
+        """What a peer has unsubscribed from, and could say so, is not held for it (T-61)."""
+        assert host.node is not None
+        for peer in host.node.peers():
+            ledger = self._ledgers[peer.uuid]
+            if not (host.ledger.rolled_back or ledger.clock_jumped or host.ledger.clock_jumped):
+                vain = ledger.said_gone.intersection(peer.held)
+                check(not vain or self._revision is Revision.DRAFT_1, "{} holds {} in vain (T-61)", host.name, vain)

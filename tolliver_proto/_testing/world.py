@@ -14,7 +14,7 @@ from uuid import UUID
 
 from .._common.transport import Transmit
 from .._node.access import Acl
-from .._node.actions import Action, Commit, Deliver, Delivery, Fetch, Find, Stored
+from .._node.actions import Action, Commit, Deliver, Delivery, Fetch, Find, Receipt, Stored
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
 from .._node.store import AddOwnSubscription, Operation
@@ -85,7 +85,7 @@ LOSSY = Policy(quota_policy=QuotaPolicy.DROP_OLDEST)
 """At the quota of a peer something goes; a simulation draws for each peer what."""
 POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), _WATCHFUL)
 _LOSSY_EACH = 9  # every ninth world is LOSSY
-_SMALL_QUOTA = {"outbox_messages": 31}  # and room for no more than the most that is sent at once
+SMALL_QUOTA = {"outbox_messages": 31}  # and room for no more than the most that is sent at once
 
 ROOMY = Limits(resend_first=2.0, resend_max=20.0)
 
@@ -150,6 +150,7 @@ class Host:
         self.retired = False  # it never comes back
         self.twin: Host | None = None  # a second instance with this identity
         self.wants = ledger.permanent
+        self.leaving: dict[Receipt, Subscription] = {}  # unsubscribes that are not stored yet
         self.dials: dict[tuple[int, int], list[float]] = {}  # since it began to dial each remote
         self.quiet_points = 0
         self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
@@ -194,17 +195,22 @@ class World(Clockwork):
         self._policy = LOSSY if is_lossy else drawn_policy
         self._revision = Revision.DRAFT_2
         bounds = limits or rng.choice((TIGHT, TIGHT, ROOMY))
-        bounds = replace(bounds, **(_SMALL_QUOTA if is_lossy and limits is None else {}))
+        bounds = replace(bounds, **(SMALL_QUOTA if is_lossy and limits is None else {}))
         count = nodes or rng.choice((2, 2, 2, 3, 3, 3, 4, 5, 6, 7))
         self._hosts = [self._make_host(index, bounds) for index in range(count)]
-        if self._policy is LOSSY:
-            policies = {host.ledger.uuid: rng.choice(tuple(QuotaPolicy)) for host in self._hosts}
-            self._policy = replace(self._policy, quota_policies=policies)
-        for host in self._hosts:
-            host.ledger.policy = self._policy
+        self._set_policy(self._policy)
         self._ledgers = {host.ledger.uuid: host.ledger for host in self._hosts}
         for host in self._hosts:
             host.ledger.others = self._ledgers
+
+    def _set_policy(self, policy: Policy) -> None:
+        """Of a lossy one each peer has its own way."""
+        self._policy = policy
+        if policy.quota_policy is LOSSY.quota_policy and not policy.quota_policies:
+            policies = {host.ledger.uuid: self._rng.choice(tuple(QuotaPolicy)) for host in self._hosts}
+            self._policy = replace(policy, quota_policies=policies)
+        for host in self._hosts:
+            host.ledger.policy = self._policy
 
     def _make_host(self, index: int, limits: Limits) -> Host:
         rng = self._rng
