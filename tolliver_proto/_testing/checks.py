@@ -22,6 +22,8 @@ from .._node.policy import Policy, QuotaPolicy
 from .._node.store import (
     AddDeadLetter,
     AddDeliveries,
+    AddPeerSubscription,
+    ForgetPeer,
     Operation,
     ParkDelivery,
     RemoveDeliveries,
@@ -50,7 +52,7 @@ from .memory import MemoryStore
 LATE = 10.0
 """Seconds by which a commit may be later than what it says."""
 
-_OF_ONE_INSTANCE = ("receipts", "failed", "newest", "handled_in_this_life", "drops_in_this_life", "_bodies", "_held", "_holds_over")
+_OF_ONE_INSTANCE = ("receipts", "failed", "newest", "handled_in_this_life", "drops_in_this_life", "_bodies", "_held", "_holds_over", "knows")
 
 
 class SimFailure(AssertionError):
@@ -218,10 +220,12 @@ class Ledger:
         self.left: set[Subscription] = set()  # what the application has ever subscribed to or unsubscribed by itself
         self.given_up: set[tuple[UUID, bytes]] = set()  # without an ack: for newer ones (D-10), or not wanted (T-61)
         self.forgotten: set[tuple[UUID, bytes]] = set()  # sent before that peer was to be forgotten (T-77)
+        self.forgot: set[UUID] = set()  # and with them what was handled
         self.told_to_drop: set[UUID] = set()  # peers for which parked messages were to be dropped (T-09)
         self.clock_jumped = False  # holds may have ended by that
         self.said_gone: set[Subscription] = set()  # unsubscribed for good, as far as its store knows
         self.rolled_back = False  # it has had more than one store
+        self.knows: dict[UUID, set[Subscription]] = {}  # what peers were heard to want for good
         self.largest = 2**31  # bytes of a body that it has always taken
         self._held: dict[tuple[UUID, Subscription], float] = {}  # since when (T-61)
         self._holds_over: set[tuple[UUID, Subscription]] = set()  # those whose time was over
@@ -259,11 +263,29 @@ class Ledger:
                 self.letters.add(operation.letter.body)
             elif isinstance(operation, ReplacePeerSubscriptions):
                 self._list_changed(operation, now)
+                self._hears(operation.peer, operation.subscriptions)
+            elif isinstance(operation, AddPeerSubscription):
+                self._hears(operation.peer, [operation.subscription])
+            elif isinstance(operation, ForgetPeer):
+                self.knows.pop(operation.peer, None)
         return given_up
 
     def holds(self, store: MemoryStore) -> None:
         """This is its store now: the same number may be another message there."""
         self._bodies.update((message.seq, message.body) for message in store.messages)
+        self.knows = {}
+        for uuid, peer in store.load().peers.items():
+            self._hears(uuid, [*peer.subscriptions, *peer.held])
+
+    def _hears(self, peer: UUID, subscriptions: Iterable[Subscription]) -> None:
+        if peer in self.others:
+            self.knows.setdefault(peer, set()).update(self.others[peer].permanent.intersection(subscriptions))
+
+    def routes_to(self, peer: UUID, now: float) -> set[Subscription]:
+        """What it must send to this peer, whose newer lists may lack it: what is held goes on routing (T-61)."""
+        self._look_at_holds(now)
+        over = {subscription for uuid, subscription in self._holds_over if uuid == peer}
+        return self.knows.get(peer, set()) - over
 
     def twin(self) -> Ledger:
         """Ledger of a second instance with this identity: they share what others see of them, and no more."""
@@ -276,9 +298,9 @@ class Ledger:
         """A delivery is removed that was not acknowledged: for a reason, or it is lost (I3)."""
         body = self._bodies.get(seq, b"")
         sent = self.sent.get(body)
-        reason = sent and next((one for one in UndeliveredReason if self.may_give_up(peer, sent, one, now)), None)
-        check(reason is not None, f"delivery {seq} removed without an ack of {peer} (I3)")
-        if reason is UndeliveredReason.DROPPED_OLDEST:
+        reasons = [one for one in UndeliveredReason if sent is not None and self.may_give_up(peer, sent, one, now)]
+        check(reasons, f"delivery {seq} removed without an ack of {peer} (I3)")
+        if reasons == [UndeliveredReason.DROPPED_OLDEST]:
             is_displaced = (peer, seq) in self.failed or _stores_for(peer, operations)
             check(is_displaced, f"delivery {seq} to {peer} makes room for nothing that is stored with it (D-10)")
         self.given_up.add((peer, body))

@@ -213,6 +213,8 @@ class Field(Simulation):
         for sent in host.ledger.sent.values():
             host.ledger.forgotten.add((peer, sent.body))
             sent.lost_for.add(peer)
+        host.ledger.knows.pop(peer, None)
+        host.ledger.forgot.add(peer)
         self._call(host, "forget_peer", peer)
 
     def _op_drop(self, host: Host) -> None:

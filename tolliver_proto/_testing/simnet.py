@@ -241,7 +241,8 @@ class Simulation(Network):
         for one in handled:
             host.ledger.handled[one.body] += 1
             if self._policy.dedupe and one.reliable:
-                check(one.body not in host.ledger.handled_in_this_life, f"{one} was handled before (T-48)")
+                is_known = one.body in host.ledger.handled_in_this_life and one.peer_id not in host.ledger.forgot
+                check(not is_known, f"{one} was handled before (T-48)")
                 host.ledger.handled_in_this_life.add(one.body)
             end = host.ends.get(one.cid)
             if end is not None and one.message_id is not None:
@@ -312,6 +313,8 @@ class Simulation(Network):
         batch = [self._new_message(host) for _ in range(count)]
         granted = {peer.uuid: host.acl.rights(peer.uuid).granted(frozenset(peer.held)) for peer in host.node.peers()}
         known = {peer.uuid: {*peer.subscriptions, *granted[peer.uuid]} for peer in host.node.peers()}
+        for uuid in known if host.acl == Acl() and self._revision is Revision.DRAFT_2 else ():
+            known[uuid] |= host.ledger.routes_to(uuid, host.time(self.now))
         for sent in batch:
             for uuid, subscriptions in known.items():
                 if sent.wanted_by(subscriptions):
