@@ -52,7 +52,17 @@ from .memory import MemoryStore
 LATE = 10.0
 """Seconds by which a commit may be later than what it says."""
 
-_OF_ONE_INSTANCE = ("receipts", "failed", "newest", "handled_in_this_life", "drops_in_this_life", "_bodies", "_held", "_holds_over", "knows")
+_OF_ONE_INSTANCE = (
+    "receipts",
+    "failed",
+    "newest",
+    "handled_in_this_life",
+    "drops_in_this_life",
+    "_bodies",
+    "_held",
+    "_holds_over",
+    "knows",
+)
 
 
 class SimFailure(AssertionError):

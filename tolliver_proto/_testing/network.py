@@ -33,7 +33,13 @@ class Network(World):
         now = host.time(self.now)
         dials = host.dials.setdefault(remote, [])
         dials[:] = [when for when in dials if now - when < _MINUTE]
-        check(len(dials) < _MOST_DIALS, f"{host.name} dials {remote} for the {_MOST_DIALS + 1}th time in a minute (T-76)")
+        check(
+            len(dials) < _MOST_DIALS,
+            "{} dials {} more than {} times in a minute (T-76)",
+            host.name,
+            remote,
+            _MOST_DIALS,
+        )
         dials.append(now)
 
     def _reached(self, remote: tuple[int, int]) -> Host:

@@ -360,8 +360,8 @@ class Simulation(Network):
         sent = self._new_message(host)
         self._call(host, "unreliable_send", sent.channel, sent.key, sent.body)
 
-    def _volatile(self) -> tuple[str, str]:
-        return self._rng.choice((("v", "a"), ("v", "b"), ("v", ""), ("", "a"), ("", "")))
+    def _volatile(self) -> Subscription:
+        return Subscription(*self._rng.choice((("v", "a"), ("v", "b"), ("v", ""), ("", "a"), ("", ""))))
 
     def _op_subscribe(self, host: Host) -> None:
         self._change_own(host, "subscribe")
