@@ -171,7 +171,7 @@ def test_an_ack_that_nobody_can_see_is_found() -> None:
 
 # Whole networks.
 
-SOME = (41, 49, 57, 89, 17)
+SOME = (1, 41, 49, 57, 89, 17)
 """Worlds of the field, with both drafts, short holds, quotas, peers that refuse, and what was found in them."""
 
 
