@@ -199,7 +199,7 @@ def test_what_is_held_in_vain_is_found() -> None:
         ledger.rolled_back = ledger.clock_jumped = False
     host.node._peers[other.ledger.uuid].held = {WANTED: 1e9}
     net._nothing_is_held_in_vain(host)
-    other.ledger.said_gone.add(WANTED)
+    other.ledger.said_gone.add((host.ledger.uuid, WANTED))
     with pytest.raises(SimFailure, match="in vain"):
         net._nothing_is_held_in_vain(host)
 

@@ -233,7 +233,7 @@ class Ledger:
         self.forgot: set[UUID] = set()  # and with them what was handled
         self.told_to_drop: set[UUID] = set()  # peers for which parked messages were to be dropped (T-09)
         self.clock_jumped = False  # holds may have ended by that
-        self.said_gone: set[Subscription] = set()  # unsubscribed for good, as far as its store knows
+        self.said_gone: set[tuple[UUID, Subscription]] = set()  # unsubscribed from peers that its store knew
         self.rolled_back = False  # it has had more than one store
         self.knows: dict[UUID, set[Subscription]] = {}  # what peers were heard to want for good
         self.largest = 2**31  # bytes of a body that it has always taken

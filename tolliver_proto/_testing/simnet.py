@@ -260,9 +260,9 @@ class Simulation(Network):
             batch = host.ledger.receipts.pop(receipt, [])
             for sent in batch:
                 sent.stored = action.error is None
-            left = host.leaving.pop(receipt, None)
-            if left is not None and action.error is None:
-                host.ledger.said_gone.add(left)
+            left = host.leaving.pop(receipt, [])
+            if action.error is None:
+                host.ledger.said_gone.update(left)
             if batch and action.error is None:
                 host.answers.ask(receipt, batch)
                 host.node.watch(receipt)
@@ -374,13 +374,16 @@ class Simulation(Network):
         for subscription in [self._volatile() for _ in range(self._rng.choice((1, 1, 3)))]:
             self._trace(f"{host.name} {call} {subscription}")
             host.ledger.left.add(subscription)
+            told = [(uuid, subscription) for uuid in host.store.load().peers]  # to others nobody could say it
             was_wanted = subscription in host.node.subscriptions()
             receipt = self._call(host, call, *subscription)
             if call == "unsubscribe" and was_wanted:
-                host.leaving[receipt] = subscription
+                host.leaving[receipt] = told
             elif call == "subscribe":
-                host.ledger.said_gone.discard(subscription)
-                host.leaving = {one: wanted for one, wanted in host.leaving.items() if wanted != subscription}
+                host.ledger.said_gone = {one for one in host.ledger.said_gone if one[1] != subscription}
+                host.leaving = {
+                    receipt: [one for one in left if one[1] != subscription] for receipt, left in host.leaving.items()
+                }
 
     def _op_connect(self, host: Host) -> None:
         remote = (self._rng.randrange(len(self._hosts)), self._rng.choice((0, 0, 1)))
@@ -676,5 +679,5 @@ class Simulation(Network):
         for peer in host.node.peers():
             ledger = self._ledgers[peer.uuid]
             if not (host.ledger.rolled_back or ledger.clock_jumped or host.ledger.clock_jumped):
-                vain = ledger.said_gone.intersection(peer.held)
+                vain = ledger.said_gone.intersection((host.ledger.uuid, one) for one in peer.held)
                 check(not vain or self._revision is Revision.DRAFT_1, "{} holds {} in vain (T-61)", host.name, vain)

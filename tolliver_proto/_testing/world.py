@@ -150,7 +150,7 @@ class Host:
         self.retired = False  # it never comes back
         self.twin: Host | None = None  # a second instance with this identity
         self.wants = ledger.permanent
-        self.leaving: dict[Receipt, Subscription] = {}  # unsubscribes that are not stored yet
+        self.leaving: dict[Receipt, list[tuple[UUID, Subscription]]] = {}  # unsubscribes that are not stored yet
         self.dials: dict[tuple[int, int], list[float]] = {}  # since it began to dial each remote
         self.quiet_points = 0
         self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
