@@ -268,22 +268,6 @@ def test_a_list_that_is_not_stored_holds_nothing() -> None:
     sound(play)
 
 
-def test_of_two_lists_that_are_not_stored_the_store_still_has_the_one_before_both() -> None:
-    """The second was heard while the first was on its way to the disk, and says what the store had before."""
-    play = Play()
-    play.peer(LOW, C)
-    play.peer(LOW)
-    play.hold_commits = True
-    play.wait(0.1)
-    assert held(play) == (C,)
-    play.accepted(LOW).request(C)
-    play.fail()
-    play.fail()
-    play.hold_commits = False
-    play.wait(10.0)
-    sound(play)
-
-
 def test_a_message_that_was_sent_before_is_not_sent_again_while_it_is_held() -> None:
     play = Play()
     wire = play.peer(LOW, C)
