@@ -46,6 +46,7 @@ RUNS = (1, 1, 2, 5, 20, 100, 400)  # messages in one call
 SIZES = (10, 100, 3000)  # bytes in one body
 SENDERS = 4
 ADAPTERS = ("anyio", "blocking")
+TOLD = {signal.SIGTERM}
 OLDER = 2000  # messages in a database of the first layout
 
 Work = Callable[[], None]
@@ -233,13 +234,16 @@ class Rig:
 
     def start(self, work: Work) -> int:
         self.life += 1
+        signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)  # until the child has its handler
         pid = os.fork()
         if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
             return pid
         status = 1
         try:
             faulthandler.register(STACKS)
             signal.signal(signal.SIGTERM, lambda *_signal: os._exit(0))  # nothing is open yet
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
             work()
             status = 0
         except BaseException:
@@ -316,6 +320,15 @@ def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
     """`drained` is 1 when the sender's outbox came to its end in time; `recoveries` and `draining` are in seconds."""
     rig = Rig(directory, seed)
     troubles = Troubles(rig)
+    try:
+        return watched(rig, troubles, kills)
+    finally:
+        for pid in troubles.pids.values():
+            with suppress(ProcessLookupError, ChildProcessError):
+                kill(pid)
+
+
+def watched(rig: Rig, troubles: Troubles, kills: int) -> dict[str, object]:
     if rig.begins_older:
         troubles.kill_in_migration()
     troubles.start("receiver", 0.0)

@@ -214,7 +214,9 @@ class Troubles:
         """Of a database in use, or of one that was closed in order."""
         self._copies += 1
         database, copy = self._rig.database(name), self._rig.directory / f"copy-{self._copies}.db"
-        if self._rng.random() < 0.5 and database.exists():
+        if not self._until(database.exists, ORDERLY):
+            self.wrong.append(f"the {name} makes no database")
+        if self._rng.random() < 0.5:
             back_up(database, copy)
         else:
             self._stop(name)
