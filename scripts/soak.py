@@ -2,9 +2,9 @@
 
     python scripts/soak.py [KILLS] [--seed N] [--messages N]     10,000 kills and a random seed by default
 
-It goes on past the kills until so many messages were accepted (a hundred for each kill, by default). Rounds of a hundred
-kills each have databases of their own, so that a failure is found near its seed. A seed decides which adapters a round
-uses, its troubles and its moments: `python -m tests.killing DIRECTORY 100 SEED` repeats it.
+It goes on past the kills until so many messages were accepted (a hundred for each kill, by default). Rounds of a
+hundred kills each have databases of their own, so that a failure is found near its seed. A seed decides which adapters
+a round uses, its troubles and its moments: `python -m tests.killing DIRECTORY 100 SEED` repeats it.
 
 The troubles (`tests/troubles.py`): kills at any moment, in the opening (of a database of the first layout, too), in the
 close; orderly restarts; a copy that is put back, of the sender's database or the receiver's; another database of the
@@ -97,11 +97,12 @@ def main() -> int:
             running.result()
     print(f"{total['rounds']} rounds in {time.monotonic() - began:.0f} s")
     print(f"from a receiver's start to its first message: {shown(recoveries)}; to drain at the end: {shown(drains)}")
+    others = ", ".join(f"{number:,} {name}" for name, number in sorted(troubles.items()))
     print(
-        f"result: V7 | {total['kills']:,} kills, {', '.join(f'{number:,} {name}' for name, number in troubles.items())} | "
+        f"result: V7 | {total['kills']:,} kills, {others} | "
         f"{total['messages']:,} messages, {total['lost']} lost, {total['unexpected']} unexpected, "
-        f"{total['overtaken']} overtaken, {total['duplicates']:,} duplicates, {total['not_in_copies']:,} only in what a "
-        f"copy has replaced, first message after {shown(recoveries)}"
+        f"{total['overtaken']} overtaken, {total['duplicates']:,} duplicates, {total['not_in_copies']:,} in no file but "
+        f"one that a copy has replaced, first message after {shown(recoveries)}"
     )
     return 1 if total["failed"] else 0
 

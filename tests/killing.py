@@ -26,9 +26,10 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 from tolliver_transports import blocking
@@ -98,7 +99,8 @@ class Rig:
         """A sender's database of the first layout, with messages of a life of its own."""
         names = [b"0.%d" % number for number in range(OLDER)]
         messages = [
-            StoredMessage(seq, seq, "work", "", name + b" ", 17 + 4 + len(name) + 1) for seq, name in enumerate(names, 1)
+            StoredMessage(seq, seq, "work", "", name + b" ", 17 + 4 + len(name) + 1)
+            for seq, name in enumerate(names, 1)
         ]
         uuids = self.members["sender"].uuid, self.members["receiver"].uuid
         write_layout_1(self.database("sender"), *uuids, None, messages)
@@ -287,7 +289,7 @@ def leaving_when_told(work: Work) -> Work:
     return worked
 
 
-async def until_told(work: Callable[..., Awaitable[None]], *arguments: object) -> None:
+async def until_told(work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
     async with anyio.create_task_group() as tasks:
         with anyio.open_signal_receiver(signal.SIGTERM) as signals:
             tasks.start_soon(work, *arguments)
@@ -309,7 +311,7 @@ def recoveries(restarts: list[int], handled: list[int]) -> list[float]:
 def overtaken(handled: list[bytes]) -> int:
     """Messages whose first copy came after that of one that was stored later (T-51)."""
     places = [tuple(map(int, name.split(b"."))) for name in dict.fromkeys(handled)]
-    newest, late = (0, 0), 0
+    newest, late = tuple[int, ...](), 0
     for place in places:
         late += place < newest
         newest = max(newest, place)

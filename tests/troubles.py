@@ -58,6 +58,7 @@ class Troubles:
         self.usual = 0.2  # seconds from a start of both to the first message
         self.counts: Counter[str] = Counter()
         self.pids: dict[str, int] = {}
+        self._lives: dict[str, int] = {}
         self.restarts: list[int] = []  # of the receiver, by the clock of the lists
         self.not_in_copies: set[bytes] = set()
         self.wrong: list[str] = []
@@ -90,6 +91,7 @@ class Troubles:
             self.restarts.append(time.monotonic_ns())
         work = self._rig.receiving(pause) if name == "receiver" else self._rig.sending()
         self.pids[name] = self._rig.start(work)
+        self._lives[name] = self._rig.life
 
     def _kill(self, name: str) -> None:
         self.counts["kills"] += kill(self.pids[name])
@@ -175,7 +177,7 @@ class Troubles:
         self.not_in_copies.update(returned[before:])
         said = self._put_back(copy, "sender")
         self.start("sender")
-        life = self._rig.life
+        life = self._lives["sender"]
         if not self._until(lambda: self._rig.has_opened(life) is not None, ORDERLY):
             self.wrong.append("the sender did not open what was put back")
         elif self._rig.has_opened(life) and said:
@@ -214,8 +216,10 @@ class Troubles:
         """Of a database in use, or of one that was closed in order."""
         self._copies += 1
         database, copy = self._rig.database(name), self._rig.directory / f"copy-{self._copies}.db"
-        if not self._until(database.exists, ORDERLY):
-            self.wrong.append(f"the {name} makes no database")
+        if not self._until(lambda: self._rig.has_opened(self._lives[name]) is not None, ORDERLY):
+            self.wrong.append(
+                f"the {name} does not open"
+            )  # and so its last end may have left a log, which is not copied
         if self._rng.random() < 0.5:
             back_up(database, copy)
         else:

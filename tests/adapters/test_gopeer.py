@@ -50,12 +50,16 @@ def ours(nodes: Nodes, **options: Any) -> Facade:
 
 
 @contextmanager
-def connection(node: Facade, go: GoPeer, identity: Identity, role: str, **options: bool) -> Iterator[None]:
+def connection(
+    node: Facade, go: GoPeer, identity: Identity, role: str, control_messages: bool = True
+) -> Iterator[None]:
     """For as long as the Go process lives. Its host name cannot be checked: its key is pinned instead (D-2)."""
     remote = None
     with go:
         if role == WE_DIAL:
-            remote = Remote("127.0.0.1", go.listen(), spki_sha256=identity.spki_sha256, **options)
+            remote = Remote(
+                "127.0.0.1", go.listen(), spki_sha256=identity.spki_sha256, control_messages=control_messages
+            )
             assert node.new_connection(remote) == go.instance_id
         else:
             assert go.dial(node.port or 0) == node.instance_id

@@ -30,7 +30,11 @@ def test_under_an_instances_certificate_it_refuses_and_says_why(who: Who) -> Non
 def test_beside_that_instance_it_changes_nothing_for_it(who: Who, tmp_path: Path) -> None:
     """The empty list of a second database took the place of the running one's, and 1,000 waiting messages with it."""
     directory = Path(str(who("alice")[1]))
-    options = InstanceOptions(database=tmp_path / "alice.db", listen="127.0.0.1:0", tls=TLS(*(directory / one for one in ("alice.pem", "alice.key", "ca.pem"))))
+    options = InstanceOptions(
+        database=tmp_path / "alice.db",
+        listen="127.0.0.1:0",
+        tls=TLS(*(directory / one for one in ("alice.pem", "alice.key", "ca.pem"))),
+    )
     with create_instance(options) as alice:
         to = ("--connect", f"127.0.0.1:{alice.port}")
         where = ("--database", tmp_path / "bob.db", "--count", 2)

@@ -204,7 +204,9 @@ _Share = tuple[Any, ...]
 def _put_right(connection: sqlite3.Connection) -> list[_Share]:
     """A bit must not cost a peer a whole batch: the one that makes the check true again is looked for."""
     damaged = connection.execute(f"SELECT * FROM owed WHERE NOT {GOOD['owed']} LIMIT {_REPAIRED}").fetchall()
-    return [right for row in damaged for right in _with_another_bit(row) if _checked(owed_check, *right[:-1]) == right[-1]]
+    return [
+        right for row in damaged for right in _with_another_bit(row) if _checked(owed_check, *right[:-1]) == right[-1]
+    ]
 
 
 def _with_another_bit(row: _Share) -> Iterator[_Share]:
