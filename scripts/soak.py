@@ -101,8 +101,8 @@ def main() -> int:
     print(
         f"result: V7 | {total['kills']:,} kills, {others} | "
         f"{total['messages']:,} messages, {total['lost']} lost, {total['unexpected']} unexpected, "
-        f"{total['overtaken']} overtaken, {total['duplicates']:,} duplicates, {total['not_in_copies']:,} in no file but "
-        f"one that a copy has replaced, first message after {shown(recoveries)}"
+        f"{total['overtaken']} overtaken, {total['duplicates']:,} duplicates, {total['not_in_copies']:,} in no file "
+        f"but one that a copy has replaced, first message after {shown(recoveries)}"
     )
     return 1 if total["failed"] else 0
 
