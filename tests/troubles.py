@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CLOSING = 0.1  # seconds that an orderly end takes, before one was seen
 ORDERLY = 30.0  # at most, far above what it takes
 MEETING = 2.0  # for another database to get a connection, which it may never get
-LATER, MIGRATIONS = 0.02, 100  # seconds, and tries: above what any migration here takes
+LATER, GROWTH, MIGRATIONS = 0.02, 1.3, 30  # seconds; the last of so many tries is above what any migration takes
 PAUSES = (None, 0.0, 0.3)  # seconds until a receiver subscribes; None: it is told at its opening
 BESIDE = ("-wal", "-shm")  # a database that is put back comes without these
 
@@ -144,7 +144,7 @@ class Troubles:
         """Later and later, until one came through, of a sender whose database has another layout."""
         for tries in range(1, MIGRATIONS):
             self.start("sender")
-            self._moment(tries * LATER)
+            self._moment(LATER * GROWTH**tries)
             self._kill("sender")
             if self._rig.names("opened"):
                 break
