@@ -175,6 +175,11 @@ class Taken:
         return self._start("a look", at).wait()
 
     @property
+    def itself(self) -> Any:
+        """For `publish`: the subscription as a source."""
+        return self._subscription
+
+    @property
     def closed(self) -> bool:
         return bool(self._subscription.closed)
 

@@ -163,8 +163,12 @@ class OutboundStream:
         self.pending.clear()
         self.at_end = _unknown
         self.bell.ring()
-        if self.on_over is not None:
-            self.on_over()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        on_over, self.on_over = self.on_over, None
+        if on_over is not None:
+            on_over()
 
     # Inputs from the loop that pulls.
 
@@ -174,7 +178,9 @@ class OutboundStream:
             source._attach_outbound(self)
         elif isinstance(source, Sequence):
             self.at_end = lambda: self._sent >= len(source)
-        if not self.over:  # else the id may be another stream's by now
+        if self.over:  # the source was opening meanwhile, and the id may be another stream's by now
+            self._let_go()
+        else:
             self._owner.hub.subscribed(*self.key, self._publication.element_size)
 
     def flush_soon(self) -> None:

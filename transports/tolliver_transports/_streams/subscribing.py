@@ -12,11 +12,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 
 from tolliver_proto.reactive import UNBOUNDED, Elements, Hub, OnComplete, OnError, StreamError, Subscribed
 
 from .._driver.adapter import Bell
+from .._driver.endpoint import Closable, Closing
 from .codecs import Coding
 from .publishing import OutboundStream
 
@@ -77,8 +79,8 @@ class InboundStream:
         self.element_size: int | None = None
         """Element size that the publisher declared, in bytes; 0 where elements differ. None before its answer."""
         self.name = name
-        self.on_over: Callable[[], object] = lambda: None
-        """Called when it is closed, by whomever."""
+        self.outbound: set[OutboundStream] = set()
+        """Streams whose source it is: they look again when it is closed, by whomever."""
         self._owner = owner
         self._cid = cid
         self._decode: Callable[[bytes], Any] | None = coding.decode
@@ -110,8 +112,12 @@ class InboundStream:
     def _end(self) -> None:
         self.closed = True
         self._owner.inbound_over(self)
+        self._tell_end()
+
+    def _tell_end(self) -> None:
         self.bell.ring()
-        self.on_over()
+        for stream in tuple(self.outbound):
+            stream.flush_soon()
 
     # Inputs from the application.
 
@@ -149,8 +155,7 @@ class InboundStream:
             self.closed = True
             self._owner.hub.cancel(*self.key)
             self._owner.inbound_over(self)
-            self.bell.ring()
-            self.on_over()
+            self._tell_end()
         self._owner.turn()
 
     def fail(self, error: Exception) -> None:
@@ -202,7 +207,7 @@ class SubscriptionCore(Protocol):
     @property
     def lock(self) -> AbstractContextManager[object]: ...
 
-    def abandon(self, dropped: InboundStream) -> None: ...
+    def abandon(self, dropped: Closable) -> None: ...
 
 
 class BaseSubscription(ABC):
@@ -242,10 +247,20 @@ class BaseSubscription(ABC):
         """True if elements were taken and not handed out."""
 
     def _attach_outbound(self, outbound: OutboundStream) -> None:
-        """As the source of a publication: that stream sees the end of this one without a request (rules 1.5, 4.2)."""
+        """As the source of a stream: that one sees the end of this one without a request (rules 1.5, 4.2).
+
+        The last one that it is the source of cancels it (rule 4.1).
+        """
         stream = self._stream
-        stream.on_over = outbound.flush_soon
+        stream.outbound.add(outbound)
         outbound.at_end = lambda: stream.closed and not stream.waiting and not self._has_more()
+        outbound.on_over = partial(self._detach_outbound, outbound)
+
+    def _detach_outbound(self, outbound: OutboundStream) -> None:
+        """In the next turn of our own: the other stream may be another program's, whose lock is held."""
+        self._stream.outbound.discard(outbound)
+        if not self._stream.outbound:
+            self._core.abandon(Closing(self.cancel))
 
     def __repr__(self) -> str:
         return f"<Subscription to {self._stream.name!r:.100}{', over' if self.closed else ''}>"

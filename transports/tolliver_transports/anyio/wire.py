@@ -22,26 +22,25 @@ from .._tls.pump import AnyPump
 
 
 class Bell:
-    """An event that can be rung again and again. One task listens."""
+    """An event that can be rung again and again. Each ring wakes all that listen, or else the next one that does."""
 
     __slots__ = ("_event", "_rung")
 
     def __init__(self) -> None:
         self._rung = False
-        self._event: anyio.Event | None = None  # while the task waits
+        self._event: anyio.Event | None = None  # while tasks wait
 
     def ring(self) -> None:
         self._rung = True
         if self._event is not None:
             self._event.set()
+            self._event = None
 
     async def heard(self) -> None:
         if not self._rung:
-            self._event = anyio.Event()
-            try:
-                await self._event.wait()
-            finally:
-                self._event = None
+            if self._event is None:
+                self._event = anyio.Event()
+            await self._event.wait()
         self._rung = False
 
 

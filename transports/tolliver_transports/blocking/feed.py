@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from .._streams.publishing import OutboundCore, OutboundStream, Publication
+from .waits import Work, working
 from .wire import Bell
 
 
@@ -38,10 +39,18 @@ class ThreadOutboundStream(OutboundStream):
         self._core = core
         self._gathered: list[Any] = []
         self._flushing = False
+        self._work = Work()
+
+    def cancelled(self) -> None:
+        super().cancelled()
+        self._work.end()
 
     def run(self) -> None:
+        if self.over:  # before it has begun
+            return
         try:
-            self._give()
+            with working(self._work):
+                self._give()
         except BaseException as error:  # whatever the application's code raises ends its stream, and no more
             with self._core.lock:
                 self.fail(error)

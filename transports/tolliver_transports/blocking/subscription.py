@@ -16,6 +16,7 @@ from typing import Generic, Self, TypeVar, cast
 
 from .._streams.codecs import Coding
 from .._streams.subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
+from .waits import wait
 from .wire import Bell, limited
 
 T = TypeVar("T")
@@ -117,16 +118,17 @@ class Subscription(BaseSubscription, Generic[T]):
         """Until there is a current element. Raises as `next`, and what a failed stream failed with."""
         stream = self._stream
         end = math.inf if timeout is None else time.monotonic() + timeout
+        over = False
         while not self._current:
             self._current.extend(stream.take(most))
             if self._current:
                 return
-            if stream.closed:
+            if stream.closed or over:
                 raise StopIteration
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"after {timeout:g} s no element of {stream.name!r:.100} has come: go on")
-            self._bell.wait(limited(left))
+            over = not wait(self._core, self._bell, limited(left))
 
     def _decoded(self, elements: Sequence[bytes]) -> list[T]:
         """A codec's error ends the stream, after the elements before it."""
