@@ -140,6 +140,15 @@ class Taken:
 
         return self._start("for_each", lambda it: it.for_each(handle if callable(handler) else handler))
 
+    def start_outcome(self, handler: Any) -> Handle:
+        """As `for_each`: what it returns, or whatever it raises."""
+
+        def handle(element: Any) -> Any:
+            answer = handler(element)
+            return self._world.later(answer) if isinstance(answer, Gate) else answer
+
+        return self._start("for_each", lambda it: self._world.outcome(lambda: it.for_each(handle)))
+
     def start_requests(self, count: int, times: int) -> Handle:
         def request(it: Any) -> None:
             for _ in range(times):

@@ -20,7 +20,7 @@ from tolliver_proto.reactive import UNBOUNDED, Hub
 
 from .._driver.adapter import Bell
 from .._driver.ends import is_interrupt, shown
-from .codecs import Coding
+from .codecs import Coding, converted
 
 log = logging.getLogger("tolliver")
 BYTES = 65536  # about so much is pulled before others have their turn
@@ -209,7 +209,7 @@ class OutboundStream:
     def add_many(self, elements: Iterable[Any]) -> bool:
         """All of them; what was pulled before one raises is kept. False: there were fewer than the credit."""
         encode, before = self._publication.encode, len(self.pending)
-        self.pending.extend(elements if encode is None else map(encode, elements))
+        self.pending.extend(elements if encode is None else converted(encode, elements))
         pulled = len(self.pending) - before
         self.credit -= pulled
         return self.credit == 0

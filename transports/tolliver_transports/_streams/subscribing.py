@@ -19,7 +19,8 @@ from tolliver_proto.reactive import UNBOUNDED, Elements, Hub, OnComplete, OnErro
 
 from .._driver.adapter import Bell
 from .._driver.endpoint import Closable, Closing
-from .codecs import Coding
+from .._driver.ends import is_interrupt
+from .codecs import Coding, converted
 from .publishing import OutboundStream
 
 PREFETCH = 256  # elements
@@ -88,7 +89,7 @@ class InboundStream:
         self._runs: deque[list[bytes]] = deque()
         self._at = 0  # how much of the first run is taken
         self._taken = 0  # of what was granted, how many the application has
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._id = owner.hub.subscribe(cid, name, self._granted)
         self.key = (cid, self._id)
 
@@ -158,7 +159,7 @@ class InboundStream:
             self._tell_end()
         self._owner.turn()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """The application can do nothing with an element: cancel; whoever takes the next one gets the error."""
         self.close()
         self._error = error
@@ -187,10 +188,10 @@ class InboundStream:
     def _decoded(self, elements: list[bytes], decode: Callable[[bytes], Any]) -> list[Any]:
         decoded: list[Any] = []
         try:
-            decoded.extend(map(decode, elements))
-        except Exception as error:
+            decoded.extend(converted(decode, elements))
+        except BaseException as error:
             self.fail(error)
-            if not decoded:
+            if not decoded or is_interrupt(error):
                 raise
         return decoded
 

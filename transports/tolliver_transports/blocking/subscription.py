@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Self, TypeVar, cast
 
-from .._streams.codecs import Coding
+from .._driver.ends import is_interrupt
+from .._streams.codecs import Coding, converted
 from .._streams.subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
 from .waits import wait
 from .wire import Bell, limited
@@ -136,11 +137,11 @@ class Subscription(BaseSubscription, Generic[T]):
             return cast(list[T], elements)  # elements are bytes: that is what T is without a codec
         decoded: list[T] = []
         try:
-            decoded.extend(map(self._decode, elements))
-        except Exception as error:
+            decoded.extend(converted(self._decode, elements))
+        except BaseException as error:
             with self._core.lock:
                 self._current.clear()
                 self._stream.fail(error)
-            if not decoded:
+            if not decoded or is_interrupt(error):
                 raise
         return decoded
