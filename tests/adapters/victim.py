@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -104,7 +104,7 @@ class Relay(Protocol):
     def take_back(self) -> None:
         """Publish them no longer, and cancel those that nobody began."""
 
-    def stats(self) -> Mapping[str, int]: ...
+    def stats(self) -> dict[str, int]: ...
 
     def usage(self) -> Usage: ...
 
@@ -136,8 +136,8 @@ class Instance(_Here):
     def port(self) -> int:
         return self.facade.port or 0
 
-    def stats(self) -> Mapping[str, int]:
-        return self.facade.stats()
+    def stats(self) -> dict[str, int]:
+        return dict(self.facade.stats())
 
     def said(self) -> list[str]:
         return [notice.detail for notice in self.facade.notices()[-LATEST:]]
@@ -193,8 +193,8 @@ class Streams(_Here):
     def port(self) -> int:
         return self.facade.port or 0
 
-    def stats(self) -> Mapping[str, int]:
-        return self.facade.stats()
+    def stats(self) -> dict[str, int]:
+        return dict(self.facade.stats())
 
     def said(self) -> list[str]:
         return []

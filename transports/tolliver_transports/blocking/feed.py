@@ -46,8 +46,9 @@ class ThreadOutboundStream(OutboundStream):
         self._work.end()
 
     def run(self) -> None:
-        if self.over:  # before it has begun
-            return
+        with self._core.lock:  # the turn in which it came may have seen its end, too
+            if self.over:
+                return
         try:
             with working(self._work):
                 self._give()

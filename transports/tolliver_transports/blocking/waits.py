@@ -62,6 +62,15 @@ def working(work: Work) -> Iterator[None]:
         _here.work = None
 
 
+def still_wanted() -> bool:
+    """In a source: False once the stream that this thread reads it for is over. Elsewhere it is True.
+
+    A source that waits for something of its own cannot be woken: let it wait with a timeout, ask this, and return.
+    """
+    work = _here.work
+    return work is None or not work.over
+
+
 def wait(owner: BellOwner, bell: Bell, timeout: float | None) -> bool:
     """Until the bell is rung, or for `timeout` seconds, under its lock. False: what this thread works for is over."""
     work = _here.work
