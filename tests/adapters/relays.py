@@ -19,7 +19,7 @@ from tests.certificates import Certificates
 from .facade import Stuck, deadline
 from .victim import Relay, Usage
 
-PIECE = 40  # relays at once
+PIECE = 25  # relays at once
 FORMS = ("passed on", "mapped", "itself")
 
 

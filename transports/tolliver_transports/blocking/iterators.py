@@ -59,18 +59,19 @@ class ThreadIterator(BaseIterator, Generic[Item]):
     def _wait(self, timeout: float | None) -> bool:
         """Until there is a current one. False when it was closed, or who waits need not. Raises TimeoutError."""
         end = math.inf if timeout is None else time.monotonic() + timeout
-        box, goes_on = self._mailbox, True
+        box = self._mailbox
         while not self._current:
             if (run := box.take()) is not None:
                 self._current.extend(self._items(hand_out(run)))
-                return True
-            if box.closed or not goes_on:
+                break
+            if box.closed:
                 return False
             left = end - time.monotonic()
             if left <= 0:
                 names = f"{box.channel!r:.100} {box.key!r:.100}"
                 raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
-            goes_on = wait(self._core, self._bell, limited(left))
+            if not wait(self._core, self._bell, limited(left)):
+                return False
         return True
 
     def next(self, timeout: float | None = None) -> Item:

@@ -119,17 +119,17 @@ class Subscription(BaseSubscription, Generic[T]):
         """Until there is a current element. Raises as `next`, and what a failed stream failed with."""
         stream = self._stream
         end = math.inf if timeout is None else time.monotonic() + timeout
-        over = False
         while not self._current:
             self._current.extend(stream.take(most))
             if self._current:
                 return
-            if stream.closed or over:
+            if stream.closed:
                 raise StopIteration
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"after {timeout:g} s no element of {stream.name!r:.100} has come: go on")
-            over = not wait(self._core, self._bell, limited(left))
+            if not wait(self._core, self._bell, limited(left)):
+                raise StopIteration
 
     def _decoded(self, elements: Sequence[bytes]) -> list[T]:
         """A codec's error ends the stream, after the elements before it."""
