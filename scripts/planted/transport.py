@@ -513,8 +513,8 @@ BUGS = (
         "shared: a bell wakes the last task that listens",
         ANYIO_WIRE,
         "Bell.heard",
-        "if self._event is None: self._event = anyio.Event()",
-        "self._event = anyio.Event()",
+        "self._event or anyio.Event()",
+        "anyio.Event()",
         ("tests/adapters/test_shared.py::test_elements_of_a_stream[True-asyncio]",),
     ),
     Bug(

@@ -687,6 +687,26 @@ def test_a_codec_that_fails_ends_the_stream_after_what_it_could_read() -> None:
         until(lambda: not publisher.stats()["streams_given"])
 
 
+def test_an_interrupt_is_no_failure_of_the_codec() -> None:
+    class Interrupts:
+        left = [KeyboardInterrupt()]  # noqa: RUF012  # of this test alone
+
+        def encode(self, value: bytes) -> bytes:
+            return value
+
+        def decode(self, data: bytes) -> bytes:
+            if self.left:
+                raise self.left.pop()
+            return data
+
+    with pair() as (publisher, subscriber):
+        publisher.publish("numbers", [b"1", b"2"])
+        subscription = subscriber.subscribe("numbers", prefetch=1, codec=Interrupts())
+        with pytest.raises(KeyboardInterrupt):
+            subscription.next(PATIENCE)
+        assert list(subscription) == [b"2"]
+
+
 def test_a_handler_that_raises_cancels() -> None:
     """Rule 2.13."""
     with pair() as (publisher, subscriber):

@@ -190,8 +190,10 @@ class InboundStream:
         try:
             decoded.extend(converted(decode, elements))
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             self.fail(error)
-            if not decoded or is_interrupt(error):
+            if not decoded:
                 raise
         return decoded
 

@@ -38,9 +38,12 @@ class Bell:
 
     async def heard(self) -> None:
         if not self._rung:
-            if self._event is None:
-                self._event = anyio.Event()
-            await self._event.wait()
+            event = self._event = self._event or anyio.Event()
+            try:
+                await event.wait()
+            finally:
+                if self._event is event and not event.statistics().tasks_waiting:  # all were cancelled: their loop ends
+                    self._event = None
         self._rung = False
 
 

@@ -139,9 +139,11 @@ class Subscription(BaseSubscription, Generic[T]):
         try:
             decoded.extend(converted(self._decode, elements))
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             with self._core.lock:
                 self._current.clear()
                 self._stream.fail(error)
-            if not decoded or is_interrupt(error):
+            if not decoded:
                 raise
         return decoded
