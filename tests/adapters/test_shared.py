@@ -10,6 +10,7 @@ from .nodes import Nodes, subscribed
 from .streams import Stage
 
 BODIES = [b"a", b"b", b"c"]
+ONCE = {"retry_interval": 600.0}  # seconds: nothing comes again
 
 
 def all_wait(world: World, waiting: list[Handle]) -> None:
@@ -21,7 +22,7 @@ def all_wait(world: World, waiting: list[Handle]) -> None:
 @EVERY_LOOP
 @pytest.mark.parametrize("together", [True, False])
 def test_messages(nodes: Nodes, kind: str, together: bool) -> None:
-    with nodes.pair(channels=()) as (left, right, _), right.messages("news") as items:
+    with nodes.pair(channels=(), left=ONCE) as (left, right, _), right.messages("news") as items:
         first = items.start_next()
         subscribed(left)
         waiting = [first, *(items.start_next() for _ in BODIES[1:])]
@@ -40,7 +41,7 @@ def test_messages(nodes: Nodes, kind: str, together: bool) -> None:
 
 @EVERY_LOOP
 def test_runs(nodes: Nodes, kind: str) -> None:
-    with nodes.pair(channels=()) as (left, right, _), right.message_runs("news") as runs:
+    with nodes.pair(channels=(), left=ONCE) as (left, right, _), right.message_runs("news") as runs:
         first = runs.start_next()
         subscribed(left)
         waiting = [first, runs.start_next()]
