@@ -198,6 +198,13 @@ ROWS = (
         waits=True,
     ),
     Row(
+        "relays",
+        "Relays of streams whose subscribers leave, in every way, are cancelled upstream",
+        "100,000 on each adapter, no stream, thread or descriptor left; of memory ≤ 1 MiB",
+        _hostile("relays", "--size 20000"),
+        full=_hostile("relays"),
+    ),
+    Row(
         "scale",
         "1,000 nodes and 10,000 subscriptions converge",
         "every list right; cost per node does not grow with their number",
