@@ -210,7 +210,7 @@ class Simulation(Network):
             host.ledger.handled[one.body] += 1
             if self._policy.dedupe and one.reliable:
                 check(one.body not in host.ledger.handled_in_this_life, f"{one} was handled before (T-48)")
-                host.ledger.handled_in_this_life.add(one.body)
+            host.ledger.handled_in_this_life.add(one.body)
             end = host.ends.get(one.cid)
             if end is not None and one.message_id is not None:
                 end.witness.acknowledged.add(one.message_id)
