@@ -46,12 +46,15 @@ class Handling(Holding):
         self._look_at_calls(handler, calls, self._policy.stuck_after)
         return True
 
-    def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """It is at these no more, whether or not they are settled. What was not begun is passed over."""
+    def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
+        """It is at these no more, whether or not they are settled. What was not begun is passed over.
+
+        Returns True where `next_timeout` may be another one now.
+        """
         self._tick(now)
         calls = self._calls.get(handler)
         if calls is None:
-            return
+            return False
         for delivery in deliveries:
             calls.begun.pop(delivery, None)
             if calls.stuck:
@@ -59,8 +62,10 @@ class Handling(Holding):
         if calls.stuck:
             assert self._policy.stuck_after is not None
             self._look_at_calls(handler, calls, self._policy.stuck_after)
-        elif not (calls.begun or calls.armed):
+            return not calls.stuck
+        if not (calls.begun or calls.armed):
             del self._calls[handler]
+        return False
 
     def _on_calls_timeout(self, handler: Handler) -> None:
         calls = self._calls[handler]
