@@ -184,6 +184,14 @@ ROWS = (
         full=("python scripts/spark_soak.py 20 1000000", "python scripts/spark_soak.py 5 100000 --external"),
     ),
     Row(
+        "handlers",
+        "Slow, stuck and dead handlers, and iterators that nobody reads on",
+        "from 10 s on the other channels' p99 under twice; a slow one holds back its own peer alone; bounded memory, "
+        "over reconnects too; 0 lost",
+        _hostile("handlers"),
+        waits=True,
+    ),
+    Row(
         "abuse",
         "Peers that follow the grammar and abuse it",
         "bounded memory and time, a good peer goes on",

@@ -7,14 +7,11 @@ calls at once, unless the first has lasted for the handling timeout (T-48).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
 
 from .._node.actions import Deliver, Delivery, TakeBack
 from .checks import check
 from .network import Network
 from .world import Host
-
-_Call = tuple[UUID, bytes]
 
 
 class Handlers(Network):
@@ -23,6 +20,8 @@ class Handlers(Network):
     def _deliver(self, host: Host, action: Deliver) -> None:
         for delivery in action.deliveries:
             host.ledger.delivery(delivery, self._ledgers)
+            if self._is_in_call(host, delivery):
+                host.again.add(delivery.body)
         start = 0
         while start < len(action.deliveries):
             size = self._rng.randint(1, len(action.deliveries) - start)
@@ -51,7 +50,9 @@ class Handlers(Network):
         if self._chance(self._weather.handler_slow):
             wait = self._rng.random() * self._weather.handler_patience
         for one in deliveries:
-            self._look_whether_alone(host, one)
+            if one.reliable:
+                self._is_in_call(host, one)
+                host.calls[one.peer_id, one.body] = host.time(self.now)
         self._call(host, "begin", "handler", deliveries)
         if host.born != born:
             return
@@ -61,14 +62,14 @@ class Handlers(Network):
         else:
             self._at(wait, self._handle, host, host.born, deliveries)
 
-    def _look_whether_alone(self, host: Host, delivery: Delivery) -> None:
-        if not delivery.reliable:
-            return
-        call = delivery.peer_id, delivery.body
-        began, timeout = host.calls.get(call), self._policy.handling_timeout
-        is_alone = began is None or (timeout is not None and began + timeout <= host.time(self.now))
-        check(is_alone, f"{delivery} is in two calls at once (T-48)")
-        host.calls[call] = host.time(self.now)
+    def _is_in_call(self, host: Host, delivery: Delivery) -> bool:
+        """True if the handler is at this message, and has been for so long that it may have it once more."""
+        began, timeout = host.calls.get((delivery.peer_id, delivery.body)), self._policy.handling_timeout
+        if began is None:
+            return False
+        is_overdue = timeout is not None and began + timeout <= host.time(self.now)
+        check(is_overdue, f"{delivery} is handed out while it is handled (T-48)")
+        return True
 
     def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
         """Their calls end, one way or another."""
@@ -80,7 +81,7 @@ class Handlers(Network):
         handled = [one for one in deliveries if one not in failed]
         for one in handled:
             host.ledger.handled[one.body] += 1
-            if self._policy.dedupe and one.reliable:
+            if self._policy.dedupe and one.reliable and one.body not in host.again:
                 check(one.body not in host.ledger.handled_in_this_life, f"{one} was handled before (T-48)")
             host.ledger.handled_in_this_life.add(one.body)
             end = host.ends.get(one.cid)

@@ -143,6 +143,7 @@ class Simulation(Handlers):
         host.hanging.clear()
         host.queued.clear()
         host.calls.clear()
+        host.again.clear()
         host.closing = False
         host.ledger.handled_in_this_life.clear()
         host.ledger.receipts.clear()  # nobody is left to be told

@@ -149,6 +149,7 @@ class Host:
         self.quiet_points = 0
         self.queued: list[list[Delivery]] = []  # what handlers have not begun
         self.calls: dict[tuple[UUID, bytes], float] = {}  # and what they are at, since when
+        self.again: set[bytes] = set()  # of these, what was handed out once more
         self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
 
     def time(self, now: float) -> float:
