@@ -20,7 +20,7 @@ from .facade import Facade, Gate, until
 from .nodes import Inbox, Nodes, address, noticed, subscribed
 
 KIB = 2**10
-RATE = 10  # messages a second for each handler that does not end: less than what a window takes in `stuck_after`
+RATE = 5  # messages a second for each that does not end: what waits for its first resend is far less than a window
 SLOW = 0.02  # seconds for each message of the slow handler
 COMING_BACK = 5  # connections of who comes back
 PAUSED = 1.0  # seconds in which nothing is taken of it
@@ -70,7 +70,7 @@ def misbehaviour(nodes: Nodes, samples: int, memory: Callable[[], int], **option
             for number in range(COMING_BACK):
                 most = max(most, _come_back(nodes, right, number))
             grown = memory() - at_rest
-            with _sending(other, ("slow",), 5 / SLOW):
+            with _sending(other, ("slow",), 2 / SLOW):
                 beside_slow = _round_trips(left, samples)
             gate.open(True)
         until(lambda: set(stuck.bodies) >= set(sent["stuck"]), "what was let go")
