@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tolliver_transports._store.checks import content_check, row_check
+from tolliver_transports._store.look import look
 
 from tolliver_proto import CorruptMessage, StoreError, Subscription
 
@@ -188,3 +189,23 @@ LAYOUT_1 = (
     "CREATE TABLE handled(number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER, wire_id INTEGER)",
     "CREATE TABLE own_subscription(channel TEXT, key TEXT, PRIMARY KEY(channel, key)) WITHOUT ROWID",
 )
+
+
+@pytest.mark.parametrize("layout", [layout_1, layout_2])
+def test_a_look_into_a_layout_of_rows_says_how_to_bring_it_up(scratch: Path, layout: Callable[[Path], None]) -> None:
+    layout(scratch / "node.db")
+    with pytest.raises(StoreError, match="start its instance first"), look(scratch / "node.db"):
+        pass
+
+
+def test_a_look_into_the_layout_before_reads_it_as_it_is(scratch: Path) -> None:
+    path = scratch / "node.db"
+    layout_3(path)
+    before = path.read_bytes()
+    with look(path) as old:
+        found = old.waiting(), old.known(), old.letters()
+    assert path.read_bytes() == before
+    open_store(path).close()
+    with look(path) as new:
+        assert (new.waiting(), new.known(), new.letters()) == found
+    assert found[0]

@@ -15,6 +15,9 @@ from tolliver_proto import StoreError, Subscription
 from .layout import LAYOUT
 from .owed import Deliveries
 
+_READ = 3
+"""The oldest layout of which these tables are as they are now."""
+
 _LETTERS = """
     SELECT number, uuid, channel, key, LENGTH(body), attempts, failed_at
     FROM dead_letter JOIN peer ON peer.id = dead_letter.peer ORDER BY number"""
@@ -116,7 +119,7 @@ def must_be_there(database: Path) -> None:
 
 @contextmanager
 def look(database: Path) -> Iterator[Look]:
-    """Raises StoreError where there is no database, or none of ours, or one of an older layout."""
+    """Raises StoreError where there is no database, or none of ours, or one of a layout before 3."""
     must_be_there(database)
     file = database.resolve()
     in_use = file.with_name(f"{file.name}-wal").exists()  # else SQLite would make that file, and leave it behind
@@ -125,7 +128,7 @@ def look(database: Path) -> Iterator[Look]:
         with closing(sqlite3.connect(f"{file.as_uri()}?{options}", uri=True)) as connection:
             connection.text_factory = bytes
             [(layout,)] = connection.execute("PRAGMA user_version").fetchall()
-            if 0 < layout < LAYOUT:
+            if 0 < layout < _READ:
                 raise StoreError(
                     f"{database} has layout {layout}, of an older version, and the next opening brings it to layout "
                     f"{LAYOUT}: start its instance first"

@@ -441,19 +441,25 @@ class Deliveries:
         left = max_bytes
         with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
             for share in map(_share, shares):
-                bits = share.bits & ~share.parked_bits
-                bits &= -1 << max(0, after_seq + 1 - share.first_seq)
-                if holds is not None and bits:
-                    bits = self._not_held(share.first_seq, bits, holds)
                 if rows and share.first_seq == share.last_seq and share.size > left:
                     break  # its body is not even read: it may be a large one
-                places = [*islice(places_of(bits), max_count - len(rows))]
+                places = self._waiting(share, after_seq, max_count - len(rows), holds)
                 found = self._messages(share, places, left, not rows) if places else []
                 rows += found
                 left -= sum(map(_SIZE, found))
                 if len(found) < len(places) or len(rows) == max_count:
                     break
         return rows
+
+    def _waiting(self, share: Share, after_seq: int, most: int, holds: Holds | None) -> Sequence[int]:
+        """Places of messages behind that seq which may be sent."""
+        start = max(0, after_seq + 1 - share.first_seq)
+        if share.owed is None and share.parked is None and holds is None:  # the usual case
+            return range(start, min(start + most, share.last_seq + 1 - share.first_seq))
+        bits = share.bits & ~share.parked_bits & -1 << start
+        if holds is not None and bits:
+            bits = self._not_held(share.first_seq, bits, holds)
+        return [*islice(places_of(bits), most)]
 
     def _not_held(self, first: int, bits: int, holds: Holds) -> int:
         """Without messages that are held, told by their names alone: no body is read (T-61)."""
@@ -469,13 +475,14 @@ class Deliveries:
                 bits &= ~(1 << place)
         return bits
 
-    def _messages(self, share: Share, places: list[int], most: int, one_at_least: bool) -> list[Row]:
+    def _messages(self, share: Share, places: Sequence[int], most: int, one_at_least: bool) -> list[Row]:
         """Messages at these places of a batch, as far as all of them together are no larger than that."""
         directory, bodies = self._batch(share.first_seq)
         if directory is not None and directory.count == share.last_seq + 1 - share.first_seq and directory.whole:
-            totals = accumulate(map(directory.sizes.__getitem__, places))
-            fit = bisect_right([*totals], most)
-            return directory.messages(places[: max(fit, one_at_least)], bodies)
+            if share.size > most:
+                totals = accumulate(map(directory.sizes.__getitem__, places))
+                places = places[: max(bisect_right([*totals], most), one_at_least)]
+            return directory.messages(places, bodies)
         rows: list[Row] = []
         for place in places:
             at = directory.at(place) if directory is not None else None
