@@ -389,6 +389,30 @@ def test_what_is_exhausted_later_is_asked_back_from_the_stuck() -> None:
     assert len(deliveries(play.call("acknowledge", deliveries(actions)))) == 5
 
 
+def test_reading_goes_on_at_once_where_a_stuck_handler_has_all_of_the_credit() -> None:
+    play = subscriber("c", "other", policy=FAST, limits=Limits(inbox_messages=2))
+    wire = play.peer()
+    given = deliveries(wire.send(message(1), message(2)))
+    play.call("begin", "c", given)
+    assert deliveries(wire.send(message(3, "other"))) == []
+    actions = play.wait(1.0)
+    assert bodies(actions) == [b"3"]
+    assert every(actions, TakeBack) == []
+
+
+def test_credit_of_a_derived_identity_that_is_gone_comes_back() -> None:
+    play = subscriber(limits=Limits(inbox_messages=2))
+    identity = PeerIdentity(address="job", prefixes=frozenset({"f00000000000"}))
+    wire = play.accepted(ONE, identity)
+    wire.request()
+    given = deliveries(wire.send(message(1), message(2)))
+    wire.lose()
+    assert play.node._left_inboxes[ONE].exhausted
+    play.call("acknowledge", given[:1])
+    play.call("fail", given[1:])
+    assert play.node._left_inboxes == {}
+
+
 def test_what_a_stuck_handler_still_takes_takes_no_credit() -> None:
     """An iterator whose user takes one after the other, and settles none."""
     play = subscriber("c", "other", policy=FAST, limits=Limits(inbox_messages=4))
@@ -474,4 +498,4 @@ def test_a_dead_letter_that_is_replayed_may_be_stuck_too() -> None:
 def test_options_of_time_must_be_times() -> None:
     for name in ("stuck_after", "handling_timeout"):
         with pytest.raises(ValueError, match=name):
-            Policy(**{name: 0})
+            Policy(**{name: 0})  # type: ignore[arg-type]  # one of two

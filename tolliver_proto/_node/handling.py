@@ -103,7 +103,7 @@ class Handling(Holding):
         )
         for peer in self._peers.values():
             if peer.inbox.exhausted:
-                self._release_credit(peer)
+                self._release_credit(peer.inbox, peer)
                 if peer.inbox.exhausted:
                     self._actions.append(TakeBack(handler, peer.uuid))
 
@@ -123,20 +123,18 @@ class Handling(Holding):
     def _exhaust_credit(self, peer: Peer) -> None:
         """Read nothing more of this peer until half of it is back, or stuck handlers have given theirs back."""
         peer.inbox.exhausted = True
-        for link in peer.voices:
-            if link.up and link.state is not LinkState.DRAINING:
-                link.holding |= Hold.CREDIT
+        for link in [one for one in peer.voices if one.up and one.state is not LinkState.DRAINING]:
+            link.holding |= Hold.CREDIT
         for handler in self._stuck:
             self._actions.append(TakeBack(handler, peer.uuid))
 
-    def _release_credit(self, peer: Peer) -> None:
+    def _release_credit(self, inbox: Inbox, peer: Peer | None) -> None:
         """Go on reading, where there is credit again."""
-        if self._is_exhausted(peer.inbox, 2):
+        if self._is_exhausted(inbox, 2):
             return
-        peer.inbox.exhausted = False
-        for link in peer.voices:
-            if link.holding & Hold.CREDIT:
-                self._release_hold(link, Hold.CREDIT)
+        inbox.exhausted = False
+        for link in [one for one in peer.voices if one.holding & Hold.CREDIT] if peer is not None else ():
+            self._release_hold(link, Hold.CREDIT)
 
     def _is_exhausted(self, inbox: Inbox, share: int = 1) -> bool:
         """True if as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
@@ -151,10 +149,8 @@ class Handling(Holding):
         """Its handlers have ended; False if that is known. Its credit is there again."""
         if not inbox.remove(delivery):
             return False
-        if inbox.exhausted and not self._is_exhausted(inbox, 2):
-            peer = self._peers.get(delivery.peer_id)
-            if peer is not None:
-                self._release_credit(peer)
+        if inbox.exhausted:
+            self._release_credit(inbox, self._peers.get(delivery.peer_id))
         if self._left_inboxes and not inbox.held:
             self._left_inboxes.pop(delivery.peer_id, None)
         return True
