@@ -32,30 +32,24 @@ class Handlers(Network):
 
     def _take_back(self, host: Host, action: TakeBack) -> None:
         """The handler is stuck: what waits for it is let go."""
-        for some in host.queued:
+        for some in [*host.queued]:
             gone = [one for one in some if one.peer_id == action.peer]
             some[:] = [one for one in some if one.peer_id != action.peer]
             self.counts["taken_back"] += len(gone)
-            if gone:
-                self._call(host, "let_go", gone)
+            self._call(host, "let_go", gone)
 
     def _begin(self, host: Host, born: int, deliveries: list[Delivery]) -> None:
         """They are called now."""
-        if host.born != born or host.node is None:
+        if host.born != born:
             return
         host.queued.remove(deliveries)
-        if not deliveries:
-            return
         wait = self._delay()
         if self._chance(self._weather.handler_slow):
             wait = self._rng.random() * self._weather.handler_patience
         for one in deliveries:
-            if one.reliable:
-                self._is_in_call(host, one)
-                host.calls[one.peer_id, one.body] = host.time(self.now)
+            self._is_in_call(host, one)
+            host.calls[one.peer_id, one.body] = host.time(self.now)
         self._call(host, "begin", "handler", deliveries)
-        if host.born != born:
-            return
         if self._chance(self._weather.handler_hangs):
             host.hanging.append((host.born, deliveries))
             self.counts["hung"] += 1
@@ -88,9 +82,7 @@ class Handlers(Network):
             if end is not None and one.message_id is not None:
                 end.witness.acknowledged.add(one.message_id)
         self._call(host, "end", "handler", deliveries)
-        if failed and host.born == born:
-            self._call(host, "fail", failed)
-        if handled and host.born == born:
-            self._call(host, "acknowledge", handled)
+        self._call(host, "fail", failed)
+        self._call(host, "acknowledge", handled)
         if handled and self._chance(0.02):
             self._call(host, "acknowledge", handled)  # twice does no harm
