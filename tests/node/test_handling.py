@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from tolliver_proto import (
     TakeBack,
 )
 from tolliver_proto._node.inbox import COPIES, Inbox
+from tolliver_proto.testing import SimNet, Weather
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices
 
@@ -493,6 +495,28 @@ def test_a_dead_letter_that_is_replayed_may_be_stuck_too() -> None:
     play.call("end", "c", given)
     play.call("acknowledge", given)
     assert play.store.dead_letters(0, 1) == []
+
+
+def test_what_a_simulated_handler_has_not_begun_is_taken_back() -> None:
+    net = SimNet(1, nodes=2)
+    [host, _] = net._hosts
+    net._start(host)
+    queues = [[Delivery(1, LOW, message(1)), Delivery(2, OTHER, message(2))], [Delivery(1, LOW, message(3))]]
+    host.queued += queues
+    net._take_back(host, TakeBack("handler", LOW))
+    assert [[one.body for one in some] for some in queues] == [[b"2"], []]
+    assert net.counts["taken_back"] == 2
+
+
+def test_simulated_handlers_are_never_at_a_message_twice_at_once() -> None:
+    """They hang, and time out, and get it again."""
+    counts: Counter[str] = Counter()
+    policy = Policy(stuck_after=1.0, handling_timeout=4.0)
+    for seed in range(6):
+        weather = Weather(handler_hangs=0.02, handler_slow=0.2)
+        counts.update(SimNet(seed, nodes=2, operations=150, policy=policy, weather=weather).run().counts)
+    assert counts["stuck"]
+    assert counts["handled"]
 
 
 def test_options_of_time_must_be_times() -> None:
