@@ -667,7 +667,7 @@ BUGS = (
             link.fruitful = True
             acks.setdefault(link, []).append(message_id)
         """,
-        ("tests/node/test_promises.py::test_i2_an_ack_only_after_acknowledge",),
+        ("tests/node/test_handling.py::test_an_ack_goes_out_on_the_connection_that_each_copy_came_on",),
     ),
     Bug(
         "acknowledged though nobody is there to handle it",

@@ -62,7 +62,8 @@ class Handlers(Network):
         if began is None:
             return False
         is_overdue = timeout is not None and began + timeout <= host.time(self.now)
-        check(is_overdue, f"{delivery} is handed out while it is handled (T-48)")
+        is_new = delivery.peer_id in host.ledger.forgot  # all of that peer is, since it was forgotten
+        check(is_overdue or is_new, f"{delivery} is handed out while it is handled (T-48)")
         return True
 
     def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
@@ -76,7 +77,8 @@ class Handlers(Network):
         for one in handled:
             host.ledger.handled[one.body] += 1
             if self._policy.dedupe and one.reliable and one.body not in host.again:
-                check(one.body not in host.ledger.handled_in_this_life, f"{one} was handled before (T-48)")
+                is_known = one.body in host.ledger.handled_in_this_life and one.peer_id not in host.ledger.forgot
+                check(not is_known, f"{one} was handled before (T-48)")
             host.ledger.handled_in_this_life.add(one.body)
             end = host.ends.get(one.cid)
             if end is not None and one.message_id is not None:

@@ -74,7 +74,7 @@ class AsyncCore(Core, Protocol):
 
 
 class AsyncIterator(BaseIterator):
-    """An iterator for one task."""
+    """An iterator for any number of tasks."""
 
     _in_bulk = True
 
@@ -87,12 +87,18 @@ class AsyncIterator(BaseIterator):
     async def next_run(self) -> Run:
         """The next deliveries that came together. Raises StopAsyncIteration when it is closed."""
         await self._begin()
-        run = await _next_run(self._mailbox, self._bell)
-        if run is None:
-            raise StopAsyncIteration
+        while (run := self._take()) is None:
+            await self._bell.heard()
         run = hand_out(run)
         if self._in_bulk:
             run.begin_all()
+        return run
+
+    def _take(self) -> Run | None:
+        """What has come, or None. Raises StopAsyncIteration when it is closed."""
+        run = self._mailbox.take()
+        if run is None and self._mailbox.closed:
+            raise StopAsyncIteration
         return run
 
     async def _begin(self) -> None:
@@ -112,7 +118,10 @@ class AsyncIterator(BaseIterator):
 
 
 class Messages(AsyncIterator):
-    """An iterator over what matches, one delivery at a time, for one task. Leaving it fails what it still holds."""
+    """An iterator over what matches, one delivery at a time. Leaving it fails what it still holds.
+
+    Several tasks may share one: each delivery goes to one of them.
+    """
 
     _in_bulk = False
 
@@ -121,8 +130,13 @@ class Messages(AsyncIterator):
         self._current: Run | None = None
 
     async def __anext__(self) -> Delivery:
+        if self._subscribe:
+            await self._begin()
         while self._current is None or (delivery := self._current.next_begun()) is None:
-            self._current = await self.next_run()
+            if (run := self._take()) is not None:
+                self._current = hand_out(run)
+            else:
+                await self._bell.heard()
         return delivery
 
     def close(self) -> None:
@@ -155,13 +169,19 @@ class Registration(Receiver):
 
     async def _work(self) -> None:
         """Call the handler, for one delivery after the other."""
-        while (run := await _next_run(self._mailbox, self._bell)) is not None:
+        while (run := await self._next_run()) is not None:
             self._core.turn_follows = True
             await self._handle(hand_out(run))
             self._core.turn_follows = False
             self._core.turn()
             if self._mailbox.waiting:
                 await self._core.breathe()
+
+    async def _next_run(self) -> Run | None:
+        """The next deliveries that came together, or None when the mailbox was closed."""
+        while (run := self._mailbox.take()) is None and not self._mailbox.closed:
+            await self._bell.heard()
+        return run
 
     async def _handle(self, run: Run) -> None:
         verdicts = Verdicts(self._core, run)
@@ -195,12 +215,3 @@ class Registration(Receiver):
             return await result
         finally:
             run.end((delivery,))
-
-
-async def _next_run(mailbox: Mailbox, bell: AwaitableBell) -> Run | None:
-    """The next deliveries that came together, or None when the mailbox was closed."""
-    while (run := mailbox.take()) is None:
-        if mailbox.closed:
-            return None
-        await bell.heard()
-    return run

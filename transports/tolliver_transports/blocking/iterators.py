@@ -20,6 +20,7 @@ from .._driver.pending import PendingCall
 from .._driver.threads import interrupt_program, start
 from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 from .._messages.iterators import BaseIterator, Receiver, name_of
+from .waits import wait
 from .wire import Bell, limited
 
 Item = TypeVar("Item", Delivery, Run)
@@ -33,18 +34,6 @@ class ThreadCore(Core, Protocol):
     def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
 
     def subscribe_and_wait(self, channel: str, key: str) -> None: ...
-
-
-def _wait(mailbox: Mailbox, bell: Bell, timeout: float | None = None) -> Run | None:
-    """The next run, or None when the mailbox was closed. Call it under the lock. Raises TimeoutError."""
-    end = math.inf if timeout is None else time.monotonic() + timeout
-    while (run := mailbox.take()) is None and not mailbox.closed:
-        left = end - time.monotonic()
-        if left <= 0:
-            names = f"{mailbox.channel!r:.100} {mailbox.key!r:.100}"
-            raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
-        bell.wait(limited(left))
-    return run
 
 
 class ThreadIterator(BaseIterator, Generic[Item]):
@@ -64,12 +53,24 @@ class ThreadIterator(BaseIterator, Generic[Item]):
 
     def _take(self, timeout: float | None) -> Item | None:
         with self._core.lock:
+            end = math.inf if timeout is None else time.monotonic() + timeout
             while self._current is None or (item := self._next_of(self._current)) is None:
-                run = _wait(self._mailbox, self._bell, timeout)
-                if run is None:
+                if (run := self._mailbox.take()) is not None:
+                    self._current = hand_out(run)
+                elif not self._wait(timeout, end):
                     return None
-                self._current = hand_out(run)
             return item
+
+    def _wait(self, timeout: float | None, end: float) -> bool:
+        """Until something may have come. False when it was closed, or who waits need not. Raises TimeoutError."""
+        box = self._mailbox
+        if box.closed:
+            return False
+        left = end - time.monotonic()
+        if left <= 0:
+            names = f"{box.channel!r:.100} {box.key!r:.100}"
+            raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
+        return wait(self._core, self._bell, limited(left))
 
     def next(self, timeout: float | None = None) -> Item:
         """The next one. Raises TimeoutError after `timeout` seconds, and ConnectionClosing when it was closed."""
@@ -154,8 +155,10 @@ class Registration(Receiver):
                 verdicts.end()  # each at once: the next call may take its time
 
     def _next(self) -> Run | None:
+        box = self._mailbox
         with self._core.lock:
-            run = _wait(self._mailbox, self._bell)
+            while (run := box.take()) is None and not box.closed:
+                self._bell.wait()
         return None if run is None else hand_out(run)
 
     def _next_in(self, run: Run) -> Delivery | None:
