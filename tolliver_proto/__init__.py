@@ -51,6 +51,7 @@ from ._node.actions import (
     PeerUp,
     Receipt,
     Stored,
+    SubscriptionsChanged,
 )
 from ._node.ids import Randomness, begin_elsewhere
 from ._node.node import Node, PeerInfo
@@ -218,6 +219,7 @@ __all__ = [
     "StoredMessage",
     "Subscribe",
     "Subscription",
+    "SubscriptionsChanged",
     "TolliverError",
     "TooFewRecipients",
     "Transmit",
