@@ -12,12 +12,13 @@ from tolliver_proto import ConnectionClosing
 from .._driver.ends import is_interrupt
 from .._driver.events import EventFeed, EventsMissed, OnEvent, log_failure
 from .._driver.threads import interrupt_program, start
+from .waits import BellOwner, wait
 from .wire import Bell, limited
 
 E = TypeVar("E")
 
 
-class ThreadCore(Protocol):
+class ThreadCore(BellOwner, Protocol):
     """The core of an endpoint on threads."""
 
     @property
@@ -57,7 +58,8 @@ class Events(Generic[E]):
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"after {timeout:g} s nothing has happened: go on")
-                self._bell.wait(limited(left))
+                if not wait(self._core, self._bell, limited(left)):
+                    break
         return event
 
     def __next__(self) -> E | EventsMissed:
