@@ -249,6 +249,7 @@ class Handshakes(Receiving):
         link.up_since = self._now
         link.version = event.version
         peer.link = link
+        peer.keep_back()
         self._up[link.cid] = link
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         self._sendable[link] = None
