@@ -87,6 +87,18 @@ def test_what_waited_already_is_held_too_and_released_in_order() -> None:
     sound(play)
 
 
+def test_another_subscription_that_matches_it_releases_it() -> None:
+    play, wire = lacking()
+    play.send("c", "k", b"1")
+    play.send("c", "other", b"2")
+    wire.send(Subscribe("", "k", 1))
+    assert wire.bodies() == [b"1"]
+    assert held(play) == (C,)
+    wire.send(Subscribe("c", "other", 2))
+    assert wire.bodies() == [b"2"]
+    sound(play)
+
+
 def test_a_handshake_that_lists_it_again_releases_it() -> None:
     play, _ = lacking()
     play.send("c", "k", b"1")
