@@ -5,6 +5,7 @@ This file is the public surface; every other module of the package is private bu
 
 from __future__ import annotations
 
+from ._common.causes import DialCause
 from ._common.derived import is_derive_prefix, is_derived
 from ._common.errors import (
     AccessDenied,
@@ -52,6 +53,7 @@ from ._node.actions import (
     Receipt,
     Stored,
 )
+from ._node.dialing import RemoteInfo, RemoteState
 from ._node.ids import Randomness, begin_elsewhere
 from ._node.node import Node, PeerInfo
 from ._node.policy import Policy, Probe, QuotaPolicy
@@ -144,6 +146,7 @@ __all__ = [
     "Deliver",
     "Delivery",
     "Dial",
+    "DialCause",
     "DialEnded",
     "DiskFull",
     "Established",
@@ -192,7 +195,9 @@ __all__ = [
     "Randomness",
     "Receipt",
     "RememberHandled",
+    "RemoteInfo",
     "RemoteProtocolError",
+    "RemoteState",
     "RemoveDeadLetters",
     "RemoveDeliveries",
     "RemoveMessages",

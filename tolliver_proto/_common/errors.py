@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import StrEnum
 from uuid import UUID
 
+from .causes import DialCause
+
 
 class TolliverError(Exception):
     """The root: `except TolliverError` catches all that this project raises."""
@@ -118,7 +120,11 @@ class ConnectionClosing(TolliverError):
 
 
 class ConnectionLost(TolliverError):
-    """The transport went away or fell silent."""
+    """The transport went away or fell silent. `cause` says why a dial came to nothing, where that is known."""
+
+    def __init__(self, text: str = "", cause: DialCause | None = None) -> None:
+        super().__init__(text)
+        self.cause = cause
 
 
 class Blocked(TolliverError):

@@ -125,12 +125,14 @@ class NoticeKind(StrEnum):
     ACCESS_DENIED = "access_denied"  # D-4, T-77: closed before a response
     WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: told where there are access rules, once for each peer
     TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some of them are through
+    HANDSHAKE_TIMEOUT = "handshake_timeout"  # T-68: of those who dialled us; throttled, with a count
     SELF_CONNECTION = "self_connection"  # T-71
     DUPLICATE_IDENTITY = "duplicate_identity"  # T-70: two live instances have one UUID
     DUPLICATE_CLOSED = "duplicate_closed"  # T-70
     PROTOCOL_ERROR = "protocol_error"  # a peer broke the rules
     STORE_ERROR = "store_error"
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
+    DIAL_FAILED = "dial_failed"  # T-73: told at the first failure, and at each change of cause
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
     UNWANTED = "unwanted"  # T-46: acknowledged and dropped; throttled, with counts by channel, as are the next two
     REFUSED = "refused"  # D-5: the same, as the peer may not publish it

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from uuid import UUID
 
+from .._common.causes import DialCause
 from .._common.errors import (
     AccessDenied,
     CertificateError,
@@ -54,6 +55,9 @@ class Handshakes(Receiving):
 
     def _redial_in(self, remote: Remote, seconds: float) -> None:
         self._timers.set(("redial", remote), self._now + seconds)
+
+    def _redial_due(self, remote: Remote) -> float | None:
+        return self._timers.due(("redial", remote))
 
     def _is_live(self, uuid: UUID) -> bool:
         peer = self._peers.get(uuid)
@@ -350,7 +354,9 @@ class Handshakes(Receiving):
         link.error = link.error or event.error
         if isinstance(event.error, RemoteProtocolError) and before is not LinkState.DRAINING:
             uuid = link.peer.uuid if link.peer else None
-            self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
+            self._notice(
+                NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}{look_of(link)}"
+            )
         if link.up:
             in_order = event.error is None and before is LinkState.OPEN
             self._look_at_brief_end(link, in_order)
@@ -485,9 +491,18 @@ class Handshakes(Receiving):
         if link.remote is None:
             return
         error = link.error
-        if self._dialer.ended(link.remote, link.cid, error, link.fruitful, self._now):
+        if self._dialer.ended(link.remote, link.cid, error, link.first, link.fruitful, self._now):
             self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {error}")
             self._actions.append(DialEnded(link.remote, error))
+        elif (news := self._dialer.news(link.remote)) is not None:
+            peer, failure = news
+            self._notice(NoticeKind.DIAL_FAILED, peer, f"{link.remote} is not connected, and dialled again: {failure}")
+
+
+def look_of(link: Link) -> str:
+    """Words about what came first, if that is known for something else."""
+    cause = DialCause.told_by(link.first)
+    return f" ({cause.text})" if cause is not None else ""
 
 
 def _connection(link: Link) -> Connection:

@@ -45,9 +45,11 @@ from .._wire.events import (
     Unsubscribe,
 )
 from .._wire.limits import Limits
+from .._wire.state import HANDSHAKING
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
-from .dialing import Dialer
+from .dialing import Dialer, RemoteInfo
+from .handshakes import look_of
 from .ids import Randomness
 from .link import ControlSync, Hold, Link
 from .policy import Policy
@@ -108,7 +110,9 @@ class Node(Retrying):
             subscriptions is not None,
             now,
         )
-        self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
+        self._dialer = Dialer(
+            self.limits, rng.random, self._dial, self._redial_in, self._redial_due, self._is_live, self._counts
+        )
         self._on_event: dict[type, Callable[[Link, Any], None]] = {
             Message: self._on_message if self._gate.acl.is_open else self._on_guarded_message,
             Ignored: self._on_ignored,
@@ -375,6 +379,21 @@ class Node(Retrying):
             name, subject = key if isinstance(key, tuple) else (key, None)
             self._on_timer[name](subject)
 
+    def _on_link_timeout(self, link: Link) -> None:
+        connection = link.connection
+        if link.role is Role.SERVER and (connection is None or connection.state in HANDSHAKING):
+            where = link.identity.address or self._limiter.address(link.cid) or "an unknown address"
+            self._counts["handshakes_timed_out"] += 1
+            self._tally.add(
+                NoticeKind.HANDSHAKE_TIMEOUT,
+                None,
+                1,
+                f"connections did not finish their handshake within {self.limits.handshake_timeout:g} s, the last one "
+                f"from {where} (T-68){look_of(link)}",
+                self._now,
+            )
+        super()._on_link_timeout(link)
+
     def _on_resend_timeout(self, cid: int) -> None:
         link = self._links[cid]
         if link.window is None:
@@ -457,6 +476,11 @@ class Node(Retrying):
             )
             for peer in self._peers.values()
         ]
+
+    def remotes(self, now: float | None = None) -> list[RemoteInfo]:
+        """Every remote that is dialled, or was until trying again was no use (T-73), and why it is not connected."""
+        self._tick(now)
+        return self._dialer.states(self._now)
 
     def subscriptions(self) -> list[Subscription]:
         """Our own, as the next handshake will list them."""

@@ -11,6 +11,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import closing
+from functools import partial
 from time import monotonic
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from tolliver_proto import (
     NoticeKind,
     PeerInfo,
     Receipt,
+    RemoteInfo,
     Subscription,
     TolliverError,
 )
@@ -42,6 +44,7 @@ from .opening import open_instance
 from .recorder import Recorder
 
 log = logging.getLogger("tolliver")
+_REMOTES_SAID = 3  # in one text
 Item = tuple[str, str, bytes]
 
 
@@ -78,6 +81,7 @@ class BaseInstanceCore(BaseEndpoint):
         self.check_open()
         wanted = self.options.remote(remote)
         call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted), as_it_is)
+        call.late = partial(self._unconnected, wanted)
         self.node.connect(wanted, monotonic(), control_messages=wanted.control_messages)
         self.turn()
         return call
@@ -113,7 +117,9 @@ class BaseInstanceCore(BaseEndpoint):
 
     def wait_acked(self, receipt: Receipt) -> PendingCall[None]:
         self.check_open()
-        return self._driver.when_acked(receipt, _nothing)
+        call = self._driver.when_acked(receipt, _nothing)
+        call.late = partial(self._unacked, receipt)
+        return call
 
     # Upkeep.
 
@@ -163,6 +169,9 @@ class BaseInstanceCore(BaseEndpoint):
     def peers(self) -> list[PeerInfo]:
         return self.node.peers()
 
+    def remotes(self) -> list[RemoteInfo]:
+        return self.node.remotes(monotonic())
+
     def notices(self) -> list[Notice]:
         return list(self._driver.notices)
 
@@ -175,6 +184,23 @@ class BaseInstanceCore(BaseEndpoint):
             return f"<{name} on {self.options.database}, not open>"
         where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
         return f"<{name} {self.node.instance_id} on {self.options.database}{where}, {self.stats().peers_up} peers up>"
+
+    def _unconnected(self, remote: Remote) -> str:
+        """Words for whoever waits for this remote."""
+        why = "".join(f" ({words_of(one)})" for one in self.remotes() if one.remote == remote and one.error)
+        return f"there is no connection to {remote} yet{why}: it is dialled until remove_connection({str(remote)!r})"
+
+    def _unacked(self, receipt: Receipt) -> str:
+        """Words for whoever waits for this receipt."""
+        missing = [one for one in self.remotes() if one.error]
+        said = [f"{one.remote} ({words_of(one)})" for one in missing[:_REMOTES_SAID]]
+        if len(missing) > _REMOTES_SAID:
+            said.append(f"{len(missing) - _REMOTES_SAID} others")
+        where = f"; not connected: {', '.join(said)}" if said else ""
+        return (
+            f"{receipt.unacked} of {len(receipt.counts)} messages are not acknowledged by all their recipients yet: "
+            f"they are stored, and sent again until they are{where}"
+        )
 
     # The life of an instance.
 
@@ -253,6 +279,13 @@ class BaseInstanceCore(BaseEndpoint):
 
     def __str__(self) -> str:
         return f"the instance on {self.options.database}"
+
+
+def words_of(remote: RemoteInfo) -> str:
+    """Words about a remote that is not connected: why, how often it was tried, when again."""
+    tries = f"tried {remote.tries} times" if remote.tries > 1 else "tried once"
+    again = "" if remote.next_try is None else f", again in {remote.next_try:.1f} s"
+    return f"{remote.error}; {tries}{again}"
 
 
 def _nothing(_receipt: Receipt) -> None:

@@ -31,6 +31,7 @@ import ssl
 from tolliver_proto import (
     ConnectionClosing,
     ConnectionLost,
+    DialCause,
     PeerIdentity,
     TolliverError,
 )
@@ -46,6 +47,7 @@ from .x509 import (
 )
 
 _RECORD = 16384  # plaintext bytes in the largest TLS record
+_FIRST = 16  # bytes
 _SLICE = 4 * _RECORD  # a memory BIO never shrinks: this is what each may grow to
 
 
@@ -73,6 +75,7 @@ class Pump:
         self._peer = "the peer that dialled us" if remote is None else f"the peer at {remote}"
         self._identity: PeerIdentity | None = None  # set when the handshake is over
         self._failure: TolliverError | None = None
+        self._first = b""  # what came first, as much as tells another protocol
         self._read_ahead: list[bytes] = []
         self._ciphertext: list[bytes] = []
         self.heard = False
@@ -106,6 +109,8 @@ class Pump:
         """Bytes from the network, cut anywhere. They are dropped where nobody would read them any more."""
         if not (self._no_more or self._closed_by_peer or self._failure):
             self._incoming.write(ciphertext)
+            if self._identity is None:
+                self._first = (self._first + ciphertext)[:_FIRST]
 
     def receive_eof(self) -> None:
         """The network will bring nothing more."""
@@ -237,6 +242,7 @@ class Pump:
             heard=self.heard,
             shaken=self._identity is not None,
             ended=is_abrupt_end(error) or isinstance(error, ssl.SSLZeroReturnError),
+            protocol=DialCause.told_by(self._first),
         ).explain()
 
 

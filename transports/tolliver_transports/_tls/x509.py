@@ -13,7 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from tolliver_proto import CertificateError, ConnectionLost, IdentityConflict, PeerIdentity, TolliverError
+from tolliver_proto import (
+    CertificateError,
+    ConnectionLost,
+    DialCause,
+    IdentityConflict,
+    PeerIdentity,
+    TolliverError,
+)
 
 from .._options.instance import Remote
 from ..derived import URN, check_prefix
@@ -121,6 +128,8 @@ class Breakdown:
     """The handshake is over on our side."""
     ended: bool
     """The peer ended the connection, in whatever way."""
+    protocol: DialCause | None = None
+    """The protocol that it speaks instead, if that is known."""
 
     def explain(self) -> TolliverError:
         """Error for the caller, with the cause and the next step: CertificateError if trying again is no use, else
@@ -133,10 +142,19 @@ class Breakdown:
         if self.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
             return CertificateError(f"we refuse {self.peer}, as it shows no certificate: {_SAME_CA} (D-1)")
         if self.shaken:
-            return ConnectionLost(f"TLS with {self.peer} broke down: {self.words}")
+            return ConnectionLost(f"TLS with {self.peer} broke down: {self.words}", DialCause.TLS)
         if self.ended:
-            return ConnectionLost(f"{self.peer} closed during the TLS handshake: its own log may say why")
-        return ConnectionLost(f"TLS with {self.peer} failed: {_MISUNDERSTANDINGS.get(self.reason, self.words)}")
+            return ConnectionLost(
+                f"{self.peer} closed during the TLS handshake, as one with plaintext=True does: its own log may say why",
+                DialCause.CLOSED,
+            )
+        text = _MISUNDERSTANDINGS.get(self.reason, self.words)
+        cause = DialCause.NOT_TLS if text == _NOT_TLS else DialCause.TLS
+        return ConnectionLost(f"TLS with {self.peer} failed: {text}", self._other_protocol or cause)
+
+    @property
+    def _other_protocol(self) -> DialCause | None:
+        return None if self.protocol is DialCause.NEEDS_TLS else self.protocol
 
 
 def words(error: ssl.SSLError) -> str:

@@ -119,8 +119,7 @@ class Instance(BaseInstance[InstanceCore]):
         Raises CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
         (T-73). Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
         """
-        late = f"there is no connection to {remote} yet: it is dialled until remove_connection({str(remote)!r})"
-        return self._core.ask(lambda: self._core.new_connection(remote), timeout, late)
+        return self._core.ask(lambda: self._core.new_connection(remote), timeout)
 
     def subscribe(
         self, channel: str, key: str = "", handler: Handler | None = None, *, timeout: float | None = None
@@ -198,8 +197,7 @@ class Instance(BaseInstance[InstanceCore]):
         peer, and whenever it is asked again; `receipt.undelivered` has all of that. Raises TimeoutError after
         `timeout` seconds.
         """
-        late = "not every recipient has acknowledged it yet: it is stored, and sent again until they do"
-        self._core.ask(lambda: self._core.wait_acked(receipt), timeout, late)
+        self._core.ask(lambda: self._core.wait_acked(receipt), timeout)
 
     def forget_peer(self, peer: UUID, *, timeout: float | None = None) -> None:
         """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
