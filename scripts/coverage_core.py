@@ -19,6 +19,7 @@ NODE = (
     "connecting",
     "corners",
     "derived",
+    "dial_causes",
     "drops",
     "duplicates",
     "duels",

@@ -84,22 +84,25 @@ class Delivery:
 
 
 class Receipt:
-    """Outcome of a send. `recipients` counts its deliveries, final when Stored names it (T-53, T-62).
+    """Outcome of a send, final when Stored names it (T-53, T-62).
 
-    `counts` has the recipients of each message of a `send_many`. `first_seq` and `last_seq` are the node's own order.
+    `recipients` counts the peers that it is for, `counts` those of each message of a `send_many`, and `deliveries` is
+    the sum of these. `first_seq` and `last_seq` are the node's own order.
     """
 
-    __slots__ = ("__weakref__", "_given_up", "counts", "first_seq", "last_seq", "unacked")
+    __slots__ = ("__weakref__", "_given_up", "counts", "first_seq", "last_seq", "recipients", "unacked")
 
     def __init__(self, first_seq: int, last_seq: int, counts: list[int]) -> None:
         self.first_seq = first_seq
         self.last_seq = last_seq
         self.counts = counts
+        self.recipients = 0
         self.unacked = 0  # messages still owed to somebody, kept once `watch` was called
         self._given_up: dict[tuple[UUID, UndeliveredReason], int] | None = None
 
     @property
-    def recipients(self) -> int:
+    def deliveries(self) -> int:
+        """Each message once for each of its recipients."""
         return sum(self.counts)
 
     @property
@@ -114,7 +117,7 @@ class Receipt:
         given_up[peer, reason] = given_up.get((peer, reason), 0) + count
 
     def __repr__(self) -> str:
-        return f"Receipt(messages={len(self.counts)}, recipients={self.recipients})"
+        return f"Receipt(messages={len(self.counts)}, recipients={self.recipients}, deliveries={self.deliveries})"
 
 
 class NoticeKind(StrEnum):

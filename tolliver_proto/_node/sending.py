@@ -138,6 +138,7 @@ class Sending(MakingRoom):
         if room is not None:
             self._use_room(room, receipt, stored, kept)
         receipt.counts += [len(recipients.peers) for recipients in routed]
+        receipt.recipients = len({peer for recipients in set(routed) for peer in recipients.peers})
         receipt.first_seq = self._next_seq
         for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
             messages = [StoredMessage(seq, wire_id, *items[at], sizes[at]) for at, seq, wire_id in run]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, cast
 
-from tolliver_proto import ConnectionClosing, TolliverError
+from tolliver_proto import AlreadyClosed, TolliverError
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -91,7 +91,7 @@ class PendingCalls:
 
     def give_up(self) -> None:
         """The endpoint is closed: nobody is left waiting."""
-        error = ConnectionClosing("the instance was closed before this was done")
+        error = AlreadyClosed("the instance was closed before this was done")
         for name in list(self._calls):
             self.settle(name, None, error)
 

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable
 from typing import Any
 
-from tolliver_proto import ConnectionLost, DialCause
+from tolliver_proto import CannotListen, ConnectionLost, DialCause
 
 Address = tuple[Any, ...]
 """A socket address, as getaddrinfo gives it."""
@@ -107,7 +107,7 @@ def check_connected(sock: socket.socket) -> None:
 def open_listeners(host: str, port: int) -> list[socket.socket]:
     """One for each address of the host, all on one port; they do not block.
 
-    Raises ConnectionLost, and then none is open.
+    Raises CannotListen, and then none is open.
     """
     opened: list[socket.socket] = []
     missing = None
@@ -125,7 +125,7 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         close_all(opened)
         advice = MORE_FILES if error.errno in _TOO_MANY else "Choose another port or address"
-        raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. {advice}") from error
+        raise CannotListen(error.errno, f"cannot listen on {host}:{port}: {error}. {advice}") from error
     return opened
 
 

@@ -117,6 +117,8 @@ class BaseInstanceCore(BaseEndpoint):
 
     def wait_acked(self, receipt: Receipt) -> PendingCall[None]:
         self.check_open()
+        if not isinstance(receipt, Receipt):
+            raise TypeError(f"{receipt!r:.100} is no receipt: give what `send` or `send_many` returned")
         call = self._driver.when_acked(receipt, _nothing)
         call.late = partial(self._unacked, receipt)
         return call

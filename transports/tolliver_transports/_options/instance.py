@@ -93,6 +93,8 @@ def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int
             raise ValueError(f'the address {text!r} is not closed: write "[::1]:{default_port}"')
     else:
         host, colon, port = text.partition(":")
+        if text.isascii() and text.isdigit():
+            raise ValueError(f'the address {text!r} is a port, and the host is missing: write "127.0.0.1:{text}"')
         if ":" in port:
             raise ValueError(f'the address {text!r} has several colons: write IPv6 as "[{text}]" or "[...]:port"')
     if not colon:

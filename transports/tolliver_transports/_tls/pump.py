@@ -48,6 +48,8 @@ from .x509 import (
 
 _RECORD = 16384  # plaintext bytes in the largest TLS record
 _FIRST = 16  # bytes
+_NOT_TLS = (DialCause.NOT_TLS, DialCause.HTTP, DialCause.STREAMS)
+_NOT_TLS_ALERT = bytes((21, 3, 3, 0, 2, 2, 70))  # a record with the fatal alert protocol_version (RFC 8446, 6)
 _SLICE = 4 * _RECORD  # a memory BIO never shrinks: this is what each may grow to
 
 
@@ -232,6 +234,15 @@ class Pump:
     def _fail(self, error: ssl.SSLError) -> None:
         self._failure = self._explain(error)
         self._failure.__cause__ = error.with_traceback(None)  # whose frames hold this pump: see Session
+
+        if self._server and self._failure_cause is not None:
+            self._ciphertext.append(_NOT_TLS_ALERT)  # OpenSSL says nothing, and the other end would not know why
+
+    @property
+    def _failure_cause(self) -> DialCause | None:
+        """The protocol of a peer that does not speak TLS."""
+        failure = self._failure
+        return failure.cause if isinstance(failure, ConnectionLost) and failure.cause in _NOT_TLS else None
 
     def _explain(self, error: ssl.SSLError) -> TolliverError:
         return Breakdown(

@@ -28,6 +28,11 @@ from ..derived import URN, check_prefix
 _URN = re.compile(r"urn:uuid:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 
 _SAME_CA = "both sides need certificates of the same private CA"
+_WITH_UUID = "`tolliver certs DIR NAME --uuid UUID`"
+_THE_PEER = (
+    "the peer: Remote(host, port, identity=...), or, where its certificate has no UUID, Remote(host, port, "
+    "spki_sha256=...), which `tolliver pin FILE` prints"
+)
 NEW_CERTIFICATE = "make a new certificate with `tolliver certs`"
 _REMEDIES = {  # what to do about a certificate that we refuse, by OpenSSL's X509_V_ERR_ number
     7: _SAME_CA,  # CERT_SIGNATURE_FAILURE
@@ -38,8 +43,8 @@ _REMEDIES = {  # what to do about a certificate that we refuse, by OpenSSL's X50
     20: _SAME_CA,  # UNABLE_TO_GET_ISSUER_CERT_LOCALLY
     21: _SAME_CA,  # UNABLE_TO_VERIFY_LEAF_SIGNATURE
     26: "it needs the extended key usages serverAuth and clientAuth",  # INVALID_PURPOSE
-    62: "dial a name that is in it, or pin the peer: Remote(host, port, identity=...)",  # HOSTNAME_MISMATCH
-    64: "dial an address that is in it, or pin the peer: Remote(host, port, identity=...)",  # IP_ADDRESS_MISMATCH
+    62: f"dial a name that is in it, or pin {_THE_PEER}",  # HOSTNAME_MISMATCH
+    64: f"dial an address that is in it, or pin {_THE_PEER}",  # IP_ADDRESS_MISMATCH
 }
 _REFUSALS = {  # what a peer's alert says about our certificate, by the alert's name (RFC 8446, 6.2)
     "ACCESS_DENIED": "access denied: ask the peer's operator to let this instance in",
@@ -100,14 +105,24 @@ def check_pin(remote: Remote, identity: PeerIdentity) -> None:
     if remote.identity is not None and remote.identity not in identity.uuids:
         shown = ", ".join(map(str, identity.uuids)) or "no UUID"
         raise IdentityConflict(
-            f"the peer at {remote} shows {shown} instead of {remote.identity}: correct the address or the identity "
-            "pinned to it (D-2)"
+            f"the peer at {remote} shows {shown} instead of {remote.identity}: {_advice(identity)} (D-2)"
         )
     if remote.spki_sha256 is not None and remote.spki_sha256 != identity.spki_sha256:
         raise IdentityConflict(
-            f"the peer at {remote} has another key than the one pinned to it: correct the address, or the pin if its "
-            "certificate was renewed (D-2)"
+            f"the peer at {remote} has another key than the one pinned to it: correct the address, or, if its "
+            f"certificate was renewed, the pin, to {_pin_of(identity)} (D-2)"
         )
+
+
+def _advice(identity: PeerIdentity) -> str:
+    """What to pin instead of a UUID that is not there."""
+    if identity.uuids:
+        return "correct the address or the identity pinned to it"
+    return f"correct the address, or pin its key, {_pin_of(identity)}, or have it make a certificate with {_WITH_UUID}"
+
+
+def _pin_of(identity: PeerIdentity) -> str:
+    return f'spki_sha256=bytes.fromhex("{(identity.spki_sha256 or b"").hex()}")'
 
 
 @dataclass(frozen=True)
@@ -145,7 +160,7 @@ class Breakdown:
             return ConnectionLost(f"TLS with {self.peer} broke down: {self.words}", DialCause.TLS)
         if self.ended:
             return ConnectionLost(
-                f"{self.peer} closed during the TLS handshake, as one with plaintext=True does: its own log may say why",
+                f"{self.peer} closed during the TLS handshake, as one with plaintext=True does: its log may say why",
                 DialCause.CLOSED,
             )
         text = _MISUNDERSTANDINGS.get(self.reason, self.words)

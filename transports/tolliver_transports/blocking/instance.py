@@ -268,6 +268,6 @@ def create_instance(
     `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
     (T-46).
 
-    Entering raises CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen.
+    Entering raises CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError.
     """
     return Instance(options.given(subscriptions, handlers))

@@ -135,7 +135,7 @@ class Loop:
 
 
 class Listeners:
-    """Listening sockets, one for each address of the host, on one port; none for None. Raises ConnectionLost."""
+    """Listening sockets, one for each address of the host, on one port; none for None. Raises CannotListen."""
 
     def __init__(self, where: tuple[str, int] | None) -> None:
         self._sockets = [] if where is None else open_listeners(*where)

@@ -239,7 +239,7 @@ def create_instance(
     `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
     (T-46).
 
-    Fails with CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen. If the
+    Fails with CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError. If the
     Deferred is cancelled, what was opened is closed again. `reactor`: None is the global one.
     """
     try:

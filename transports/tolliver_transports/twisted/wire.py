@@ -237,8 +237,8 @@ def _of_the_system(failure: Failure) -> OSError:
     text = failure.getErrorMessage()
     if failure.check(DialTooLong):
         return TimeoutError(text)
-    number = getattr(getattr(error, "osError", None), "errno", None)
-    return OSError(text) if number is None else OSError(number, text)
+    number = getattr(error, "osError", None)
+    return OSError(number, text) if isinstance(number, int) else OSError(text)
 
 
 class Wires(Factory):
