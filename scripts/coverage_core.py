@@ -39,6 +39,7 @@ NODE = (
     "quota",
     "receiving",
     "sending",
+    "silence",
     "second_tries",
     "storing",
     "testing",

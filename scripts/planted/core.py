@@ -65,6 +65,22 @@ BUGS = (
         SEEN,
     ),
     Bug(
+        "a silence is told though acknowledgements come",
+        "tolliver_proto/_node/ack_watch.py",
+        "AckWatch.acked",
+        "self._since = now if waits and self._after is not None else None",
+        "pass",
+        ("tests/node/test_silence.py",),
+    ),
+    Bug(
+        "a silence is told again and again",
+        "tolliver_proto/_node/ack_watch.py",
+        "AckWatch.look",
+        "self._told = True",
+        "self._told = False",
+        ("tests/node/test_silence.py",),
+    ),
+    Bug(
         "a handshake that times out is not told",
         NODE,
         "Node._on_link_timeout",

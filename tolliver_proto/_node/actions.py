@@ -129,6 +129,9 @@ class NoticeKind(StrEnum):
     WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: told where there are access rules, once for each peer
     TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some of them are through
     HANDSHAKE_TIMEOUT = "handshake_timeout"  # T-68: of those who dialled us; throttled, with a count
+    PROBE_UNANSWERED = "probe_unanswered"  # T-80: the connection was dropped; throttled, with a count
+    UNACKNOWLEDGED = "unacknowledged"  # connected, and nothing is acknowledged; once for each silence
+    CERTIFICATE_ENDS = "certificate_ends"  # our own, within 30 days; daily
     SELF_CONNECTION = "self_connection"  # T-71
     DUPLICATE_IDENTITY = "duplicate_identity"  # T-70: two live instances have one UUID
     DUPLICATE_CLOSED = "duplicate_closed"  # T-70

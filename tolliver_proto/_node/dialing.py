@@ -200,7 +200,7 @@ class Dialer:
             dialled.remote,
             state,
             dialled.peer,
-            failure and failure.cause,
+            failure.cause if failure is not None else None,
             str(failure or ""),
             dialled.tries,
             None if due is None else max(0.0, due - now),

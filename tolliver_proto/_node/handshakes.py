@@ -37,6 +37,7 @@ from .._wire.events import (
     Subscription,
 )
 from .._wire.state import HOLDING, State
+from .ack_watch import AckWatch
 from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
 from .dialing import Dialer
 from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
@@ -253,6 +254,8 @@ class Handshakes(Receiving):
         link.version = event.version
         peer.link = link
         self._up[link.cid] = link
+        peer.identity = link.identity
+        link.ack_watch = AckWatch(self._policy.unacknowledged_after)
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         self._sendable[link] = None
         self._mind_poison(link, peer.outbox)
@@ -478,7 +481,7 @@ class Handshakes(Receiving):
     def _forget(self, link: Link) -> None:
         super()._forget(link)
         self._sendable.pop(link, None)
-        for name in ("resend", "fetch", "rate", "probe", "age", "patience"):
+        for name in ("resend", "fetch", "rate", "probe", "age", "patience", "unacked"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         if link in self._keeping:

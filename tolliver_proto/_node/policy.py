@@ -52,6 +52,8 @@ class Policy:
       again, so that an expired certificate does not live on in it, or None (D-8).
     - `unsubscribed_hold`: seconds for which messages wait for a peer whose newer list lacks their subscription, 0 for
       none (T-61).
+    - `unacknowledged_after`: seconds after which it is told that a connected peer acknowledges nothing of what was sent
+      to it, or None.
     """
 
     dedupe: int = 0
@@ -67,6 +69,7 @@ class Policy:
     probe_timeout: float = 30.0
     max_connection_age: float | None = None
     unsubscribed_hold: float = 3600.0
+    unacknowledged_after: float | None = 60.0
 
     def __post_init__(self) -> None:
         if self.dedupe < 0:
@@ -94,7 +97,7 @@ class Policy:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")
         if not self.unsubscribed_hold >= 0:
             raise ValueError(f"Policy.unsubscribed_hold is {self.unsubscribed_hold}: give seconds, or 0")
-        for name in ("expire_after", "max_connection_age"):
+        for name in ("expire_after", "max_connection_age", "unacknowledged_after"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"Policy.{name} is {seconds}: give seconds above zero, or None")

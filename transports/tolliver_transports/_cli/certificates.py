@@ -40,7 +40,10 @@ def make(
 def show_pins(files: Sequence[Path]) -> None:
     """A line for each certificate: its file, the SHA-256 of its key, its names. Raises OSError and ValueError."""
     for file in files:
-        certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        try:
+            certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{file} holds no certificate in PEM form: {error}") from error
         names = [
             uri
             for extension in certificate.extensions

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from uuid import UUID
 
 from tolliver_proto import (
@@ -215,6 +215,7 @@ class BaseInstanceCore(BaseEndpoint):
         self._machine = self.node
         self._recorder = self._open_recorder()
         self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news)
+        self._watch_certificate()
 
     def _read_tls(self) -> Pumps:
         pumps = Pumps(self.options.tls)
@@ -227,6 +228,12 @@ class BaseInstanceCore(BaseEndpoint):
 
     def _use_tls(self, pumps: Pumps) -> None:
         self._pumps = pumps
+        self._watch_certificate()
+
+    def _watch_certificate(self) -> None:
+        ends, tls = self._pumps.identity.not_after, self.options.tls
+        if ends is not None and tls is not None:
+            self.node.watch_certificate(ends - time(), str(tls.cert), monotonic())
 
     def _open_recorder(self) -> Recorder | None:
         directory = self.options.record

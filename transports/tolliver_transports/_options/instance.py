@@ -275,7 +275,7 @@ class InstanceOptions(EndpointOptions):
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `quota_policy`, `quota_policies`, `strict_block`,
       `announce_after_handshake`, `unsubscribed_hold`, `no_control_messages`, `probe`, `probe_interval`,
-      `probe_timeout`, `max_connection_age`: see `Policy`.
+      `probe_timeout`, `max_connection_age`, `unacknowledged_after`: see `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
@@ -347,6 +347,9 @@ class InstanceOptions(EndpointOptions):
     probe_timeout: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
     max_connection_age: float | None = field(
         default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
+    )
+    unacknowledged_after: float | None = field(
+        default=60.0, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
     )
 
     @property

@@ -6,11 +6,13 @@ place in the DER bytes. OpenSSL's reasons are data here: to each belongs a sente
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from tolliver_proto import (
@@ -27,6 +29,7 @@ from ..derived import URN, check_prefix
 
 _URN = re.compile(r"urn:uuid:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 
+_NAME_SHOWN = 64
 _SAME_CA = "both sides need certificates of the same private CA"
 _WITH_UUID = "`tolliver certs DIR NAME --uuid UUID`"
 _THE_PEER = (
@@ -72,11 +75,19 @@ _MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's
 
 def read_identity(tls: ssl.SSLObject, peer: str) -> PeerIdentity:
     try:
-        names = (tls.getpeercert() or {}).get("subjectAltName", ())
+        shown: dict[str, Any] = dict(tls.getpeercert() or {})
+        ends = ssl.cert_time_to_seconds(shown["notAfter"]) if "notAfter" in shown else None
     except ValueError as error:  # UnicodeDecodeError is a ValueError
         raise not_understood(peer, error) from error
-    uris = [str(entry[1]) for entry in names if entry[0] == "URI"]
-    return identity_of(tls.getpeercert(binary_form=True) or b"", uris, peer)
+    uris = [str(entry[1]) for entry in shown.get("subjectAltName", ()) if entry[0] == "URI"]
+    called = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
+    proved = identity_of(tls.getpeercert(binary_form=True) or b"", uris, peer)
+    return dataclasses.replace(proved, name=_printable("".join(called)), not_after=ends)
+
+
+def _printable(name: str) -> str:
+    """A name that somebody else chose, for a line of a log (D-14)."""
+    return "".join(c if c.isprintable() else "?" for c in name[:_NAME_SHOWN])
 
 
 def identity_of(der: bytes, uris: Iterable[str], peer: str) -> PeerIdentity:
