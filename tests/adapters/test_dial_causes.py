@@ -85,7 +85,7 @@ def streams(nodes: Nodes, **options: Any) -> Iterator[str]:
         yield f"127.0.0.1:{there.port}"
 
 
-OLD = {"maximum_version": ssl.TLSVersion.TLSv1_2, "minimum_version": ssl.TLSVersion.TLSv1_2}
+OLD: dict[str, Any] = {"maximum_version": ssl.TLSVersion.TLSv1_2, "minimum_version": ssl.TLSVersion.TLSv1_2}
 
 
 class Case(NamedTuple):

@@ -187,3 +187,17 @@ def test_a_peer_that_dials_with_tls_is_told_for_that() -> None:
     play.node.receive_data(wire.cid, bytes((22, 3, 1, 2, 0)), now=play.now)
     (detail,) = told(play.run(), NoticeKind.PROTOCOL_ERROR)
     assert "this side has plaintext=True" in detail
+
+
+def test_certificates_that_are_refused_again_and_again_are_told_with_a_count() -> None:
+    play = Play()
+    seen = []
+    for _ in range(4):
+        cid = play.node.new_cid(play.now, "10.0.0.9")
+        assert cid is not None
+        play.node.lost(cid, CertificateError("unknown CA"), now=play.now)
+        seen += told(play.run(), NoticeKind.CERTIFICATE_REFUSED)
+    assert seen == ["a connection from 10.0.0.9 was refused: unknown CA"]
+    (rest,) = told(play.wait(61.0), NoticeKind.CERTIFICATE_REFUSED)
+    assert rest == f"3 more like it within a minute; the last one: {seen[0]}"
+    assert told(play.wait(61.0), NoticeKind.CERTIFICATE_REFUSED) == []

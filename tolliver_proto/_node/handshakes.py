@@ -357,9 +357,8 @@ class Handshakes(Receiving):
         link.error = link.error or event.error
         if isinstance(event.error, RemoteProtocolError) and before is not LinkState.DRAINING:
             uuid = link.peer.uuid if link.peer else None
-            self._notice(
-                NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}{look_of(link)}"
-            )
+            detail = f"{link.identity.address or 'a peer'}: {event.error}{look_of(link)}"
+            self._notice(NoticeKind.PROTOCOL_ERROR, uuid, detail)
         if link.up:
             in_order = event.error is None and before is LinkState.OPEN
             self._look_at_brief_end(link, in_order)
@@ -412,7 +411,8 @@ class Handshakes(Receiving):
             f"over {self.limits.max_answers} bytes of acks and answers that were caused and are not read (D-12)",
         )
         uuid = link.peer.uuid if link.peer else None
-        self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {error}")
+        detail = f"{link.identity.address or 'a peer'}: {error}"
+        self._notice(NoticeKind.PROTOCOL_ERROR, uuid, detail)
         self._refuse(link, error)
 
     def _refuse_self(self, link: Link, what: str) -> None:
@@ -433,7 +433,8 @@ class Handshakes(Receiving):
     def _lost(self, link: Link, error: TolliverError | None) -> None:
         if link.role is Role.SERVER and isinstance(error, CertificateError):
             where = self._limiter.address(link.cid) or "an unknown address"
-            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
+            detail = f"a connection from {where} was refused: {error}"
+            self._tally.repeat(NoticeKind.CERTIFICATE_REFUSED, None, detail, self._now)
         link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
         super()._lost(link, error)
         if link.holding & Hold.DUEL and link.peer is not None:
