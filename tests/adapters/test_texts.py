@@ -106,3 +106,15 @@ def test_a_missing_extra_is_named(door: str, module: str, extra: str) -> None:
     assert last == (f"ModuleNotFoundError: the module {module} is missing: pip install 'tolliver-proto[{extra}]'"), (
         done.stderr
     )
+
+
+@EACH_ADAPTER
+def test_a_handler_that_cannot_be_called_is_refused_at_once(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        for call in ("register_callback", "subscribe"):
+            refused = left.start(call, "c", "k", "no function").outcome()
+            assert isinstance(refused, TypeError), call
+            assert "the handler 'no function' cannot be called: give a function" in str(refused)
+        assert left.subscriptions() == []
+    with pytest.raises(TypeError, match="of which the last is a function"):
+        nodes.options("left", handlers=[("c", "k", "no function")])

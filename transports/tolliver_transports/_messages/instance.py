@@ -278,7 +278,10 @@ class BaseInstanceCore(BaseEndpoint):
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None:
-        detail = f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100} {text}: not acknowledged"
+        detail = (
+            f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100}, attempt {delivery.attempt} of peer "
+            f"{delivery.peer_id}'s message, {text}: not acknowledged"
+        )
         self._driver.on_notice(Notice(kind, delivery.peer_id, detail), error)
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:
@@ -288,6 +291,13 @@ class BaseInstanceCore(BaseEndpoint):
 
     def __str__(self) -> str:
         return f"the instance on {self.options.database}"
+
+
+def checked(handler: Handler) -> Handler:
+    """The handler, which can be called. Raises TypeError."""
+    if not callable(handler):
+        raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
+    return handler
 
 
 def words_of(remote: RemoteInfo) -> str:

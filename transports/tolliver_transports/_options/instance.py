@@ -12,7 +12,7 @@ import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from attrs import Attribute, converters, define, evolve, field, validators
@@ -349,7 +349,8 @@ class InstanceOptions(EndpointOptions):
         default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
     )
     unacknowledged_after: float | None = field(
-        default=60.0, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
+        default=cast("float | None", 60.0),
+        validator=validators.optional(_is(int | float, "give seconds as a number, or None")),
     )
 
     @property

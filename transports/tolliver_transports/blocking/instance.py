@@ -20,7 +20,7 @@ from .._driver.adapter import Done, Job
 from .._driver.threads import start
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item
+from .._messages.instance import BaseInstanceCore, Item, checked
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .iterators import Messages, Registration, Runs
@@ -68,7 +68,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             self.turn()
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, handler)
+        return Registration(self, channel, key, checked(handler))
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)
