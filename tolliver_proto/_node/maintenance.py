@@ -13,6 +13,7 @@ from uuid import UUID
 from .._common.derived import is_derived
 from .._common.errors import ConnectionLost, TolliverError, UndeliveredReason
 from .actions import NoticeKind, Receipt, Stored
+from .inbox import Inbox
 from .intervals import spans_of
 from .link import Peer
 from .store import Found, LoadedPeer, UnparkDeliveries
@@ -49,7 +50,9 @@ class Maintenance(Storing):
         for link in [link for link in self._links.values() if link.peer is peer]:
             self._take_down(link, error)
             self._refuse(link, error)
-        self._route_to(peer, peer.subscriptions.union(peer.held))  # nobody speaks for it now: it wants nothing
+        self._batch.peer_lists.setdefault(peer, (peer.subscriptions, peer.held))
+        self._hold(peer, {})  # what that held goes with all else, and for the same reason (T-54)
+        self._route_to(peer, peer.subscriptions)  # nobody speaks for it now: it wants nothing
         self._batch.lists[peer] = None
 
         def purged(error: TolliverError | None) -> None:
@@ -64,6 +67,8 @@ class Maintenance(Storing):
             if error is None:
                 del self._peers[peer.uuid]
                 self._dedupe.forget(peer.uuid)
+                self._left_inboxes.pop(peer.uuid, None)
+                peer.inbox = Inbox()
             elif peer.derived:
                 self._drop_derived(peer)
             self._actions.append(Stored(receipts, error))

@@ -50,6 +50,10 @@ class Policy:
       subscriptions match `PROBE_CHANNEL` gets an ack, and so does everybody from a derived identity.
     - `max_connection_age`: seconds after which, or up to a tenth before, a connection is ended in order and dialled
       again, so that an expired certificate does not live on in it, or None (D-8).
+    - `stuck_after`: seconds after which a handler whose call lasts so long counts as stuck: what comes for it is let go
+      until it ends, and what comes for others is read; None is never (D-9).
+    - `handling_timeout`: seconds after which a copy of a message that a handler is still at is handed out; None is
+      never (T-48).
     - `unsubscribed_hold`: seconds for which messages wait for a peer whose newer list lacks their subscription, 0 for
       none (T-61).
     - `unacknowledged_after`: seconds after which it is told that a connected peer acknowledges nothing of what was sent
@@ -68,6 +72,8 @@ class Policy:
     probe_interval: float = 30.0
     probe_timeout: float = 30.0
     max_connection_age: float | None = None
+    stuck_after: float | None = 10.0
+    handling_timeout: float | None = 600.0
     unsubscribed_hold: float = 3600.0
     unacknowledged_after: float | None = 60.0
 
@@ -97,7 +103,13 @@ class Policy:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")
         if not self.unsubscribed_hold >= 0:
             raise ValueError(f"Policy.unsubscribed_hold is {self.unsubscribed_hold}: give seconds, or 0")
-        for name in ("expire_after", "max_connection_age", "unacknowledged_after"):
+        for name in (
+            "expire_after",
+            "max_connection_age",
+            "stuck_after",
+            "handling_timeout",
+            "unacknowledged_after",
+        ):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"Policy.{name} is {seconds}: give seconds above zero, or None")

@@ -6,7 +6,6 @@ mailbox's bell, the application's own awaitable and `breathe()`, and each adapte
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, Self
 
@@ -33,12 +32,20 @@ class Receiver:
         return f"<{type(self).__name__} of {box.channel!r:.100} {box.key!r:.100}{state}>"
 
 
+def name_of(handler: Handler) -> str:
+    return f"{getattr(handler, '__qualname__', type(handler).__qualname__)!s:.100}"
+
+
 class BaseIterator(Receiver):
     """An iterator over a mailbox, which does not know it: so it can be seen when nobody does any more."""
 
     def __init__(self, core: Core, channel: str, key: str, bell: Bell) -> None:
         self._core = core
         self._mailbox = Mailbox(core, channel, key, bell)
+
+    def be_patient(self) -> None:
+        """What it hands out may take its time: its user is never stuck, and no copy is handed out (D-9, T-48)."""
+        self._mailbox.is_timed = False
 
     def __del__(self) -> None:
         if hasattr(self, "_mailbox"):  # it was refused, where there is none
@@ -67,7 +74,9 @@ class AsyncCore(Core, Protocol):
 
 
 class AsyncIterator(BaseIterator):
-    """An iterator for one task."""
+    """An iterator for any number of tasks."""
+
+    _in_bulk = True
 
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
         self._bell = core.bell()
@@ -78,10 +87,19 @@ class AsyncIterator(BaseIterator):
     async def next_run(self) -> Run:
         """The next deliveries that came together. Raises StopAsyncIteration when it is closed."""
         await self._begin()
-        run = await _next_run(self._mailbox, self._bell)
-        if run is None:
+        while (run := self._take()) is None:
+            await self._bell.heard()
+        run = hand_out(run)
+        if self._in_bulk:
+            run.begin_all()
+        return run
+
+    def _take(self) -> Run | None:
+        """What has come, or None. Raises StopAsyncIteration when it is closed."""
+        run = self._mailbox.take()
+        if run is None and self._mailbox.closed:
             raise StopAsyncIteration
-        return hand_out(run)
+        return run
 
     async def _begin(self) -> None:
         if self._subscribe:
@@ -100,20 +118,30 @@ class AsyncIterator(BaseIterator):
 
 
 class Messages(AsyncIterator):
-    """An iterator over what matches, one delivery at a time, for one task. Leaving it fails what it still holds."""
+    """An iterator over what matches, one delivery at a time. Leaving it fails what it still holds.
+
+    Several tasks may share one: each delivery goes to one of them.
+    """
+
+    _in_bulk = False
 
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
         super().__init__(core, channel, key, subscribe)
-        self._current: deque[Delivery] = deque()
+        self._current: Run | None = None
 
     async def __anext__(self) -> Delivery:
-        while not self._current:
-            self._current.extend(await self.next_run())
-        return self._current.popleft()
+        if self._subscribe:
+            await self._begin()
+        while self._current is None or (delivery := self._current.next_begun()) is None:
+            if (run := self._take()) is not None:
+                self._current = hand_out(run)
+            else:
+                await self._bell.heard()
+        return delivery
 
     def close(self) -> None:
         """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
-        self._current.clear()
+        self._current = None
         super().close()
 
 
@@ -131,7 +159,7 @@ class Registration(Receiver):
         self._core = core
         self._handler = handler
         self._bell = core.bell()
-        self._mailbox = Mailbox(core, channel, key, self._bell)
+        self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler))
         self._cancel = core.spawn(self._work)
 
     def close(self) -> None:
@@ -141,7 +169,7 @@ class Registration(Receiver):
 
     async def _work(self) -> None:
         """Call the handler, for one delivery after the other."""
-        while (run := await _next_run(self._mailbox, self._bell)) is not None:
+        while (run := await self._next_run()) is not None:
             self._core.turn_follows = True
             await self._handle(hand_out(run))
             self._core.turn_follows = False
@@ -149,9 +177,15 @@ class Registration(Receiver):
             if self._mailbox.waiting:
                 await self._core.breathe()
 
+    async def _next_run(self) -> Run | None:
+        """The next deliveries that came together, or None when the mailbox was closed."""
+        while (run := self._mailbox.take()) is None and not self._mailbox.closed:
+            await self._bell.heard()
+        return run
+
     async def _handle(self, run: Run) -> None:
         verdicts = Verdicts(self._core, run)
-        for delivery in run:
+        while (delivery := run.next()) is not None:
             if self._mailbox.closed:
                 return
             ends_us = is_interrupt
@@ -162,7 +196,7 @@ class Registration(Receiver):
                     self._core.turn_follows = False
                     self._core.turn()
                     ends_us = self._core.is_outside
-                    result = await result
+                    result = await self._awaited(run, delivery, result)
             except BaseException as error:
                 if ends_us(error):
                     raise
@@ -174,11 +208,10 @@ class Registration(Receiver):
                 self._core.turn_follows = True
         verdicts.end()
 
-
-async def _next_run(mailbox: Mailbox, bell: AwaitableBell) -> Run | None:
-    """The next deliveries that came together, or None when the mailbox was closed."""
-    while (run := mailbox.take()) is None:
-        if mailbox.closed:
-            return None
-        await bell.heard()
-    return run
+    async def _awaited(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> object:
+        """The handler is at it until then (D-9)."""
+        run.begin((delivery,))
+        try:
+            return await result
+        finally:
+            run.end((delivery,))

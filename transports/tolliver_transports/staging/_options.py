@@ -127,6 +127,8 @@ class StageOptions(FolderOptions):
             revision=self.revision,
             limits=self.limits,
             acl=self.acl,
+            stuck_after=None,  # where the disk takes nothing, reading pauses and all is kept
+            handling_timeout=None,
         )
         if made.listen is None and not made.remotes:
             raise ValueError('StageOptions: nobody could send anything: give listen="host:port", or remotes, or both')
