@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bounds, core, field, handling, spark, storage, streams, transport
+from . import bounds, core, events, field, handling, spark, storage, streams, transport
 
 BUGS = (
     *core.BUGS,
@@ -13,4 +13,5 @@ BUGS = (
     *bounds.BUGS,
     *field.BUGS,
     *handling.BUGS,
+    *events.BUGS,
 )

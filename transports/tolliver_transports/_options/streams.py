@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from attrs import define, field, validators
 
 from tolliver_proto import Acl
 from tolliver_proto.reactive import DEFAULT_PORT, Limits
 
-from .instance import EndpointOptions, is_listen, split_address
+from .instance import EndpointOptions, is_listen, is_on_event, split_address
 
 
 def _listen(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
@@ -27,6 +28,8 @@ class StreamsOptions(EndpointOptions):
     - `acl`: which peer may connect, and subscribe to which names; everything, if it is not given (D-4). A name stands
       where a channel does: `Rights(subscribe=(("sensors/*", "*"),))`. We ask for all that a peer
       publishes, so `publish` has no meaning here.
+    - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
+      may be async, on threads it has a thread of its own. A failure is logged with its traceback.
 
     Raises TypeError or ValueError.
     """
@@ -36,6 +39,7 @@ class StreamsOptions(EndpointOptions):
     listen: tuple[str, int] | None = field(default=None, converter=_listen, validator=is_listen)
     limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
     acl: Acl = field(factory=Acl, validator=validators.instance_of(Acl))
+    on_event: Callable[[Any], object] | None = field(default=None, eq=False, validator=is_on_event)
 
     def __attrs_post_init__(self) -> None:
         self.check_security(self.listen)
