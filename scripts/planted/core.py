@@ -814,7 +814,7 @@ BUGS = (
         "access: routes do not look at the rules",
         BASE,
         "NodeState._reroute",
-        "self._gate.acl.rights(peer.uuid).granted(peer.subscriptions.union(peer.held))",
+        "self._gate.acl.rights(peer.uuid).granted(wanted)",
         "peer.subscriptions.union(peer.held)",
         ("tests/node/test_access.py::test_rules_that_change_while_a_list_is_stored",),
     ),

@@ -253,8 +253,7 @@ class Sending(MakingRoom):
     def _committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
         link = peer.link
         if link is not None and link.window is not None:
-            held = bool(peer.held)
-            wanted = [one for one in messages if not peer.holds(one.channel, one.key)] if held else None
+            wanted = [one for one in messages if not peer.holds(one.channel, one.key)] if peer.kept_back else None
             link.window.committed(messages, wanted)
             self._sendable[link] = None
         else:
@@ -274,7 +273,7 @@ class Sending(MakingRoom):
             message = window.next_to_send()
             if message is None:
                 break
-            if peer.held and peer.holds(message.channel, message.key):
+            if peer.kept_back and peer.holds(message.channel, message.key):
                 window.acked(message.wire_id)  # it goes out anew when it is held no more
                 continue
             frame = frames.get(message.seq)

@@ -171,7 +171,8 @@ class Storing(Handshakes):
         if link is None or link is not live or link.window is None:
             return
         outbox = link.window.outbox
-        for row in link.window.fetched(rows, after_seq, link.peer.holds if link.peer and link.peer.held else None):
+        holds = link.peer.holds if link.peer and link.peer.kept_back else None
+        for row in link.window.fetched(rows, after_seq, holds):
             outbox.tries = outbox.tries or SecondTries(self._now)
             outbox.tries.corrupt.add(row.seq, row.seq)
             self._park(outbox, peer, row.seq, row.size)
