@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tolliver_proto import Action, Delivery, Limits, Message, Notice, NoticeKind, PeerIdentity, Policy
-
 from tolliver_proto._node.ack_watch import AckWatch
 
 from .play import HIGH, LOW, Play, deliveries, every
