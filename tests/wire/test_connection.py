@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ from tolliver_proto import (
 from tolliver_proto._wire.state import HOLDING, LIVE
 
 from .drive import (
+    ANSWERS,
     HELLO,
     LISTED,
     ME,
@@ -58,6 +60,7 @@ from .drive import (
     response,
     sent,
     shutting,
+    ways,
     where,
 )
 from .vectors import ONE
@@ -139,8 +142,6 @@ def test_the_first_frame_of_a_server_must_be_a_request() -> None:
     for frame, error in (
         (HELLO, UnexpectedFrame),
         (Ack(1), UnexpectedFrame),
-        (HandshakeFinal(True), UnexpectedFrame),
-        (response(HandshakeStatus.SAME_VERSION, OURS), UnexpectedFrame),
         (b"\x16\x03\x01", MalformedFrame),  # TLS spoken to a plain listener
         (b"GET / HTTP/1.1\r\n", MalformedFrame),
     ):
@@ -323,6 +324,53 @@ def test_unexpected_responses_and_finals_are_ignored_and_counted(role: Role, rev
     assert conn.state is State.ESTABLISHED
     assert (conn.peer_id, conn.peer_version) == (PEER, OURS)
     assert conn.data_to_send() == []
+
+
+EARLY = [
+    (State.AWAITING_REQUEST, STRAY),
+    (State.AWAITING_RESPONSE, [HandshakeFinal(True), HandshakeFinal(False)]),
+    (State.AWAITING_FINAL, STRAY[:4]),
+]
+"""States before the handshake is over, and what is unexpected there."""
+
+
+@pytest.mark.parametrize(("state", "strays"), EARLY, ids=[state.name for state, _ in EARLY])
+@revisions
+def test_they_are_ignored_before_the_handshake_is_over_too(
+    state: State, strays: list[Frame], revision: Revision
+) -> None:
+    """T-63: a request where a response or a final is awaited, a message and an ack stay fatal."""
+    for role, version in ways(state):
+        conn = reach(state, role, version, revision)
+        assert feed(conn, *strays) == []
+        assert (where(conn), conn.unexpected_frames, conn.data_to_send()) == (state, len(strays), [])
+        assert feed(conn, FIRST[state](version))[0] == FIRST[state](version)  # what is awaited goes on
+        for fatal in [HELLO, Ack(1), *([request(version)] if state is not State.AWAITING_REQUEST else [])]:
+            conn = reach(state, role, version, revision)
+            [closed] = feed(conn, strays[0], fatal)
+            error = error_of(closed)
+            assert isinstance(error, UnexpectedFrame)
+            assert error.code == "unexpected_frame"
+
+
+FIRST: dict[State, Callable[[int], Frame]] = {
+    State.AWAITING_REQUEST: request,
+    State.AWAITING_RESPONSE: lambda version: response(ANSWERS[version], version),
+    State.AWAITING_FINAL: lambda _version: HandshakeFinal(True),
+}
+
+
+@pytest.mark.parametrize("state", [state for state, _ in EARLY], ids=lambda state: state.name)
+def test_the_bound_on_them_holds_before_the_handshake_is_over_too(state: State) -> None:
+    """T-65."""
+    role, version = ways(state)[-1]
+    stray = dict(EARLY)[state][0]
+    conn = reach(state, role, version)
+    assert feed(conn, *[stray] * 16) == []
+    [closed] = feed(conn, stray)
+    error = error_of(closed)
+    assert isinstance(error, UnexpectedFrame)
+    assert error.code == "flood"
 
 
 @roles

@@ -245,6 +245,15 @@ class DialEnded:
 
 
 @record
+class DialFailed:
+    """What answered there is no peer of this protocol, or contradicts itself (T-73). It is dialled on: whoever waits
+    for it and does not keep trying is told."""
+
+    remote: Remote
+    error: TolliverError
+
+
+@record
 class Notice:
     """Something that an operator may want to know. `detail` is one line, without bodies."""
 
@@ -253,5 +262,18 @@ class Notice:
     detail: str
 
 
-Action = TransportAction | Commit | Fetch | Find | Deliver | Stored | Acked | PeerUp | PeerDown | DialEnded | Notice
+Action = (
+    TransportAction
+    | Commit
+    | Fetch
+    | Find
+    | Deliver
+    | Stored
+    | Acked
+    | PeerUp
+    | PeerDown
+    | DialEnded
+    | DialFailed
+    | Notice
+)
 """All that a node can ask for: a driver has a function for each."""

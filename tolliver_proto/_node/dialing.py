@@ -1,8 +1,9 @@
 """Remotes to dial, with reconnect backoff (full jitter, 0.1 to 30 s).
 
 Each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time, parked
-because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it (T-73); everything
-else is tried again with full jitter (0.1 to 30 s), for ever, until `disconnect` (T-76). A connection on which something
+because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it, and so does an
+answer that is no handshake, unless the remote is to be kept up (T-73); everything else is tried again with full jitter
+(0.1 to 30 s), for ever, until `disconnect` (T-76). A connection on which something
 was acknowledged has the pauses begin anew, so what bounds a link that always breaks is the number of dials in a minute.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TypeGuard
 from uuid import UUID
 
 from .._common.errors import (
@@ -17,11 +19,14 @@ from .._common.errors import (
     CertificateError,
     HandshakeRejected,
     IdentityConflict,
+    RemoteProtocolError,
     SelfConnection,
     TolliverError,
+    UnexpectedEOF,
 )
 from .._common.transport import Remote
 from .._wire.limits import Limits
+from .actions import DialEnded, DialFailed
 
 HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)
 """Errors that trying again does not mend."""
@@ -34,7 +39,7 @@ _DIALS, _WITHIN = 30, 60.0  # at most so many in any so many seconds
 class Dialled:
     """One remote."""
 
-    __slots__ = ("cid", "dials", "failures", "mute", "parked_on", "peer", "remote", "up_since")
+    __slots__ = ("cid", "dials", "failures", "kept_up", "mute", "parked_on", "peer", "remote", "up_since")
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
@@ -43,6 +48,7 @@ class Dialled:
         self.parked_on: UUID | None = None
         self.failures = 0
         self.mute = False  # its peer is sent no control messages
+        self.kept_up = False  # it is dialled on, whatever answers there (T-73)
         self.dials: deque[float] = deque(maxlen=_DIALS)  # the times of the last ones
         self.up_since: float | None = None
 
@@ -73,9 +79,11 @@ class Dialer:
         dialled = self._remotes.get(remote)
         return dialled.peer if dialled else None
 
-    def add(self, remote: Remote, mute: bool, now: float) -> None:
+    def add(self, remote: Remote, mute: bool, keep_up: bool, now: float) -> None:
         is_new = remote not in self._remotes
-        self._remotes.setdefault(remote, Dialled(remote)).mute = mute
+        dialled = self._remotes.setdefault(remote, Dialled(remote))
+        dialled.mute = mute
+        dialled.kept_up |= keep_up
         if is_new:
             self.retry(remote, now)
 
@@ -108,29 +116,33 @@ class Dialer:
         dialled = self._remotes[remote]
         dialled.peer = peer
         dialled.up_since = now
+        dialled.kept_up = True
 
     def answered(self, remote: Remote, peer: UUID) -> None:
         """We know now who is there."""
         self._remotes[remote].peer = peer
 
-    def ended(self, remote: Remote, cid: int, error: TolliverError | None, fruitful: bool, now: float) -> bool:
-        """Its connection, or the try to make one, is over. True if that is for good.
+    def ended(
+        self, remote: Remote, cid: int, error: TolliverError | None, fruitful: bool, now: float
+    ) -> DialEnded | DialFailed | None:
+        """Its connection, or the try to make one, is over. Returns what is to be told of it, if anything.
 
         `fruitful` if a message of an outbox was acknowledged on it, ours or the peer's."""
         dialled = self._remotes.get(remote)
         if dialled is None or dialled.cid != cid:
-            return False
+            return None
         dialled.cid = None
-        if isinstance(error, HOPELESS):
+        failed = DialFailed(remote, error) if dialled.up_since is None and _is_no_handshake(error) else None
+        if isinstance(error, HOPELESS) or (failed is not None and not dialled.kept_up):
             del self._remotes[remote]
-            return True
+            return DialEnded(remote, error)
         if dialled.up_since is not None and now - dialled.up_since >= (_FRUITFUL if fruitful else _STEADY):
             dialled.failures = 0
         dialled.up_since = None
         ceiling = min(self._limits.redial_max, self._limits.redial_first * 2.0 ** min(dialled.failures, 30))
         dialled.failures += 1
         self._wait(remote, ceiling * self._jitter())
-        return False
+        return failed
 
     def peer_left(self, peer: UUID) -> None:
         """Its live connection is over: those that were parked on it are dialled again."""
@@ -139,3 +151,8 @@ class Dialer:
             if dialled is not None and dialled.parked_on == peer:
                 dialled.parked_on = None
                 self._wait(remote, self._limits.redial_first * self._jitter())
+
+
+def _is_no_handshake(error: TolliverError | None) -> TypeGuard[RemoteProtocolError]:
+    """True if something answered, and not as this protocol has it. An end is no answer (T-67)."""
+    return isinstance(error, RemoteProtocolError) and not isinstance(error, UnexpectedEOF)

@@ -484,10 +484,11 @@ class Handshakes(Receiving):
         """The dial for this remote is over; once for each cid."""
         if link.remote is None:
             return
-        error = link.error
-        if self._dialer.ended(link.remote, link.cid, error, link.fruitful, self._now):
-            self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {error}")
-            self._actions.append(DialEnded(link.remote, error))
+        told = self._dialer.ended(link.remote, link.cid, link.error, link.fruitful, self._now)
+        if isinstance(told, DialEnded):
+            self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {link.error}")
+        if told is not None:
+            self._actions.append(told)
 
 
 def _connection(link: Link) -> Connection:

@@ -220,10 +220,14 @@ class Node(Retrying):
 
     # Connections: what the application wants.
 
-    def connect(self, remote: Remote, now: float | None = None, *, control_messages: bool = True) -> None:
+    def connect(
+        self, remote: Remote, now: float | None = None, *, control_messages: bool = True, keep_trying: bool = True
+    ) -> None:
         """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
 
-        Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers.
+        Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers. Without
+        `keep_trying` an answer that is no handshake of this protocol, or that contradicts itself, ends the dialling of
+        a remote that was never up; else it is dialled on, and DialFailed tells (T-73).
         PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
         """
         self._tick(now)
@@ -233,7 +237,7 @@ class Node(Retrying):
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
             self._announce_up(peer.link, remote)
-        self._dialer.add(remote, not control_messages, self._now)
+        self._dialer.add(remote, not control_messages, keep_trying, self._now)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
         """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).

@@ -239,7 +239,10 @@ class Connection:
             return self._fault(error)
         step = TRANSITIONS[self.state].get(signal)
         if step is None:
-            expected = ", ".join(s.name.lower() for s in TRANSITIONS[self.state] if s in FROM_WIRE)
+            steps = TRANSITIONS[self.state]
+            expected = ", ".join(
+                one.name.lower() for one in steps if one in FROM_WIRE and steps[one].effect is not Effect.IGNORE
+            )
             return self._fault(
                 UnexpectedFrame(
                     "unexpected_frame",

@@ -19,6 +19,7 @@ from tolliver_proto import (
     Delivery,
     Dial,
     DialEnded,
+    DialFailed,
     Fetch,
     Find,
     Node,
@@ -76,6 +77,7 @@ class NodeDriver(Driver):
                     "peer %s is gone: %s", action.peer, action.error or "closed in order"
                 ),
                 DialEnded: self._on_dial_ended,
+                DialFailed: self._on_dial_failed,
                 Notice: self.on_notice,
             }
         )
@@ -146,11 +148,16 @@ class NodeDriver(Driver):
 
     def _on_peer_up(self, action: PeerUp) -> None:
         log.info("peer %s is up, version %d", action.peer, action.version)
-        self.calls.settle((Dial, action.remote), action.peer)
+        for keeps_trying in (False, True):
+            self.calls.settle((Dial, action.remote, keeps_trying), action.peer)
 
     def _on_dial_ended(self, action: DialEnded) -> None:
         error = action.error or ConnectionClosing(f"{action.remote} was removed while it was being dialled")
-        self.calls.settle((Dial, action.remote), None, error)
+        for keeps_trying in (False, True):
+            self.calls.settle((Dial, action.remote, keeps_trying), None, error)
+
+    def _on_dial_failed(self, action: DialFailed) -> None:
+        self.calls.settle((Dial, action.remote, False), None, action.error)
 
     def on_notice(self, notice: Notice, error: BaseException | None = None) -> None:
         """`error` is what the application raised: its traceback goes into the log."""

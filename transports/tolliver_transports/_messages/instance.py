@@ -74,11 +74,11 @@ class BaseInstanceCore(BaseEndpoint):
 
     # Connections.
 
-    def new_connection(self, remote: str | Remote) -> PendingCall[UUID]:
+    def new_connection(self, remote: str | Remote, keep_trying: bool) -> PendingCall[UUID]:
         self.check_open()
         wanted = self.options.remote(remote)
-        call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted), as_it_is)
-        self.node.connect(wanted, monotonic(), control_messages=wanted.control_messages)
+        call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted, keep_trying), as_it_is)
+        self.node.connect(wanted, monotonic(), control_messages=wanted.control_messages, keep_trying=keep_trying)
         self.turn()
         return call
 
