@@ -19,6 +19,7 @@ NODE = (
     "connecting",
     "corners",
     "derived",
+    "dialects",
     "drops",
     "duplicates",
     "duels",

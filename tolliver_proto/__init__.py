@@ -8,7 +8,6 @@ from __future__ import annotations
 from ._common.derived import is_derive_prefix, is_derived
 from ._common.errors import (
     AccessDenied,
-    Blocked,
     CertificateError,
     ConnectionClosing,
     ConnectionLost,
@@ -92,6 +91,7 @@ from ._node.store import (
     bytes_of,
 )
 from ._wire.connection import Connection
+from ._wire.dialect import Dialect
 from ._wire.events import (
     PROBE_CHANNEL,
     RESERVED_CHANNEL,
@@ -131,7 +131,6 @@ __all__ = [
     "AddDeliveries",
     "AddOwnSubscription",
     "AddPeerSubscription",
-    "Blocked",
     "CertificateError",
     "Closed",
     "Commit",
@@ -147,6 +146,7 @@ __all__ = [
     "Dial",
     "DialEnded",
     "DialFailed",
+    "Dialect",
     "DiskFull",
     "Established",
     "Event",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from .bug import Bug
 
+CONNECTION = "tolliver_proto/_wire/connection.py"
 DIALING = "tolliver_proto/_node/dialing.py"
 STATE = "tolliver_proto/_wire/state.py"
 EARLY = "tests/wire/test_connection.py::test_they_are_ignored_before_the_handshake_is_over_too"
 ANSWERS = "tests/node/test_connecting.py::test_an_answer_that_is_no_handshake_ends_a_dial_that_is_not_kept_up"
+DIALECTS = "tests/node/test_dialects.py::"
 KEPT_UP = "tests/node/test_connecting.py::test_a_remote_that_is_kept_up_is_dialled_on"
 
 BUGS = (
@@ -58,5 +60,45 @@ BUGS = (
         "dialled.up_since is None and _is_no_handshake(error)",
         "_is_no_handshake(error)",
         ("tests/node/test_connecting.py::test_a_connection_that_was_up_and_broke_the_rules_is_no_answer",),
+    ),
+    Bug(
+        "a peer's unreliable id is not read",
+        CONNECTION,
+        "Connection._meet",
+        "self._decoder.use(self._either, self.unreliable_id)",
+        "",
+        (DIALECTS + "test_none_of_its_unreliable_messages_is_a_copy_or_a_dead_letter",),
+    ),
+    Bug(
+        "everybody is sent the same unreliable id",
+        "tolliver_proto/_node/sending.py",
+        "Sending.unreliable_send",
+        "marked = link.connection.unreliable_id",
+        "marked = 2**31 - 1",
+        (DIALECTS + "test_what_it_is_sent_unreliably_has_its_mark_and_others_have_theirs",),
+    ),
+    Bug(
+        "a client says another version when its peer has answered",
+        CONNECTION,
+        "Connection._meet",
+        "self.state is State.AWAITING_REQUEST",
+        "True",
+        ("tests/wire/test_connection.py::test_a_peer_is_spoken_with_as_is_known_of_it",),
+    ),
+    Bug(
+        "what is said of a peer stands over what is said of its remote",
+        "tolliver_proto/_wire/dialect.py",
+        "Dialect.over",
+        "getattr(other, one.name) if own is None else own",
+        "own if getattr(other, one.name) is None else getattr(other, one.name)",
+        (DIALECTS + "test_a_remote_stands_over_its_peer_and_that_over_the_instance",),
+    ),
+    Bug(
+        "an ordinary id may mark unreliable messages",
+        "tolliver_proto/_wire/dialect.py",
+        "check_unreliable_id",
+        "message_id != 0 and not RESERVED_ID <= message_id <= _MAX_ID",
+        "message_id < 0",
+        ("tests/wire/test_connection.py::test_a_dialect_that_cannot_be_meant",),
     ),
 )

@@ -529,7 +529,8 @@ def test_a_connection_that_was_up_and_broke_the_rules_is_no_answer() -> None:
     play.run()
     play.node.connect("there", keep_trying=False)
     actions = wire.lose()
-    assert every(actions, DialFailed) == every(actions, DialEnded) == []
+    assert not every(actions, DialFailed)
+    assert not every(actions, DialEnded)
     assert every(play.wait(1.0), Dial)
 
 
@@ -543,7 +544,8 @@ def test_an_end_in_the_handshake_is_no_answer(closes: str) -> None:
         play.node.receive_data(wire.cid, encode(HandshakeResponse(1, LOW, HandshakeStatus.SAME_VERSION))[:9])
     wire.end()
     actions = wire.lose()
-    assert every(actions, DialFailed) == every(actions, DialEnded) == []
+    assert not every(actions, DialFailed)
+    assert not every(actions, DialEnded)
     assert every(play.wait(1.0), Dial)
 
 

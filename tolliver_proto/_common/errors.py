@@ -121,10 +121,6 @@ class ConnectionLost(TolliverError):
     """The transport went away or fell silent."""
 
 
-class Blocked(TolliverError):
-    """Sends wait until a connecting peer has answered, or its time limit has passed (T-62)."""
-
-
 class OutboxFull(TolliverError):
     """A peer's outbox is at its quota, or all message ids are outstanding (D-10, T-41). Nothing was stored."""
 

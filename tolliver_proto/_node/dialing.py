@@ -25,6 +25,7 @@ from .._common.errors import (
     UnexpectedEOF,
 )
 from .._common.transport import Remote
+from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.limits import Limits
 from .actions import DialEnded, DialFailed
 
@@ -39,7 +40,7 @@ _DIALS, _WITHIN = 30, 60.0  # at most so many in any so many seconds
 class Dialled:
     """One remote."""
 
-    __slots__ = ("cid", "dials", "failures", "kept_up", "mute", "parked_on", "peer", "remote", "up_since")
+    __slots__ = ("cid", "dialect", "dials", "failures", "kept_up", "mute", "parked_on", "peer", "remote", "up_since")
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
@@ -48,6 +49,7 @@ class Dialled:
         self.parked_on: UUID | None = None
         self.failures = 0
         self.mute = False  # its peer is sent no control messages
+        self.dialect = AS_EVERYBODY
         self.kept_up = False  # it is dialled on, whatever answers there (T-73)
         self.dials: deque[float] = deque(maxlen=_DIALS)  # the times of the last ones
         self.up_since: float | None = None
@@ -79,10 +81,11 @@ class Dialer:
         dialled = self._remotes.get(remote)
         return dialled.peer if dialled else None
 
-    def add(self, remote: Remote, mute: bool, keep_up: bool, now: float) -> None:
+    def add(self, remote: Remote, mute: bool, dialect: Dialect, keep_up: bool, now: float) -> None:
         is_new = remote not in self._remotes
         dialled = self._remotes.setdefault(remote, Dialled(remote))
         dialled.mute = mute
+        dialled.dialect = dialect
         dialled.kept_up |= keep_up
         if is_new:
             self.retry(remote, now)
@@ -90,6 +93,10 @@ class Dialer:
     def is_mute(self, peer: UUID) -> bool:
         """True if a remote that leads to this peer was given so."""
         return any(dialled.mute and dialled.peer == peer for dialled in self._remotes.values())
+
+    def dialect_of(self, remote: Remote) -> Dialect:
+        dialled = self._remotes.get(remote)
+        return dialled.dialect if dialled else AS_EVERYBODY
 
     def remotes(self) -> list[Remote]:
         return list(self._remotes)

@@ -25,6 +25,7 @@ from .._common.errors import (
 from .._common.link import LinkSignal, LinkState
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
+from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.events import (
     RESERVED_CHANNEL,
     Closed,
@@ -125,6 +126,11 @@ class Handshakes(Receiving):
     def _mute(self, control: ControlSync, peer: UUID) -> None:
         """Of a remote it is known which peer it leads to once that is up."""
         control.mute = peer in self._policy.no_control_messages or self._dialer.is_mute(peer)
+
+    def _dialect(self, remote: Remote | None, peer: UUID | None) -> Dialect:
+        """How a connection is spoken: as said of its remote, or else of its peer (C6)."""
+        said = AS_EVERYBODY if remote is None else self._dialer.dialect_of(remote)
+        return said.over(AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY))
 
     def _deny(self, link: Link, peer: UUID, denial: str) -> None:
         error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
@@ -256,7 +262,7 @@ class Handshakes(Receiving):
         self._keepalive.begin(link, self._now)
         assert link.control is not None
         self._mute(link.control, peer.uuid)
-        if self._policy.announce_after_handshake:
+        if self._dialect(link.remote, peer.uuid).over(self._own_dialect).announce_after_handshake:
             link.control.doubt(self._own)
         self._insist(link, peer)
         for subscription in sorted(link.control.differing(self._own)):

@@ -20,7 +20,6 @@ from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .holds import Holding
-from .ids import NO_ID
 from .link import AttemptsKey, Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate
@@ -522,8 +521,10 @@ class Receiving(Holding):
         elif link.control is not None and link.control.answered(ack.message_id):
             self._keepalive.answered(link)
             self._on_alive(link)
-        elif ack.message_id != NO_ID:
-            self._counts["stray_acks"] += 1  # T-44
+        else:
+            assert link.connection is not None
+            if ack.message_id != link.connection.unreliable_id:
+                self._counts["stray_acks"] += 1  # T-44
 
     def _on_alive(self, link: Link) -> None:
         """It has answered a probe: if another one waits for that (T-70), this is known now."""
