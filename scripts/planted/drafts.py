@@ -7,6 +7,7 @@ from .bug import Bug
 CONNECTION = "tolliver_proto/_wire/connection.py"
 DIALING = "tolliver_proto/_node/dialing.py"
 STATE = "tolliver_proto/_wire/state.py"
+CHANGES = "tests/reactive/test_connection.py::test_an_extension_that_changes_a_message_of_the_draft"
 EARLY = "tests/wire/test_connection.py::test_they_are_ignored_before_the_handshake_is_over_too"
 ANSWERS = "tests/node/test_connecting.py::test_an_answer_that_is_no_handshake_ends_a_dial_that_is_not_kept_up"
 DIALECTS = "tests/node/test_dialects.py::"
@@ -100,5 +101,37 @@ BUGS = (
         "message_id != 0 and not RESERVED_ID <= message_id <= _MAX_ID",
         "message_id < 0",
         ("tests/wire/test_connection.py::test_a_dialect_that_cannot_be_meant",),
+    ),
+    Bug(
+        "streams: a goodbye for a hello says nothing",
+        "tolliver_proto/reactive/_connection.py",
+        "Connection._take",
+        "HelloRefused(frame.reason) if self.state in HANDSHAKING else None",
+        "None",
+        ("tests/reactive/test_connection.py::test_a_goodbye_for_a_hello_is_a_refusal",),
+    ),
+    Bug(
+        "streams: an extension is not asked in its turn",
+        "tolliver_proto/reactive/_connection.py",
+        "Connection._take",
+        "take is not None",
+        "False",
+        (CHANGES,),
+    ),
+    Bug(
+        "streams: streams that run are written as before",
+        "tolliver_proto/reactive/_connection.py",
+        "Connection.change",
+        "self._publisher.use_layout()",
+        "",
+        (CHANGES,),
+    ),
+    Bug(
+        "streams: elements are read as before",
+        "tolliver_proto/reactive/_connection.py",
+        "Connection.change",
+        "self._decoder.use(read)",
+        "",
+        (CHANGES,),
     ),
 )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from attrs import define, field, validators
 
 from tolliver_proto import Acl
-from tolliver_proto.reactive import DEFAULT_PORT, Limits
+from tolliver_proto.reactive import DEFAULT_PORT, Connection, Extension, Limits, Role
 
 from .instance import EndpointOptions, is_listen, split_address
 
 
 def _listen(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
     return value if value is None or isinstance(value, tuple) else split_address(value, DEFAULT_PORT)
+
+
+_extensions = validators.deep_iterable(validators.instance_of(Extension))
 
 
 @define(frozen=True, kw_only=True)
@@ -27,8 +31,12 @@ class StreamsOptions(EndpointOptions):
     - `acl`: which peer may connect, and subscribe to which names; everything, if it is not given (D-4). A name stands
       where a channel does: `Rights(subscribe=(("sensors/*", "*"),))`. We ask for all that a peer
       publishes, so `publish` has no meaning here.
+    - `extensions`: what is announced beyond the draft, `Extension(id, forms)` (R-27); `peer.extensions` has those that
+      the peer announces too, and `peer.send(frame)` sends their frames.
+    - `on_frame`: called as `on_frame(peer, frame)` for each frame of an extension that comes, in order. It must not
+      wait; on threads it is called on one of its own, and may.
 
-    Raises TypeError or ValueError.
+    Raises TypeError or ValueError, and LocalProtocolError where extensions cannot be announced together.
     """
 
     default_port: ClassVar[int] = DEFAULT_PORT
@@ -36,6 +44,11 @@ class StreamsOptions(EndpointOptions):
     listen: tuple[str, int] | None = field(default=None, converter=_listen, validator=is_listen)
     limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
     acl: Acl = field(factory=Acl, validator=validators.instance_of(Acl))
+    extensions: tuple[Extension, ...] = field(default=(), converter=tuple, validator=_extensions)
+    on_frame: Callable[[Any, Any], object] | None = field(
+        default=None, validator=validators.optional(validators.is_callable())
+    )
 
     def __attrs_post_init__(self) -> None:
         self.check_security(self.listen)
+        Connection(Role.CLIENT, extensions=self.extensions, limits=self.limits)  # it refuses what cannot be announced
