@@ -63,7 +63,13 @@ TESTS = [f"tests/{part}/test_{name}.py" for part, names in PARTS.items() for nam
 
 
 def main() -> int:
-    watched = ["--cov=tolliver_proto", "--cov-branch", "--cov-report=term-missing:skip-covered", "--cov-fail-under=100"]
+    watched = [
+        "--hypothesis-profile=watched",
+        "--cov=tolliver_proto",
+        "--cov-branch",
+        "--cov-report=term-missing:skip-covered",
+        "--cov-fail-under=100",
+    ]
     status = pytest.main([*TESTS, "-q", "-m", "core", *sys.argv[1:], *watched])
     if status == 0:
         print(f"result: V4 coverage | tolliver_proto by {len(TESTS)} files of tests | 100 % statement and branch")

@@ -7,6 +7,7 @@
     python scripts/hostile.py slow-reader KIND   V16: a peer that reads nothing, and what the others see of it
     python scripts/hostile.py many KIND          V19: 2,000 peers on one instance
     python scripts/hostile.py abuse KIND         D-12: members that go wrong in every way we know, and 1,000 visits
+    python scripts/hostile.py relays KIND        100,000 relays of streams whose subscribers leave
     python scripts/hostile.py all KIND           all of these
     python scripts/hostile.py report ROW         V18 or V22: its tests over every kind, counted
 
@@ -38,7 +39,8 @@ from typing import Any, NamedTuple, Self
 
 sys.path[:0] = [str(Path(__file__).parent.parent)]  # the scenarios are beside the tests that use them
 
-import pytest  # noqa: E402  # the line above comes first
+import anyio  # noqa: E402  # the line above comes first
+import pytest  # noqa: E402  # as above
 
 from tests.adapters import (  # noqa: E402  # as above
     abuse,
@@ -52,6 +54,7 @@ from tests.adapters.kinds import KINDS, make_world  # noqa: E402  # as above
 from tests.adapters.mallory import Mallory, Streamer, packed, streamed  # noqa: E402  # as above
 from tests.adapters.member import Member  # noqa: E402  # as above
 from tests.adapters.nodes import Nodes, subscribed  # noqa: E402  # as above
+from tests.adapters.relays import relay_and_leave  # noqa: E402  # as above
 from tests.adapters.scenarios import (  # noqa: E402  # as above
     Outage,
     Siege,
@@ -100,6 +103,9 @@ SIDES: dict[Of, Any] = {"messages": abuse, "streams": abuse_streams}
 LIMITS: dict[Of, AnyLimits] = {"messages": Limits(), "streams": rs.Limits()}  # the default ones
 MEMORY = 48.0
 """MiB that abuse may cost. A peer may have 1,000 streams open, each with a task of 6 to 8 KiB and its buffers."""
+WARM_UP = 2000  # relays; what a process needs once is there then
+KEPT = 1.0
+"""MiB that any number of relays may leave: ten bytes for each of a hundred thousand."""
 BUSY = 0.5
 """Seconds of the victim's CPU in a good peer's round trip, in which others have one turn before its request is read and
 one before its answer goes out. A turn is bounded by its time, by 64 KiB and, as streams begin in the loop's next round,
@@ -337,6 +343,17 @@ def many_peers(nodes: Nodes, size: int, _of: Of) -> Iterator[Figure]:
     yield Figure("one message is acknowledged by all after", seen.reaching, 10.0)
 
 
+def relays(nodes: Nodes, size: int, _of: Of) -> Iterator[Figure]:
+    with victim(nodes, "streams") as relay:
+        left = anyio.run(relay_and_leave, nodes.certs, relay, size, WARM_UP)
+        stats = relay.stats()
+    print(f"{size:,} relays whose subscribers left: {left.cpu * 1000 / size:.2f} ms of CPU each")
+    yield Figure("they leave", stats["streams_given"] + stats["streams_taken"], 0, "streams")
+    yield Figure("and", left.threads, 0, "threads")
+    yield Figure("and", left.descriptors, 0, "descriptors")
+    yield Figure("and of memory", left.memory / MIB, KEPT, "MiB")
+
+
 class Command(NamedTuple):
     row: str
     measure: Callable[[Nodes, int, Of], Iterator[Figure]]
@@ -353,6 +370,7 @@ COMMANDS = {
     "half-open": Command("V14", half_open, 100, "messages under way", both=False),
     "slow-reader": Command("V16", slow_reader, 500, "messages of 64 KiB to who reads nothing"),
     "many": Command("V19", many_peers, 2000, "TLS peers of one process", both=False),
+    "relays": Command("relays", relays, 100_000, "cancelled relays", both=False),
     "abuse": Command("D-12", abused, 1000, "visits, and every attack"),
 }
 ROWS = {

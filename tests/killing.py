@@ -1,11 +1,12 @@
-"""kill -9 of real processes, again and again (V7).
+"""kill -9 of real processes, again and again, and what else happens to them (V7).
 
 Everything that `send` returned for must be handled. One process that has everything imported forks a sender and a
-receiver, with a database each, kills them at random moments and starts them again. The sender writes down what it is
-about to send, and again when `send` has returned; the receiver writes down what it handled before it is acknowledged.
-At the end the sender drains its outbox, and the three lists are compared. A kill leaves the lists whole: what is
-written down is one `os.write`. The seed says which adapters they use, and whether they speak mutual TLS or, one time in
-five, plaintext.
+receiver, with a database each, kills them at random moments, also while they open or close, and starts them again
+(`troubles`). The sender writes down what it is about to send, and again when `send` has returned; the receiver writes
+down what it handled before it is acknowledged. At the end the sender drains its outbox, and the lists are compared. A
+kill leaves the lists whole: what is written down is one `os.write`. The seed says which adapters they use, whether they
+speak mutual TLS or, one time in five, plaintext, whether the receiver knows copies (`dedupe_durable`), and whether the
+sender begins with a database of the first layout, in the migration of which it is killed.
 
     python -m tests.killing DIRECTORY KILLS SEED     prints the result as one line of JSON
 """
@@ -13,24 +14,31 @@ five, plaintext.
 from __future__ import annotations
 
 import bisect
+import faulthandler
 import json
 import os
 import random
 import signal
 import socket
+import sqlite3
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 from tolliver_transports import blocking
-from tolliver_transports.anyio import TLS, InstanceOptions, create_instance
+from tolliver_transports.anyio import InstanceOptions, create_instance
 from tolliver_transports.certs import make_ca, make_certificate
 
-from tolliver_proto import Delivery, Limits
+from tests.store.layout_1 import write as write_layout_1
+from tests.troubles import STACKS, Troubles, ended_well, kill
+from tolliver_proto import Delivery, Limits, NoticeKind, StoredMessage
 
 LIVES = (0.2, 0.5, 1.0, 2.0, 3.0)  # at most, from one kill to the next: as parts of what both take to be at work
 BACKLOG = 1000  # messages that wait before the sender does, so that the end is not all draining
@@ -39,6 +47,8 @@ RUNS = (1, 1, 2, 5, 20, 100, 400)  # messages in one call
 SIZES = (10, 100, 3000)  # bytes in one body
 SENDERS = 4
 ADAPTERS = ("anyio", "blocking")
+TOLD = {signal.SIGTERM}
+OLDER = 2000  # messages in a database of the first layout
 
 Work = Callable[[], None]
 
@@ -46,9 +56,11 @@ Work = Callable[[], None]
 class Lists:
     """What the sender writes down: the names of one life are different from those of all others."""
 
-    def __init__(self, rig: Rig, life: int) -> None:
+    def __init__(self, rig: Rig) -> None:
         self._about_to, self._returned = rig.open_list("about to"), rig.open_list("returned")
-        self._life, self._number = life, 0
+        self._nobody = rig.open_list("nobody")
+        self._is_known = bool(rig.names("returned"))
+        self._life, self._number = rig.life, 0
 
     def items(self, rng: random.Random) -> tuple[bytes, list[tuple[str, str, bytes]]]:
         count, size = rng.choice(RUNS), rng.choice(SIZES)
@@ -59,8 +71,11 @@ class Lists:
         return lines, [("work", "", name + b" " + bytes(size if count < 50 else 10)) for name in names]
 
     def returned(self, lines: bytes, recipients: int) -> None:
-        if recipients:  # else nobody has subscribed yet
+        if recipients:
+            self._is_known = True
             os.write(self._returned, lines)
+        elif self._is_known:  # else nobody has subscribed yet
+            os.write(self._nobody, lines)
 
 
 class Rig:
@@ -70,28 +85,57 @@ class Rig:
         self.directory = directory
         self.rng = random.Random(seed)
         self.plaintext = seed % 5 == 4
+        self.knows_copies = seed % 3 == 1
         self.adapters = {"sender": ADAPTERS[seed % 2], "receiver": ADAPTERS[seed // 2 % 2]}
         make_ca(directory)
-        for name in ("sender", "receiver"):
-            make_certificate(directory, name)
-        with socket.socket() as reserved:
-            reserved.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{reserved.getsockname()[1]}"
-        self._lives = 0
+        self.members = {name: make_certificate(directory, name) for name in self.adapters}
+        self.addresses = {name: free_address() for name in self.adapters}
+        self.life = 0  # of whoever was started last
+        self.begins_older = seed % 3 == 2
+        if self.begins_older:
+            self.write_older()
+
+    def write_older(self) -> None:
+        """A sender's database of the first layout, with messages of a life of its own."""
+        names = [b"0.%d" % number for number in range(OLDER)]
+        messages = [
+            StoredMessage(seq, seq, "work", "", name + b" ", 17 + 4 + len(name) + 1)
+            for seq, name in enumerate(names, 1)
+        ]
+        uuids = self.members["sender"].uuid, self.members["receiver"].uuid
+        write_layout_1(self.database("sender"), *uuids, None, messages)
+        with closing(sqlite3.connect(self.database("sender"))) as older, older:
+            older.execute("INSERT INTO peer_subscription VALUES (1, 'work', '')")
+        for written in ("about to", "returned"):
+            os.write(self.open_list(written), b"".join(name + b"\n" for name in names))
+
+    def database(self, name: str) -> Path:
+        return self.directory / f"{name}.db"
 
     # What the forked processes do.
 
     def options(self, name: str, **options: object) -> InstanceOptions:
-        files = self.directory / name
-        tls = TLS(files.with_suffix(".pem"), files.with_suffix(".key"), self.directory / "ca.pem")
+        member = self.members[name]
         return InstanceOptions(
-            database=files.with_suffix(".db"),
-            tls=None if self.plaintext else tls,
+            tls=None if self.plaintext else member.tls(),
             plaintext=self.plaintext,
+            identity=member.uuid if self.plaintext else None,
             retry_interval=0.5,
             limits=Limits(redial_max=0.1),
-            **options,  # type: ignore[arg-type]  # attrs checks them
+            **{"database": self.database(name), **options},  # type: ignore[arg-type]  # attrs checks them
         )
+
+    def to_send(self) -> InstanceOptions:
+        return self.options("sender", listen=self.addresses["sender"], remotes=[self.addresses["receiver"]])
+
+    def to_receive(self, pause: float | None) -> InstanceOptions:
+        """`pause`: seconds until it subscribes; None if that is said at its opening."""
+        given = dict[str, object]()
+        if pause is None:
+            given = {"subscriptions": ["work"], "handlers": [("work", "", self.handler())]}
+        if self.knows_copies:
+            given |= {"dedupe": 100_000, "dedupe_durable": True}
+        return self.options("receiver", listen=self.addresses["receiver"], **given)
 
     def open_list(self, name: str) -> int:
         return os.open(self.directory / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -104,20 +148,30 @@ class Rig:
 
         return handler
 
-    async def receive_anyio(self) -> None:
-        async with create_instance(self.options("receiver", listen=self.address)) as receiver:
-            await receiver.subscribe("work", handler=self.handler())
+    def opened(self, missing: bool) -> None:
+        """Write down that this life has begun, and whether it was told that commits are missing."""
+        os.write(self.open_list("opened"), b"%d %d\n" % (self.life, missing))
+
+    async def receive_anyio(self, pause: float | None) -> None:
+        async with create_instance(self.to_receive(pause)) as receiver:
+            self.opened(False)
+            if pause is not None:
+                await anyio.sleep(pause)
+                await receiver.subscribe("work", handler=self.handler())
             await anyio.sleep_forever()
 
-    def receive_blocking(self) -> None:
-        with blocking.create_instance(self.options("receiver", listen=self.address)) as receiver:
-            receiver.subscribe("work", handler=self.handler())
+    def receive_blocking(self, pause: float | None) -> None:
+        with blocking.create_instance(self.to_receive(pause)) as receiver:
+            self.opened(False)
+            if pause is not None:
+                time.sleep(pause)
+                receiver.subscribe("work", handler=self.handler())
             threading.Event().wait()
 
     async def send_anyio(self) -> None:
-        """Until it is killed."""
-        lists = Lists(self, self._lives)
-        async with create_instance(self.options("sender", remotes=[self.address])) as sender:
+        lists = Lists(self)
+        async with create_instance(self.to_send()) as sender:
+            self.opened(any(notice.kind is NoticeKind.COMMITS_MISSING for notice in sender.notices()))
 
             async def keep_sending(rng: random.Random) -> None:
                 while True:
@@ -132,11 +186,12 @@ class Rig:
 
             async with anyio.create_task_group() as tasks:
                 for at in range(SENDERS):
-                    tasks.start_soon(keep_sending, random.Random(self._lives * SENDERS + at))
+                    tasks.start_soon(keep_sending, random.Random(self.life * SENDERS + at))
 
     def send_blocking(self) -> None:
-        lists, rng = Lists(self, self._lives), random.Random(self._lives)
-        with blocking.create_instance(self.options("sender", remotes=[self.address])) as sender:
+        lists, rng = Lists(self), random.Random(self.life)
+        with blocking.create_instance(self.to_send()) as sender:
+            self.opened(any(notice.kind is NoticeKind.COMMITS_MISSING for notice in sender.notices()))
             while True:
                 if sender.stats()["pending"] > BACKLOG:
                     time.sleep(0.005)
@@ -147,52 +202,99 @@ class Rig:
                 if not receipt.recipients:
                     time.sleep(0.005)
 
+    async def live_beside(self, database: Path, **options: object) -> None:
+        """The receiver's certificate with another database, which subscribes to nothing."""
+        async with create_instance(self.options("receiver", database=database, **options)) as other:
+            self.opened(False)
+            while not other.stats()["peers_up"]:  # noqa: ASYNC110  # a number, not an event
+                await anyio.sleep(0.005)
+            os.write(self.open_list("met"), b"%d\n" % self.life)
+            await anyio.sleep_forever()
+
     async def drain(self) -> None:
-        async with create_instance(self.options("sender", remotes=[self.address])) as sender:
+        async with create_instance(self.to_send()) as sender:
             while sender.stats()["pending"]:  # noqa: ASYNC110  # a number, not an event
                 await anyio.sleep(0.01)
 
-    def work(self, name: str) -> Work:
-        works: dict[tuple[str, str], Work] = {
-            ("sender", "anyio"): lambda: anyio.run(self.send_anyio),
-            ("sender", "blocking"): self.send_blocking,
-            ("receiver", "anyio"): lambda: anyio.run(self.receive_anyio),
-            ("receiver", "blocking"): self.receive_blocking,
-        }
-        return works[name, self.adapters[name]]
+    def sending(self) -> Work:
+        if self.adapters["sender"] == "anyio":
+            return lambda: anyio.run(until_told, self.send_anyio)
+        return leaving_when_told(self.send_blocking)
+
+    def receiving(self, pause: float | None) -> Work:
+        if self.adapters["receiver"] == "anyio":
+            return lambda: anyio.run(until_told, self.receive_anyio, pause)
+        return leaving_when_told(lambda: self.receive_blocking(pause))
+
+    def beside(self, database: Path, **options: object) -> Work:
+        async def living() -> None:
+            await self.live_beside(database, **options)
+
+        return lambda: anyio.run(until_told, living)
 
     # What the process above them does.
 
     def start(self, work: Work) -> int:
-        self._lives += 1
+        self.life += 1
+        signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)  # until the child has its handler
         pid = os.fork()
         if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
             return pid
         status = 1
         try:
+            faulthandler.register(STACKS)
+            signal.signal(signal.SIGTERM, lambda *_signal: os._exit(0))  # nothing is open yet
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
             work()
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(status)
 
     def names(self, name: str) -> list[bytes]:
         path = self.directory / name
         return path.read_bytes().splitlines() if path.exists() else []
 
+    def has_opened(self, life: int) -> int | None:
+        """None as long as it has not; else 1 if commits were missing."""
+        lives = dict(line.split() for line in self.names("opened"))
+        told = lives.get(b"%d" % life)
+        return None if told is None else int(told)
 
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+
+def free_address() -> str:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{reserved.getsockname()[1]}"
 
 
-def ended_well(pid: int, deadline: float) -> bool:
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return status == 0
-        time.sleep(0.005)
-    kill(pid)
-    return False
+class Told(BaseException):
+    """SIGTERM came."""
+
+
+def leaving_when_told(work: Work) -> Work:
+    """An orderly end at SIGTERM, wherever it comes."""
+
+    def leave(*_signal: object) -> None:
+        raise Told
+
+    def worked() -> None:
+        with suppress(Told):
+            signal.signal(signal.SIGTERM, leave)
+            work()
+
+    return worked
+
+
+async def until_told(work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+    async with anyio.create_task_group() as tasks:
+        with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+            tasks.start_soon(work, *arguments)
+            async for _ in signals:
+                tasks.cancel_scope.cancel()
 
 
 def recoveries(restarts: list[int], handled: list[int]) -> list[float]:
@@ -206,42 +308,66 @@ def recoveries(restarts: list[int], handled: list[int]) -> list[float]:
     ]
 
 
+def overtaken(handled: list[bytes]) -> int:
+    """Messages whose first copy came after that of one that was stored later (T-51)."""
+    places = [tuple(map(int, name.split(b"."))) for name in dict.fromkeys(handled)]
+    newest, late = tuple[int, ...](), 0
+    for place in places:
+        late += place < newest
+        newest = max(newest, place)
+    return late
+
+
 def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
     """`drained` is 1 when the sender's outbox came to its end in time; `recoveries` and `draining` are in seconds."""
     rig = Rig(directory, seed)
-    pids = {name: rig.start(rig.work(name)) for name in rig.adapters}
+    troubles = Troubles(rig)
+    try:
+        return watched(rig, troubles, kills)
+    finally:
+        for pid in troubles.pids.values():
+            with suppress(ProcessLookupError, ChildProcessError):
+                kill(pid)
+
+
+def watched(rig: Rig, troubles: Troubles, kills: int) -> dict[str, object]:
+    if rig.begins_older:
+        troubles.kill_in_migration()
+    troubles.start("receiver", 0.0)
+    troubles.start("sender")
     began = time.monotonic()
     while not rig.names("handled") and time.monotonic() < began + SETTLING:
         time.sleep(0.005)
-    usual = min(1.0, time.monotonic() - began)
-    killed, restarts = 0, list[int]()
-    while killed < kills:
-        time.sleep(rig.rng.uniform(0, usual * rig.rng.choice(LIVES)))
-        victims = rig.rng.choice((["sender"], ["receiver"], ["sender", "receiver"]))[: kills - killed]
-        for name in victims:
-            kill(pids[name])
-            killed += 1
-        for name in victims:
-            if name == "receiver":
-                restarts.append(time.monotonic_ns())
-            pids[name] = rig.start(rig.work(name))
-    kill(pids["sender"])
+    troubles.usual = min(1.0, time.monotonic() - began)
+    for trouble in troubles.deal():
+        if troubles.counts["kills"] >= kills:
+            break
+        time.sleep(rig.rng.uniform(0, troubles.usual * rig.rng.choice(LIVES)))
+        trouble()
+    kill(troubles.pids["sender"])
     began = time.monotonic()
     drained = ended_well(rig.start(lambda: anyio.run(rig.drain)), time.monotonic() + SETTLING)
     draining = time.monotonic() - began
-    kill(pids["receiver"])
+    kill(troubles.pids["receiver"])
     lines = [line.split() for line in rig.names("handled")]
     handled = Counter(line[0] for line in lines)
     about_to, returned = set(rig.names("about to")), set(rig.names("returned"))
+    missing = returned - set(handled)
+    restarts, times = troubles.restarts, sorted(int(line[1]) for line in lines)
     return {
-        "kills": killed,
+        "kills": troubles.counts["kills"],
         "messages": len(returned),
-        "lost": len(returned - set(handled)),
+        "lost": len(missing - troubles.not_in_copies),
         "unexpected": len(set(handled) - about_to),
+        "overtaken": overtaken([line[0] for line in lines]),
+        "nobody": len(rig.names("nobody")),
         "duplicates": handled.total() - len(handled),
         "drained": int(drained),
-        "recoveries": [round(seconds, 3) for seconds in recoveries(restarts, sorted(int(line[1]) for line in lines))],
+        "recoveries": [round(seconds, 3) for seconds in recoveries(restarts, times)],
         "draining": round(draining, 3),
+        "not_in_copies": len(missing & troubles.not_in_copies),
+        "troubles": dict(troubles.counts - Counter(kills=troubles.counts["kills"])),
+        "wrong": troubles.wrong,
         "rig": f"{rig.adapters['sender']} to {rig.adapters['receiver']} over {'plaintext' if rig.plaintext else 'TLS'}",
     }
 

@@ -5,6 +5,7 @@ The full size, and the time, are the business of `scripts/backlog.py`.
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,8 +13,10 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
+import pytest
 from tolliver_transports._store.sqlite import SQLiteStore
 
+from scripts.backlog import fill, reconnect
 from tolliver_proto import Commit, Loaded, Node, ReplacePeerSubscriptions, Subscription
 
 OURS, AWAY = UUID(int=1), UUID(int=2)
@@ -80,3 +83,11 @@ def test_a_hole_in_the_backlog_costs_a_few_numbers() -> None:
         node = started()
     assert node.idle
     assert figures[0] / MESSAGES < 200, "bytes a hole: five numbers in lists"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux tells it")
+def test_a_reconnect_reads_no_body_of_what_is_held(tmp_path: Path) -> None:
+    """T-61."""
+    path = tmp_path / "node.db"
+    assert fill(path, 10_000, mixed=False)
+    assert reconnect(path, 10_000)

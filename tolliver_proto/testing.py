@@ -15,14 +15,14 @@ from ._testing import shrink as _shrink
 from ._testing.checks import SimFailure
 from ._testing.clockwork import Report
 from ._testing.dice import BeginAt
+from ._testing.field import Field
 from ._testing.memory import MemoryStore
 from ._testing.pair import ConnectionPair, Side
 from ._testing.shrink import Shrunk
-from ._testing.simnet import Simulation
 from ._testing.world import Weather
 
 
-class SimNet(Simulation):
+class SimNet(Field):
     """`SimNet(seed).run()`: a whole life of a few nodes. Raises SimFailure where a promise is broken.
 
     One seed, one story. Further arguments are those of `Simulation`: `seconds` is how long the faults go on,

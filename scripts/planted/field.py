@@ -20,8 +20,42 @@ DUELLING = "tests/node/test_duels.py::"
 DROPS = "tolliver_proto/_node/drops.py"
 SILENT = "tests/node/test_patience.py::"
 TRIES = "tests/node/test_second_tries.py::"
+HOLDING = "tests/node/test_holds.py::"
+FIELD = ("tests/node/test_answers.py::test_nodes_in_the_field",)
 
 BUGS = (
+    Bug(
+        "what waits before a parked message that is tried again is passed over",
+        "tolliver_proto/_node/outbox.py",
+        "Window.go_back",
+        "message.seq <= seq",
+        "False",
+        (TRIES + "test_what_waits_before_one_that_is_tried_again_is_not_passed_over",),
+    ),
+    Bug(
+        "an answer comes before its acks",
+        SENDING,
+        "Sending.watch",
+        "if not receipt.unacked:\n    self._actions.append(Acked([receipt]))",
+        "self._actions.append(Acked([receipt]))",
+        FIELD,
+    ),
+    Bug(
+        "what a newer list lacks is routed no more",
+        "tolliver_proto/_node/holds.py",
+        "Holding._set_peer_list",
+        "{one: peer.held.get(one, until) for one in lacking} if self._policy.unsubscribed_hold else {}",
+        "{}",
+        FIELD,
+    ),
+    Bug(
+        "what was held for a forgotten peer is told as unsubscribed",
+        "tolliver_proto/_node/maintenance.py",
+        "Maintenance._forget_all_of",
+        "self._hold(peer, {})",
+        "",
+        (HOLDING + "test_forgetting_the_peer_ends_it",),
+    ),
     Bug(
         "control messages go to a peer that dies of them",
         "tolliver_proto/_node/link.py",

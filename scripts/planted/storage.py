@@ -386,9 +386,9 @@ BUGS = (
     Bug(
         "what is set aside is sent",
         OWED,
-        "Deliveries.fetch",
-        "bits = share.bits & ~share.parked_bits",
-        "bits = share.bits",
+        "Deliveries._waiting",
+        "share.bits & ~share.parked_bits",
+        "share.bits",
         ("tests/store/test_upkeep.py::test_what_is_set_aside_is_not_fetched_until_it_is_put_back",),
     ),
     Bug(

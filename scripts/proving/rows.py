@@ -75,8 +75,9 @@ ROWS = (
     ),
     Row(
         "V7",
-        "kill -9 of real senders and receivers, with SQLite and TLS",
-        "10,000 kills, 1,000,000 messages or more, 0 lost",
+        "kill -9 of real senders and receivers, with SQLite and TLS, also in opening, migration and close; orderly "
+        "restarts, copies put back, other databases and new disks",
+        "10,000 kills, 1,000,000 messages or more, 0 lost, 0 overtaken",
         ("python scripts/soak.py 1000",),
         full=("python scripts/soak.py 10000",),
     ),
@@ -184,11 +185,24 @@ ROWS = (
         full=("python scripts/spark_soak.py 20 1000000", "python scripts/spark_soak.py 5 100000 --external"),
     ),
     Row(
+        "held",
+        "A peer that comes back with an empty list, and what waits for it is held",
+        "1,000,000 messages of 1 kB: no body is read, 64 MiB at most",
+        ("python scripts/backlog.py 1000000 --held",),
+    ),
+    Row(
         "abuse",
         "Peers that follow the grammar and abuse it",
         "bounded memory and time, a good peer goes on",
         _hostile("abuse"),
         waits=True,
+    ),
+    Row(
+        "relays",
+        "Relays of streams whose subscribers leave, in every way, are cancelled upstream",
+        "100,000 on each adapter, no stream, thread or descriptor left; of memory ≤ 1 MiB",
+        _hostile("relays", "--size 20000"),
+        full=_hostile("relays"),
     ),
     Row(
         "scale",

@@ -172,6 +172,12 @@ class World(Protocol):
     def left(self, source: Any) -> Any:
         """What `start` is to call to close one of these two."""
 
+    def within(self, iterator: Any, end: BaseException) -> Any:
+        """What `start` is to call to enter its block, take an item, and leave it by this end: the item."""
+
+    def outcome(self, call: Callable[[], Any]) -> Any:
+        """What `start` is to call for what that returns or raises, whichever it is."""
+
     def close(self) -> None:
         """End it. All its instances are closed."""
 
@@ -377,6 +383,10 @@ class Items:
 
     def start_next(self) -> Handle:
         return self._world.start("the next item", lambda: self._world.next(self._iterator))
+
+    def leave(self, end: BaseException) -> Any:
+        """Enter its block, take an item, and leave it by this end: the item."""
+        return self._world.start("leave by an end", lambda: self._world.within(self._iterator, end)).wait()
 
     def settled(self, item: Any) -> Settled:
         """What `start_next` brought, with its two words."""

@@ -14,6 +14,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import trio
+from tolliver_transports.anyio.ends import ends_task
 
 from .facade import STEP, Adapter, Cancelled, Gate, Handle, Options, create, each
 
@@ -152,6 +153,24 @@ class AnyioWorld:
 
     def left(self, source: Any) -> Any:
         return source.aclose()
+
+    async def within(self, iterator: Any, end: BaseException) -> Any:
+        try:
+            async with iterator:
+                item = await anext(iterator)
+                raise end
+        except BaseException as error:
+            if error is not end:
+                raise
+        return item
+
+    async def outcome(self, call: Callable[[], Any]) -> Any:
+        try:
+            return await _settled(call())
+        except BaseException as error:
+            if ends_task(error):
+                raise
+            return error
 
 
 async def _settled(result: Any) -> Any:

@@ -60,3 +60,19 @@ class BlockingWorld:
 
     def left(self, source: Any) -> Any:
         return source.close()
+
+    def within(self, iterator: Any, end: BaseException) -> Any:
+        try:
+            with iterator:
+                item = next(iterator)
+                raise end
+        except BaseException as error:
+            if error is not end:
+                raise
+        return item
+
+    def outcome(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except BaseException as error:
+            return error

@@ -119,6 +119,22 @@ class TwistedWorld:
     def left(self, source: Any) -> Any:
         return ensureDeferred(_awaited(source.aclose()))
 
+    def within(self, iterator: Any, end: BaseException) -> Any:
+        async def leave() -> Any:
+            try:
+                async with iterator:
+                    item = await anext(iterator)
+                    raise end
+            except BaseException as error:
+                if error is not end:
+                    raise
+            return item
+
+        return ensureDeferred(leave())
+
+    def outcome(self, call: Callable[[], Any]) -> Any:
+        return maybeDeferred(call).addErrback(lambda failure: failure.value)
+
 
 async def _awaited(what: Awaitable[Any]) -> Any:
     return await what

@@ -140,6 +140,15 @@ class Taken:
 
         return self._start("for_each", lambda it: it.for_each(handle if callable(handler) else handler))
 
+    def start_outcome(self, handler: Any) -> Handle:
+        """As `for_each`: what it returns, or whatever it raises."""
+
+        def handle(element: Any) -> Any:
+            answer = handler(element)
+            return self._world.later(answer) if isinstance(answer, Gate) else answer
+
+        return self._start("for_each", lambda it: self._world.outcome(lambda: it.for_each(handle)))
+
     def start_requests(self, count: int, times: int) -> Handle:
         def request(it: Any) -> None:
             for _ in range(times):
@@ -173,6 +182,11 @@ class Taken:
 
     def look(self, at: Callable[[Any], Any]) -> Any:
         return self._start("a look", at).wait()
+
+    @property
+    def itself(self) -> Any:
+        """For `publish`: the subscription as a source."""
+        return self._subscription
 
     @property
     def closed(self) -> bool:

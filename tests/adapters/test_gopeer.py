@@ -50,12 +50,16 @@ def ours(nodes: Nodes, **options: Any) -> Facade:
 
 
 @contextmanager
-def connection(node: Facade, go: GoPeer, identity: Identity, role: str) -> Iterator[None]:
+def connection(
+    node: Facade, go: GoPeer, identity: Identity, role: str, control_messages: bool = True
+) -> Iterator[None]:
     """For as long as the Go process lives. Its host name cannot be checked: its key is pinned instead (D-2)."""
     remote = None
     with go:
         if role == WE_DIAL:
-            remote = Remote("127.0.0.1", go.listen(), spki_sha256=identity.spki_sha256)
+            remote = Remote(
+                "127.0.0.1", go.listen(), spki_sha256=identity.spki_sha256, control_messages=control_messages
+            )
             assert node.new_connection(remote) == go.instance_id
         else:
             assert go.dial(node.port or 0) == node.instance_id
@@ -176,6 +180,23 @@ def test_announcing_to_that_peer_is_what_kills_it(nodes: Nodes, identity: Identi
         careful = GoPeer(PRESETS["499b76d"] - {Defect.CONTROL_KILLS}, identity, instance_id=go.instance_id)
         with connection(node, careful, identity, IT_DIALS):
             until(lambda: careful.table, "our subscription")
+
+
+@both_roles
+def test_that_peer_lives_where_it_is_named_and_is_sent_no_control_messages(
+    nodes: Nodes, identity: Identity, role: str
+) -> None:
+    """G7: by its remote or, where it dials us, by its UUID."""
+    go = GoPeer(PRESETS["499b76d"], identity, subscriptions=[("back", "")])
+    named = [go.instance_id] if role == IT_DIALS else []
+    with ours(nodes, announce_after_handshake=True, no_control_messages=named) as node:
+        node.subscribe("news")
+        with connection(node, go, identity, role, control_messages=False):
+            node.subscribe("sport")
+            node.unsubscribe("news")
+            node.wait_acked(node.send("back", "", b"last"))
+            assert (go.controls, seen(go)) == ([], [b"last"])
+            assert clean(go)
 
 
 def test_what_a_peer_does_not_read_waits_until_it_is_started_again(nodes: Nodes, identity: Identity) -> None:

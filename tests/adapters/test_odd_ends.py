@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError as FutureCancelled
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -53,23 +54,45 @@ class Odd(BaseException):
 
 
 ENDS: dict[str, Any] = {
+    "None": None,
+    "a value": 7,
+    "False": False,
     "no truth": NoTruth(),
-    "no words": NoWords(),
     "a result without words": Wordless(),
+    "ValueError": ValueError("odd"),
+    "no words": NoWords(),
+    "TimeoutError": TimeoutError(),
     "SystemExit": SystemExit(1),
     "GeneratorExit": GeneratorExit(),
     "CancelledError": asyncio.CancelledError(),
     "a future that was cancelled": FutureCancelled(),
     "StopIteration": StopIteration(1),
     "StopAsyncIteration": StopAsyncIteration(),
-    "a group": BaseExceptionGroup("several", [Odd(), ValueError("one of them")]),
+    "ExceptionGroup": ExceptionGroup("several", [ValueError("one of them")]),
+    "BaseExceptionGroup": BaseExceptionGroup("several", [Odd(), ValueError("one of them")]),
     "BaseException": Odd("odd"),
 }
+WELL = ("None", "a value")
+RAISED = {name: end for name, end in ENDS.items() if isinstance(end, BaseException)}
+RETURNED = {name: end for name, end in ENDS.items() if name not in RAISED}
+MESSAGES = ("plain", "awaited", "iterator", "run")
+"""Columns of the table: ways to handle messages."""
+GIVING = ("opening", "pulling", "encoding", "closing")
+"""And what the application does for a stream that it gives."""
+TAKING = ("handling", "awaited", "decoding")
+"""And for one that it takes."""
 
 
-def ends_on(kind: str, awaited: bool) -> dict[str, Any]:
+def ends_on(kind: str, awaited: bool, ends: dict[str, Any] = ENDS) -> dict[str, Any]:
     """Python closes a coroutine that a Deferred throws a GeneratorExit into."""
-    return {name: end for name, end in ENDS.items() if not (awaited and "twisted" in kind and name == "GeneratorExit")}
+    return {name: end for name, end in ends.items() if not (awaited and "twisted" in kind and name == "GeneratorExit")}
+
+
+def come_to(end: Any) -> Any:
+    """Return it, or raise it."""
+    if isinstance(end, BaseException):
+        raise end
+    return end
 
 
 def oddly(nodes: Nodes, later: bool, seen: list[tuple[str, int]]) -> Callable[[Delivery], Any]:
@@ -79,30 +102,26 @@ def oddly(nodes: Nodes, later: bool, seen: list[tuple[str, int]]) -> Callable[[D
         how = delivery.body.decode()
         seen.append((how, delivery.attempt))
         end = ENDS.get(how) if delivery.attempt < 3 else None
-        if later:
-            return nodes.gate().open(end)
-        if isinstance(end, BaseException):
-            raise end
-        return end
+        return nodes.gate().open(end) if later else come_to(end)
 
     return handler
 
 
 @EVERY_LOOP
-@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("column", MESSAGES[:2])
 def test_each_is_a_failed_attempt_and_the_next_message_is_handled(
-    nodes: Nodes, kind: str, later: bool, caplog: pytest.LogCaptureFixture
+    nodes: Nodes, kind: str, column: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[tuple[str, int]] = []
-    ends = ends_on(kind, later)
+    ends = ends_on(kind, column == "awaited")
     bodies = [name for how in ends for name in (how, f"after {how}")]
     with caplog.at_level(logging.WARNING), nodes.pair(channels=(), left=AGAIN) as (left, right, _):
-        right.subscribe("news", handler=oddly(nodes, later, seen))
+        right.subscribe("news", handler=oddly(nodes, column == "awaited", seen))
         subscribed(left)
         left.wait_acked(left.send_many([("news", "", body.encode()) for body in bodies]))
-        assert {(how, attempt) for how in ends for attempt in (1, 2, 3)} <= set(seen)
-        assert {(f"after {how}", 1) for how in ends} <= set(seen)
-        assert right.stats()["failed"] >= 2 * len(ends)
+        tries = {how: {attempt for name, attempt in seen if name == how} for how in bodies}
+        assert tries == {how: {1} if how.startswith("after") or how in WELL else {1, 2, 3} for how in bodies}
+        assert right.stats()["failed"] >= 2 * (len(ends) - len(WELL))
         told = "\n".join(noticed(right, NoticeKind.HANDLER_FAILED))
         left.send("news", "", b"and it goes on")
         until(lambda: ("and it goes on", 1) in seen)
@@ -119,26 +138,134 @@ def test_each_is_a_failed_attempt_and_the_next_message_is_handled(
 
 
 @EVERY_LOOP
+@pytest.mark.parametrize("column", MESSAGES[2:])
+def test_who_leaves_an_iterator_has_failed_what_it_holds(nodes: Nodes, kind: str, column: str) -> None:
+    """What it raises is the application's to see; the message comes again, to the handler that has stayed."""
+    ends = ends_on(kind, True, RAISED)
+    seen: set[tuple[str, int]] = set()
+    with nodes.pair(channels=(), left=AGAIN) as (left, right, _):
+        right.subscribe("news", handler=lambda delivery: seen.add((delivery.key, delivery.attempt)))
+        subscribed(left)
+        iterate = right.messages if column == "iterator" else right.message_runs
+        receipts = []
+        for how, end in ends.items():
+            leaving = iterate("news", how, subscribe=False)
+            receipts.append(left.send("news", how, b"x"))
+            assert bodies_of(leaving.leave(end)) == [b"x"]
+        for receipt in receipts:
+            left.wait_acked(receipt)
+        assert {(how, attempt) for how in ends for attempt in (1, 2)} <= seen
+        assert right.stats()["failed"] >= len(ends)
+
+
+def bodies_of(item: Any) -> list[bytes]:
+    """Of a message, or of a run."""
+    return [one.body for one in item] if hasattr(item, "settled") else [item.body]
+
+
+class OddCodec:
+    """One that ends in the way that an element names."""
+
+    def encode(self, value: bytes) -> Any:
+        return come_to(ENDS.get(value.decode(), value))
+
+    def decode(self, data: bytes) -> Any:
+        return come_to(ENDS.get(data.decode(), data))
+
+
+class Closes:
+    """An iterator without elements, whose `close` raises."""
+
+    def __init__(self, end: Any) -> None:
+        self._end = end
+
+    def __iter__(self) -> Closes:
+        return self
+
+    def __next__(self) -> bytes:
+        raise StopIteration
+
+    def close(self) -> None:
+        come_to(self._end)
+
+
+def gives(name: str) -> Any:
+    """A source that ends in the way that the name says."""
+    column, _, how = name.partition(" ")
+    end = ENDS.get(how)
+    if column == "opening":
+        return come_to(end)
+    if column == "closing":
+        return Closes(end)
+
+    def pulled() -> Iterator[Any]:
+        yield b"1"
+        yield how.encode() if column == "encoding" else come_to(end)
+
+    return pulled()
+
+
+@EVERY_LOOP
 @pytest.mark.parametrize("form", FORMS)
 def test_a_source_ends_its_own_stream_and_no_other(stage: Stage, kind: str) -> None:
+    """By what it raises; and by what it returns, where that is no source or no bytes."""
     streams, peer = stage.giving()
-
-    def failing(name: str) -> Iterator[bytes]:
-        yield b"1"
-        if name in ENDS:
-            raise ENDS[name]
-        yield b"2"
-
-    ends = [name for name, end in ends_on(kind, True).items() if isinstance(end, BaseException)]
-    streams.publish("*", stage.source(failing))
+    for column in GIVING:
+        codec = {"codec": OddCodec()} if column == "encoding" else {}
+        streams.publish(f"{column} *", stage.source(gives), **codec)
+    streams.publish("goes on", stage.source(lambda _name: iter([b"1", b"2"])))
     other = peer.subscribe("goes on", 1)
     peer.hear_elements(other, 1)
-    for name in ends:
-        stream = peer.subscribe(name, 10)
-        assert isinstance(peer.hear_end(stream), OnError), name
-        assert peer.elements(stream) == [b"1"]
+    for column in GIVING:
+        for name in ends_on(kind, True, RAISED if column == "closing" else ENDS):
+            stream = peer.subscribe(f"{column} {name}", 10)
+            assert isinstance(peer.hear_end(stream), OnError), (column, name)
+            assert peer.elements(stream) == ([b"1"] if column in ("pulling", "encoding") else [])
     peer.request(other, 1)
     peer.hear_elements(other, 2)
+
+
+@EVERY_LOOP
+def test_a_subscriber_ends_its_own_stream_and_no_other(nodes: Nodes, stage: Stage, kind: str) -> None:
+    """What a handler returns is no end; what it or the codec raises cancels, and whoever iterates has it."""
+    streams, peer = stage.taking()
+    other = streams.subscribe("goes on")
+    goes_on = peer.hear_subscribe()
+    peer.subscribed(goes_on)
+    table = [*product(TAKING, ends_on(kind, True))]
+    for number, (column, name) in enumerate(table, 2):
+        end, raised = ENDS[name], name in RAISED
+        seen: list[Any] = []
+        taken = streams.subscribe(name, codec=OddCodec() if column == "decoding" else None)
+        ending = taken.start_outcome(takes(nodes, column, end, seen))
+        stream = peer.hear_subscribe(number)
+        peer.subscribed(stream)
+        peer.next_many(stream, [b"0", name.encode(), b"2"])
+        if raised:
+            peer.hear_cancel(stream)
+            assert outcome_of(ending.wait()) is end, (column, name)
+        else:
+            until(lambda seen=seen: len(seen) == 3)  # type: ignore[misc]  # bound now
+            peer.complete(stream)
+            assert ending.wait() is None
+    peer.next(goes_on, b"1")
+    assert next(other) == b"1"
+
+
+def takes(nodes: Nodes, column: str, end: Any, seen: list[Any]) -> Callable[[Any], Any]:
+    """A handler of three elements that ends so with the second, or leaves that to the codec."""
+
+    def handler(element: bytes) -> Any:
+        seen.append(element)
+        now = end if len(seen) == 2 and column != "decoding" else None
+        return nodes.gate().open(now) if column == "awaited" else come_to(now)
+
+    return handler
+
+
+def outcome_of(error: Any) -> Any:
+    """What was raised: Python wraps what would end an iteration."""
+    return error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
 
 
 ON_THREADS = """

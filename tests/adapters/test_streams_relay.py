@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -112,9 +113,6 @@ def a_cancel_goes_up(stage: Stage) -> None:
             upstream.next_many(taken, [b"x"] * 2)
             downstream.hear_elements(given, 2)
         downstream.cancel(given)
-        downstream.sync()
-        if stage.world.kind == "blocking":
-            upstream.next(taken, b"y")  # its thread is with the subscription: it sees the cancel with what comes next
         upstream.hear_cancel(taken)
     upstream.sync()
     assert len(upstream.all(Cancel)) == 3
@@ -170,21 +168,73 @@ def an_end_needs_no_request(stage: Stage) -> None:
         assert len(downstream.elements(given)) == demand + number // 3
 
 
+@rule("2.6", "untested_spec206_mustCallSubscriptionCancelIfItIsNoLongerValid")
 @rule("4.1")
 def a_cancel_ends_a_subscription_that_is_a_source(stage: Stage) -> None:
+    """Given by a function, or itself and held by the program beside: dropping it is not what cancels it. While the
+    relay waits for demand, for its first element, and for the next one."""
     taking, upstream = stage.taking()
     (peer,) = taking.peers()
     giving, downstream = stage.giving()
-    giving.publish("out", taking.passed_on(peer, "in"))
-    given = downstream.subscribe("out", 1)
+    giving.publish("by a function", taking.passed_on(peer, "in"))
+    for number, (form, demand) in enumerate(product(("by a function", "itself"), (1, 10, 2)), 1):
+        held = taking.subscribe("in", peer=peer) if form == "itself" else None
+        publication = held and giving.publish(form, held.itself)
+        given = downstream.subscribe(form, demand)
+        downstream.hear(partial(downstream.heard, given))
+        taken = upstream.hear_subscribe(number)
+        upstream.subscribed(taken)
+        if demand < 10:
+            upstream.next_many(taken, [b"x"] * 2)
+            downstream.hear_elements(given, demand)
+        downstream.cancel(given)
+        upstream.hear_cancel(taken)
+        assert held is None or held.closed
+        if publication:
+            publication.close()
+    upstream.sync()
+    assert len(upstream.all(Cancel)) == 6
+    assert taking.stats()["streams_taken"] == giving.stats()["streams_given"] == 0
+
+
+@rule("4.1")
+def a_subscription_is_cancelled_with_the_last_of_its_streams(stage: Stage) -> None:
+    """One subscription that several are given shares its elements among them, as tasks and threads do."""
+    taking, upstream = stage.taking()
+    (peer,) = taking.peers()
+    giving, downstream = stage.giving()
+    held = taking.subscribe("in", peer=peer)
+    giving.publish("shared", lambda _name: held.itself)
     taken = upstream.hear_subscribe()
     upstream.subscribed(taken)
-    upstream.next_many(taken, [b"x"] * 2)
-    downstream.hear_elements(given, 1)
-    downstream.cancel(given)
-    upstream.hear_cancel(taken)
+    streams = [downstream.subscribe("shared", 10) for _ in range(2)]
+    for stream in streams:
+        downstream.hear(partial(downstream.heard, stream))
+    downstream.cancel(streams[0])
+    downstream.sync()
+    upstream.next(taken, b"x")
+    assert downstream.hear_elements(streams[1], 1) == [b"x"]
     upstream.sync()
-    assert upstream.all(Cancel) == [Cancel(taken)]
+    assert upstream.all(Cancel) == []
+    downstream.cancel(streams[1])
+    upstream.hear_cancel(taken)
+
+
+@rule("4.2")
+def all_streams_of_a_subscription_hear_its_end(stage: Stage) -> None:
+    taking, upstream = stage.taking()
+    (peer,) = taking.peers()
+    giving, downstream = stage.giving()
+    held = taking.subscribe("in", peer=peer)
+    giving.publish("shared", lambda _name: held.itself)
+    taken = upstream.hear_subscribe()
+    upstream.subscribed(taken)
+    streams = [downstream.subscribe("shared", demand) for demand in (0, 10, 0)]
+    for stream in streams:
+        downstream.hear(partial(downstream.heard, stream))
+    upstream.complete(taken)
+    for stream in streams:
+        assert downstream.hear_end(stream) == OnComplete(stream)
 
 
 @rule("4.2", "required_spec104_mustCallOnErrorOnAllItsSubscribersIfItEncountersANonRecoverableError")

@@ -41,14 +41,16 @@ def all_busy(world: Any) -> Iterator[None]:
         begun.release()
         free.wait()
 
-    def occupy() -> Any:
-        if world.kind.startswith("twisted"):
-            return world._reactor.getThreadPool().callInThread(work)
-        return anyio.to_thread.run_sync(work)
+    pool = world._reactor.getThreadPool() if world.kind.startswith("twisted") else None
 
-    for _ in range(5):
+    def occupy() -> Any:
+        return anyio.to_thread.run_sync(work) if pool is None else pool.callInThread(work)
+
+    busy = 0
+    while busy < max(5, len(pool.threads) if pool else 0):  # one that has just done its work is not free yet
         world.start("a thread", occupy)
         assert begun.acquire(timeout=10)
+        busy += 1
     try:
         yield
     finally:

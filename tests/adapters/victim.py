@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -35,7 +35,7 @@ from . import facade
 from .facade import PATIENCE, Facade, World, deadline
 from .kinds import make_world
 from .member import ROOT
-from .streams import StreamsFacade, Taken
+from .streams import Published, StreamsFacade, Taken
 
 ELEMENT = bytes(100)
 BIG = bytes(64 * 2**10)
@@ -92,6 +92,23 @@ class Victim(Protocol):
     def usage(self) -> Usage: ...
 
 
+class Relay(Protocol):
+    """A victim whose streams are those of another one, named by the last two words: "mapped 1 in 2" is "in 2" there."""
+
+    def relay(self, address: str) -> None:
+        """Dial it, and give on what it gives: a subscription that a function returns, and a generator over one."""
+
+    def give_itself(self, name: str, count: int) -> None:
+        """So many subscriptions to that name, each published as it is: "itself 0 in 2" and so on."""
+
+    def take_back(self) -> None:
+        """Publish them no longer, and cancel those that nobody began."""
+
+    def stats(self) -> dict[str, int]: ...
+
+    def usage(self) -> Usage: ...
+
+
 class _Here:
     def pulled(self, _name: str) -> int:
         return 0
@@ -119,8 +136,8 @@ class Instance(_Here):
     def port(self) -> int:
         return self.facade.port or 0
 
-    def stats(self) -> Mapping[str, int]:
-        return self.facade.stats()
+    def stats(self) -> dict[str, int]:
+        return dict(self.facade.stats())
 
     def said(self) -> list[str]:
         return [notice.detail for notice in self.facade.notices()[-LATEST:]]
@@ -135,6 +152,7 @@ class Streams(_Here):
     def __init__(self, world: World, _directory: Path, tls: TLS, limits: rs.Limits) -> None:
         self.facade = StreamsFacade(world, StreamsOptions(listen=LOCAL, tls=tls, limits=limits))
         self._taken: list[Taken] = []
+        self._published: list[Published] = []
         self._pulled: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
@@ -148,6 +166,25 @@ class Streams(_Here):
     def __exit__(self, *_error: object) -> None:
         self.facade.close()
 
+    def relay(self, address: str) -> None:
+        self._upstream = self.facade.connect(address)
+        peer, world = self._upstream.itself, self.facade.world
+        self.facade.publish("passed on *", lambda name: peer.subscribe(_upstream(name)))
+        self.facade.publish("mapped *", lambda name: world.mapped(peer.subscribe(_upstream(name)), bytes.upper))
+
+    def give_itself(self, name: str, count: int) -> None:
+        self._taken = [self._upstream.subscribe(name) for _ in range(count)]
+        self._published = [
+            self.facade.publish(f"itself {number} {name}", one.itself) for number, one in enumerate(self._taken)
+        ]
+
+    def take_back(self) -> None:
+        for publication, subscription in zip(self._published, self._taken, strict=True):
+            publication.close()
+            subscription.cancel()
+        self._taken.clear()
+        self._published.clear()
+
     def _endless(self, element: bytes, name: str) -> Iterator[bytes]:
         for one in repeat(element):
             self._pulled[name] += 1
@@ -156,8 +193,8 @@ class Streams(_Here):
     def port(self) -> int:
         return self.facade.port or 0
 
-    def stats(self) -> Mapping[str, int]:
-        return self.facade.stats()
+    def stats(self) -> dict[str, int]:
+        return dict(self.facade.stats())
 
     def said(self) -> list[str]:
         return []
@@ -167,6 +204,10 @@ class Streams(_Here):
 
     def pulled(self, name: str) -> int:
         return self._pulled[name]
+
+
+def _upstream(name: str) -> str:
+    return " ".join(name.split()[-2:])
 
 
 MAKERS: dict[Of, tuple[Callable[..., Any], type]] = {"messages": (Instance, Limits), "streams": (Streams, rs.Limits)}
@@ -267,6 +308,15 @@ class Apart:
 
     def usage(self) -> Usage:
         return Usage(*self._ask("usage"))
+
+    def relay(self, address: str) -> None:
+        self._ask("relay", address)
+
+    def give_itself(self, name: str, count: int) -> None:
+        self._ask("give_itself", name, count)
+
+    def take_back(self) -> None:
+        self._ask("take_back")
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:

@@ -78,3 +78,32 @@ async def test_what_a_source_yields_may_end_it_while_it_waits(element: object, t
             await anext(taker.subscribe("numbers"))
         await closed.wait()
         await until(lambda: not giver.stats()["streams_given"])
+
+
+class Interrupts:
+    """A codec in which somebody presses Ctrl-C, once."""
+
+    def __init__(self) -> None:
+        self._left = [KeyboardInterrupt()]
+
+    def encode(self, value: bytes) -> bytes:
+        return value
+
+    def decode(self, data: bytes) -> bytes:
+        if self._left:
+            raise self._left.pop()
+        return data
+
+
+@pytest.mark.anyio
+async def test_an_interrupt_is_no_failure_of_the_codec() -> None:
+    async with (
+        create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True)) as giver,
+        create_streams(StreamsOptions(plaintext=True)) as taker,
+    ):
+        giver.publish("numbers", [b"1", b"2"])
+        await taker.connect(f"127.0.0.1:{giver.port}")
+        stream = taker.subscribe("numbers", prefetch=1, codec=Interrupts())
+        with pytest.raises(KeyboardInterrupt):
+            await anext(stream)
+        assert [element async for element in stream] == [b"2"]

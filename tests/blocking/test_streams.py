@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import queue
 import socket
 import sys
 import threading
@@ -20,7 +21,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tolliver_transports.blocking import Peer, Streams, StreamsOptions, Subscription, create_streams
+from tolliver_transports.blocking import (
+    InstanceOptions,
+    Peer,
+    Streams,
+    StreamsOptions,
+    Subscription,
+    create_instance,
+    create_streams,
+    still_wanted,
+)
 from tolliver_transports.blocking.feed import ThreadOutboundStream
 
 from tests.blocking.nodes import PATIENCE, until
@@ -562,7 +572,10 @@ def test_a_source_that_opens_after_its_cancel_says_nothing() -> None:
     """Its id may be another stream's by then."""
     gates = {"early": threading.Event(), "late": threading.Event()}
 
+    opening = threading.Event()
+
     def source(name: str) -> list[bytes]:
+        opening.set()
         assert gates[name].wait(PATIENCE)
         return [name.encode()]
 
@@ -570,7 +583,9 @@ def test_a_source_that_opens_after_its_cancel_says_nothing() -> None:
         publisher.publish("early", source, element_size=5)
         publisher.publish("late", source)
         with socket.create_connection(("127.0.0.1", cast(int, publisher.port)), timeout=PATIENCE) as sock:
-            for frame in (ClientHello(), Subscribe("early", 7, 9), Cancel(7), Subscribe("late", 7, 9)):
+            sock.sendall(encode(ClientHello()) + encode(Subscribe("early", 7, 9)))
+            assert opening.wait(PATIENCE)
+            for frame in (Cancel(7), Subscribe("late", 7, 9)):
                 sock.sendall(encode(frame))
             until(lambda: len(feeds()) == 2)
             gates["early"].set()
@@ -581,6 +596,58 @@ def test_a_source_that_opens_after_its_cancel_says_nothing() -> None:
             while len(seen) < len(whole) and (data := sock.recv(4096)):
                 seen += data
             assert seen == whole
+
+
+def test_a_subscription_that_is_opened_after_the_end_of_its_stream_is_cancelled() -> None:
+    opening, opened_late = threading.Event(), threading.Event()
+    with pair() as (publisher, subscriber):
+        publisher.publish("numbers", numbers)
+        held = subscriber.subscribe("numbers")
+
+        def source(_name: str) -> Subscription[bytes]:
+            opening.set()
+            assert opened_late.wait(PATIENCE)
+            return held
+
+        subscriber.publish("late", source)
+        with publisher.subscribe("late"):
+            assert opening.wait(PATIENCE)
+        until(lambda: not subscriber.stats()["streams_given"])
+        opened_late.set()
+        until(lambda: held.closed)
+        assert not subscriber.stats()["streams_taken"]
+
+
+def test_a_source_over_messages_ends_with_its_stream(tmp_path: Path) -> None:
+    """Its thread waits within a generator, where nobody else can close it."""
+    options = InstanceOptions(database=tmp_path / "a.db", plaintext=True)
+    with pair() as (publisher, subscriber), create_instance(options) as instance:
+        taken: list[Any] = [instance.messages("news"), instance.message_runs("news")]
+        publisher.publish("0", lambda _name: (message.body for message in taken[0]))
+        publisher.publish("1", lambda _name: (run[0].body for run in taken[1]))
+        for name in ("0", "1"):
+            with subscriber.subscribe(name) as bodies:
+                until(lambda bodies=bodies: bodies.element_size is not None)  # type: ignore[misc]  # bound now
+            until(lambda: not feeds())
+        with pytest.raises(TimeoutError):
+            taken[0].next(0.01)  # it goes on for others
+
+
+def test_a_source_that_waits_for_something_else_asks_whether_it_is_wanted() -> None:
+    elements: queue.Queue[bytes] = queue.Queue()
+
+    def source(_name: str) -> Iterator[bytes]:
+        while still_wanted():
+            with contextlib.suppress(queue.Empty):
+                yield elements.get(timeout=0.01)
+
+    assert still_wanted()
+    with pair() as (publisher, subscriber):
+        publisher.publish("queue", source)
+        with subscriber.subscribe("queue") as subscription:
+            elements.put(b"x")
+            assert subscription.next(PATIENCE) == b"x"
+        until(lambda: not feeds())
 
 
 def test_loops_that_wait_end_when_another_thread_cancels(blocks: Blocks) -> None:
@@ -618,6 +685,26 @@ def test_a_codec_that_fails_ends_the_stream_after_what_it_could_read() -> None:
         with pytest.raises(StreamError, match="TypeError"):
             list(subscriber.subscribe("bad"))
         until(lambda: not publisher.stats()["streams_given"])
+
+
+def test_an_interrupt_is_no_failure_of_the_codec() -> None:
+    class Interrupts:
+        left = [KeyboardInterrupt()]  # noqa: RUF012  # of this test alone
+
+        def encode(self, value: bytes) -> bytes:
+            return value
+
+        def decode(self, data: bytes) -> bytes:
+            if self.left:
+                raise self.left.pop()
+            return data
+
+    with pair() as (publisher, subscriber):
+        publisher.publish("numbers", [b"1", b"2"])
+        subscription = subscriber.subscribe("numbers", prefetch=1, codec=Interrupts())
+        with pytest.raises(KeyboardInterrupt):
+            subscription.next(PATIENCE)
+        assert list(subscription) == [b"2"]
 
 
 def test_a_handler_that_raises_cancels() -> None:
@@ -777,7 +864,9 @@ def test_there_are_only_so_many_threads(blocks: Blocks) -> None:
             with pytest.raises(StreamError, match=r"2 streams are given here at once.*R-14"):
                 list(subscriber.subscribe("three"))
         until(lambda: not publisher.stats()["streams_given"])
-        with pytest.raises(StreamError, match="2 streams"):  # the source blocks, and has its threads still
+        with pytest.raises(
+            StreamError, match=r"2 streams.*\(2 to subscribers that left"
+        ):  # the source blocks, and has its threads still
             list(subscriber.subscribe("three"))
         blocks.go_on.set()
         until(lambda: not feeds())

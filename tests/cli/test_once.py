@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from uuid import UUID
 
+from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
 from tolliver_transports.certs import make_certificate
 from tolliver_transports.derived import new_prefix
 
@@ -23,6 +25,27 @@ def test_under_an_instances_certificate_it_refuses_and_says_why(who: Who) -> Non
     assert "--database FILE" in result.stderr
     assert "--derive" in result.stderr
     assert not (directory / "bob.db").exists(), "no database where none was asked for"
+
+
+def test_beside_that_instance_it_changes_nothing_for_it(who: Who, tmp_path: Path) -> None:
+    """The empty list of a second database took the place of the running one's, and 1,000 waiting messages with it."""
+    directory = Path(str(who("alice")[1]))
+    options = InstanceOptions(
+        database=tmp_path / "alice.db",
+        listen="127.0.0.1:0",
+        tls=TLS(*(directory / one for one in ("alice.pem", "alice.key", "ca.pem"))),
+    )
+    with create_instance(options) as alice:
+        to = ("--connect", f"127.0.0.1:{alice.port}")
+        where = ("--database", tmp_path / "bob.db", "--count", 2)
+        with listener(tmp_path / "out", who("bob"), *to, *where) as bob:
+            while not any(peer.subscriptions for peer in alice.peers()):
+                time.sleep(0.01)
+            for body in (b"before", b"after"):
+                alice.wait_acked(alice.send("c", "k", body, require_recipients=1), timeout=SECONDS)
+                assert tolliver("send", "c", "k", "x", *to, *who("bob")).exit_code == 1
+            assert bob.process.wait(SECONDS) == 0
+        assert [peer.held for peer in alice.peers()] == [()]
 
 
 def test_with_a_certificate_for_many_senders_each_run_is_one_of_its_own(who: Who, tmp_path: Path) -> None:

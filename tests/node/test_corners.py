@@ -475,7 +475,7 @@ def test_what_is_set_aside_is_not_drained() -> None:
 
 
 def test_a_late_handler_of_a_former_life_is_registered_nowhere() -> None:
-    net = SimNet(1)
+    net = SimNet(0)
     host = net._hosts[0]
     host.ledger.ordered = False  # its handlers come late
     net._start(host)

@@ -163,8 +163,9 @@ def test_what_waits_for_a_live_subscription_stays_when_that_is_unsubscribed() ->
 
 def test_forgetting_the_peer_ends_it() -> None:
     play, _ = lacking()
-    play.send("c", "k", b"1")
+    receipt = play.send("c", "k", b"1")
     play.call("forget_peer", LOW)
+    assert [one.reason for one in receipt.undelivered] == [UndeliveredReason.FORGOTTEN]
     assert play.node.peers() == []
     assert play.store.messages == []
     assert notices(play.wait(4000.0)) == []

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tolliver_proto import ConnectionLost, Message, NoticeKind, PeerIdentity, Role, StoreError
+from tolliver_proto import ConnectionLost, Limits, Message, NoticeKind, PeerIdentity, Role, StoreError
 from tolliver_proto._node.exposure import Exposure
 
 from .play import LOW, Play, Wire, notices
@@ -337,6 +337,22 @@ def test_a_row_that_cannot_be_read_is_never_tried() -> None:
     assert notices(actions).count(NoticeKind.CORRUPT_MESSAGE) == 1, "found again, and remembered"
     assert [message.body for message in wire.messages() if message.body == b"bad"] == []
     sound(again)
+
+
+def test_what_waits_before_one_that_is_tried_again_is_not_passed_over() -> None:
+    """Of eight rows four are in flight and the seventh cannot be read: the fifth and the sixth wait in memory."""
+    play = Play(limits=Limits(window_messages=4))
+    play.peer(LOW, WANTED).lose()
+    for number in range(1, 9):
+        play.send("c", "k", b"%d" % number)
+    play.store.corrupt(7)
+    wire = play.accepted(LOW)
+    wire.request(WANTED)
+    first = wire.messages()
+    play.call("retry", LOW)
+    wire.ack(*first)
+    assert [message.body for message in first] == [b"1", b"2", b"3", b"4"]
+    assert wire.bodies() == [b"5", b"6", b"8"]
 
 
 def test_a_peer_that_is_away_or_under_suspicion_is_not_tried() -> None:

@@ -11,12 +11,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
+from tolliver_transports._store.checks import make_known
+from tolliver_transports._store.file import failing
 from tolliver_transports._store.sqlite import SQLiteStore
 
+from tests.opening import Interruption
 from tolliver_proto import (
     AddOwnSubscription,
     Operation,
@@ -220,3 +223,15 @@ def test_any_thread_may_commit_and_another_may_check_meanwhile(store: SQLiteStor
     checks.join(30)
     assert complaints == []
     assert seqs(everything(store)) == list(range(1, 411))
+
+
+def test_an_opening_that_is_interrupted_is_no_damage() -> None:
+    """Ctrl-C while SQLite calls one of our checks: it passes no exception on."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        make_known(connection)
+        with (
+            pytest.raises(StoreError, match="a signal interrupted it; nothing was written: try again"),
+            failing("open", "node.db"),
+            Interruption(1, ["_store/checks.py"]),
+        ):
+            connection.execute("SELECT row_check(1)").fetchall()

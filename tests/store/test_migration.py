@@ -19,22 +19,16 @@ from tolliver_transports._store.look import look
 from tolliver_proto import CorruptMessage, StoreError, Subscription
 
 from .given import OTHER, OURS, PEER, everything, message, open_store, seqs
+from .layout_1 import write as write_layout_1
 
 STEP = 5  # statements
 DUMPS = Path(__file__).parent  # of databases with the same messages that the last versions with those layouts wrote
 
 
 def layout_1(path: Path) -> None:
+    write_layout_1(path, OURS, PEER, b"pin", [message(1), message(2)])
     with closing(sqlite3.connect(path)) as old, old:
-        for statement in LAYOUT_1:
-            old.execute(statement)
-        old.execute("INSERT INTO instance VALUES (1, ?, 77, 1)", (OURS.bytes,))
-        old.execute("INSERT INTO peer VALUES (1, ?, ?)", (PEER.bytes, b"pin"))
-        for row in (message(1), message(2)):
-            crc = content_check(row.seq, row.wire_id, row.channel.encode(), row.key.encode(), row.body)
-            columns = (row.seq, row.wire_id, crc, row.channel, row.key, row.body)
-            old.execute("INSERT INTO message VALUES (?, ?, ?, 1000, ?, ?, ?)", columns)
-            old.execute("INSERT INTO delivery VALUES (1, ?, ?, ?, ?)", (row.seq, row.wire_id, row.size, row.seq == 2))
+        old.execute("UPDATE delivery SET parked = 1 WHERE seq = 2")
         old.execute("INSERT INTO peer_subscription VALUES (1, 'c', 'k')")
         old.execute("INSERT INTO own_subscription VALUES ('own', '')")
         old.execute("INSERT INTO handled VALUES (3, 1, 5)")
@@ -170,25 +164,6 @@ def test_a_migration_that_finds_no_room_changes_nothing(scratch: Path, layout: C
         [(version,)] = foreign.execute("PRAGMA user_version")
         assert version in (1, 2, 3)
     open_store(path).close()
-
-
-LAYOUT_1 = (
-    "PRAGMA application_id = 1416588396",
-    "PRAGMA user_version = 1",
-    "CREATE TABLE instance(id INTEGER PRIMARY KEY, uuid BLOB, next_id INTEGER, clean INTEGER)",
-    "CREATE TABLE peer(id INTEGER PRIMARY KEY, uuid BLOB NOT NULL UNIQUE, spki_sha256 BLOB)",
-    "CREATE TABLE message(seq INTEGER PRIMARY KEY, wire_id INTEGER, crc INTEGER, stored_at INTEGER, "
-    "channel TEXT, key TEXT, body BLOB)",
-    "CREATE TABLE delivery(peer INTEGER, seq INTEGER, wire_id INTEGER, size INTEGER, parked INTEGER DEFAULT 0, "
-    "PRIMARY KEY(peer, seq)) WITHOUT ROWID",
-    "CREATE TABLE held(seq INTEGER PRIMARY KEY)",
-    "CREATE TABLE peer_subscription(peer INTEGER, channel TEXT, key TEXT, PRIMARY KEY(peer, channel, key)) "
-    "WITHOUT ROWID",
-    "CREATE TABLE dead_letter(number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER, wire_id INTEGER, "
-    "attempts INTEGER, failed_at INTEGER, crc INTEGER, channel TEXT, key TEXT, body BLOB)",
-    "CREATE TABLE handled(number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER, wire_id INTEGER)",
-    "CREATE TABLE own_subscription(channel TEXT, key TEXT, PRIMARY KEY(channel, key)) WITHOUT ROWID",
-)
 
 
 @pytest.mark.parametrize("layout", [layout_1, layout_2])

@@ -101,6 +101,16 @@ def test_what_is_written_is_read_however_it_is_cut(drawn: list[tuple[BlockHeader
     assert list(read_blocks(map(memoryview, cut(data, steps)))) == expected
 
 
+def test_a_block_whose_bytes_come_one_by_one_is_read_once() -> None:
+    data, [expected] = written([(HEADER, FRAME)])
+    blocks = Blocks()
+    found = []
+    for at in range(len(data)):
+        blocks.feed(data[at : at + 1])
+        found.append(blocks.next_block())
+    assert found == [None] * (len(data) - 1) + [expected]
+
+
 def test_a_block_says_where_its_frames_are() -> None:
     data, _ = written([(HEADER, FRAME), (HEADER, FRAME * 2)])
     last = blocks_of(data)[-1]

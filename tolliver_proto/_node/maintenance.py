@@ -49,7 +49,9 @@ class Maintenance(Storing):
         for link in [link for link in self._links.values() if link.peer is peer]:
             self._take_down(link, error)
             self._refuse(link, error)
-        self._route_to(peer, peer.subscriptions.union(peer.held))  # nobody speaks for it now: it wants nothing
+        self._batch.peer_lists.setdefault(peer, (peer.subscriptions, peer.held))
+        self._hold(peer, {})  # what that held goes with all else, and for the same reason (T-54)
+        self._route_to(peer, peer.subscriptions)  # nobody speaks for it now: it wants nothing
         self._batch.lists[peer] = None
 
         def purged(error: TolliverError | None) -> None:

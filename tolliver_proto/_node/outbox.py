@@ -150,8 +150,8 @@ class Window:
         """Rows above `seq` were added below those that were read already: read on from there."""
         if seq < self._loaded_to:
             self._loaded_to = seq
-            self._fresh.clear()
-            self._fresh_bytes = 0
+            self._fresh = deque(message for message in self._fresh if message.seq <= seq)
+            self._fresh_bytes = sum(message.size for message in self._fresh)
 
     def fetched(self, rows: Sequence[Row], after_seq: int, holds: Holds) -> list[CorruptMessage]:
         """Take the rows of the fetch that began after `after_seq`, but for those that are held (T-61). Returns those

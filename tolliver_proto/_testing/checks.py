@@ -12,13 +12,24 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from .._common.derived import is_derived
+from .._common.errors import UndeliveredReason
 from .._common.link import LinkState
 from .._node.actions import Delivery, Receipt
 from .._node.ids import NO_ID
 from .._node.intervals import IntervalSet
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
-from .._node.store import AddDeliveries, Operation, ParkDelivery, RemoveDeliveries, StoreMessages
+from .._node.store import (
+    AddDeadLetter,
+    AddDeliveries,
+    AddPeerSubscription,
+    ForgetPeer,
+    Operation,
+    ParkDelivery,
+    RemoveDeliveries,
+    ReplacePeerSubscriptions,
+    StoreMessages,
+)
 from .._node.subscriptions import matching
 from .._wire.events import (
     PROBE_CHANNEL,
@@ -37,6 +48,21 @@ from .._wire.events import (
 from .._wire.frames import Decoder
 from .._wire.limits import Limits
 from .memory import MemoryStore
+
+LATE = 10.0
+"""Seconds by which a commit may be later than what it says."""
+
+_OF_ONE_INSTANCE = (
+    "receipts",
+    "failed",
+    "newest",
+    "handled_in_this_life",
+    "drops_in_this_life",
+    "_bodies",
+    "_held",
+    "_holds_over",
+    "knows",
+)
 
 
 class SimFailure(AssertionError):
@@ -81,6 +107,7 @@ class WireWitness:
         self._begun = False
         self._may_talk = False
         self.peer: UUID | None = None
+        self.listed: frozenset[Subscription] = frozenset()  # by the peer, in its handshake
         self._received: dict[int, Decoded] = {}
         self.acknowledged: set[int] = set()
         self._bodies: dict[int, bytes] = {}
@@ -118,6 +145,7 @@ class WireWitness:
         for frame in _frames(self._incoming):
             if isinstance(frame, HandshakeRequest | HandshakeResponse):
                 self.peer = frame.instance_id
+                self.listed = frozenset(frame.subscriptions)
                 if isinstance(frame, HandshakeResponse) and frame.status in (0, 1):
                     self._may_talk = True
             elif isinstance(frame, HandshakeFinal):
@@ -145,11 +173,15 @@ class WireWitness:
             return  # a probe (T-80)
         frame = self._received.get(message_id)
         check(frame is not None, f"Ack {message_id} for nothing that came over this connection (T-49)")
-        if isinstance(frame, Message) and self._ledger.always_wants(frame):
-            ledger = self._ledger  # with dedupe a copy may be of what another connection brought, or another life
-            handled = ledger.handled if ledger.remembers else ledger.handled_in_this_life
-            known = message_id in self.acknowledged or frame.body in handled
-            check(known, f"Ack {message_id} before a handler had succeeded (I2)")
+        ledger = self._ledger  # with dedupe a copy may be of what another connection brought, or another life
+        if not isinstance(frame, Message):
+            return
+        handled = ledger.handled if ledger.remembers else ledger.handled_in_this_life
+        if message_id in self.acknowledged or frame.body in handled or frame.body in ledger.letters:
+            return
+        check(not ledger.always_wants(frame), f"Ack {message_id} before a handler had succeeded (I2)")
+        ledger.dropped.add(frame.body)
+        ledger.drops_in_this_life += 1
 
     def _reliable(
         self,
@@ -192,7 +224,21 @@ class Ledger:
         self.remembers = False  # dedupe is durable
         self.policy = Policy()
         self.others: dict[UUID, Ledger] = {}
-        self.displaced: set[tuple[UUID, bytes]] = set()  # given up for newer ones (D-10)
+        self.letters: set[bytes] = set()  # kept as dead letters (T-47)
+        self.dropped: set[bytes] = set()  # acknowledged, and no handler had them (T-46, D-5, T-10)
+        self.drops_in_this_life = 0
+        self.left: set[Subscription] = set()  # what the application has ever subscribed to or unsubscribed by itself
+        self.given_up: set[tuple[UUID, bytes]] = set()  # without an ack: for newer ones (D-10), or not wanted (T-61)
+        self.forgotten: set[tuple[UUID, bytes]] = set()  # sent before that peer was to be forgotten (T-77)
+        self.forgot: set[UUID] = set()  # and with them what was handled
+        self.told_to_drop: set[UUID] = set()  # peers for which parked messages were to be dropped (T-09)
+        self.clock_jumped = False  # holds may have ended by that
+        self.said_gone: set[tuple[UUID, Subscription]] = set()  # unsubscribed from peers that its store knew
+        self.rolled_back = False  # it has had more than one store
+        self.knows: dict[UUID, set[Subscription]] = {}  # what peers were heard to want for good
+        self.largest = 2**31  # bytes of a body that it has always taken
+        self._held: dict[tuple[UUID, Subscription], float] = {}  # since when (T-61)
+        self._holds_over: set[tuple[UUID, Subscription]] = set()  # those whose time was over
         self.set_aside: set[tuple[UUID, bytes]] = set()  # they come later than what was sent after them (T-09)
         self.forked = False  # two stores have gone on from one: what one of them sent may come after the other's
         self.failed: set[tuple[UUID, int]] = set()  # was to be removed by a commit that failed
@@ -203,8 +249,9 @@ class Ledger:
     def always_wants(self, message: Message) -> bool:
         return not self.permanent.isdisjoint(matching(message.channel, message.key))
 
-    def applied(self, operations: Sequence[Operation]) -> None:
-        """The store took these."""
+    def applied(self, operations: Sequence[Operation], now: float = 0.0) -> list[tuple[UUID, bytes]]:
+        """The store took these. Returns what they give up without an ack, by peer."""
+        given_up: list[tuple[UUID, bytes]] = []
         for operation in operations:
             if isinstance(operation, StoreMessages):
                 for message, recipients in zip(operation.messages, operation.recipients, strict=True):
@@ -218,27 +265,89 @@ class Ledger:
                     for seq in range(first, last + 1):
                         proof = (operation.peer, self._bodies.get(seq, b""))
                         if proof not in self.acked:
-                            self._displaced(operation.peer, seq, operations)
+                            self._gives_up(operation.peer, seq, operations, now)
+                            given_up.append(proof)
             elif isinstance(operation, ParkDelivery):
-                self.set_aside.add((operation.peer, self._bodies[operation.seq]))
+                self._parks(operation.peer, self._bodies[operation.seq])
+            elif isinstance(operation, AddDeadLetter):
+                self.letters.add(operation.letter.body)
+            elif isinstance(operation, ReplacePeerSubscriptions):
+                self._list_changed(operation, now)
+                self._hears(operation.peer, operation.subscriptions)
+            elif isinstance(operation, AddPeerSubscription):
+                self._hears(operation.peer, [operation.subscription])
+            elif isinstance(operation, ForgetPeer):
+                self.knows.pop(operation.peer, None)
+        return given_up
 
     def holds(self, store: MemoryStore) -> None:
         """This is its store now: the same number may be another message there."""
         self._bodies.update((message.seq, message.body) for message in store.messages)
+        self.knows = {}
+        for uuid, peer in store.load().peers.items():
+            self._hears(uuid, [*peer.subscriptions, *peer.held])
 
-    def _displaced(self, peer: UUID, seq: int, operations: Sequence[Operation]) -> None:
-        """A delivery is removed that was not acknowledged: the peer may want it no more (T-61), or by its policy it
-        makes room for newer ones of this commit (D-10)."""
-        sent, other = self.sent.get(self._bodies.get(seq, b"")), self.others.get(peer)
-        if sent is not None and other is not None and not sent.wanted_by(other.permanent):
-            return
-        check(
-            self.policy.quota_of(peer) is QuotaPolicy.DROP_OLDEST,
-            f"delivery {seq} removed without an ack of {peer} (I3)",
-        )
-        is_displaced = (peer, seq) in self.failed or _stores_for(peer, operations)
-        check(is_displaced, f"delivery {seq} to {peer} makes room for nothing that is stored with it (D-10)")
-        self.displaced.add((peer, self._bodies[seq]))
+    def _hears(self, peer: UUID, subscriptions: Iterable[Subscription]) -> None:
+        if peer in self.others:
+            self.knows.setdefault(peer, set()).update(self.others[peer].permanent.intersection(subscriptions))
+
+    def routes_to(self, peer: UUID, now: float) -> set[Subscription]:
+        """What it must send to this peer, whose newer lists may lack it: what is held goes on routing (T-61)."""
+        self._look_at_holds(now)
+        over = {subscription for uuid, subscription in self._holds_over if uuid == peer}
+        return self.knows.get(peer, set()) - over
+
+    def twin(self) -> Ledger:
+        """Ledger of a second instance with this identity: they share what others see of them, and no more."""
+        other = Ledger(self.uuid, self.permanent)
+        own = {name: getattr(other, name) for name in _OF_ONE_INSTANCE}
+        vars(other).update(vars(self), **own)
+        return other
+
+    def _gives_up(self, peer: UUID, seq: int, operations: Sequence[Operation], now: float) -> None:
+        """A delivery is removed that was not acknowledged: for a reason, or it is lost (I3)."""
+        body = self._bodies.get(seq, b"")
+        sent = self.sent.get(body)
+        reasons = [one for one in UndeliveredReason if sent is not None and self.may_give_up(peer, sent, one, now)]
+        check(reasons, f"delivery {seq} removed without an ack of {peer} (I3)")
+        if reasons == [UndeliveredReason.DROPPED_OLDEST]:
+            is_displaced = (peer, seq) in self.failed or _stores_for(peer, operations)
+            check(is_displaced, f"delivery {seq} to {peer} makes room for nothing that is stored with it (D-10)")
+        self.given_up.add((peer, body))
+
+    def may_give_up(self, peer: UUID, sent: Sent, reason: UndeliveredReason, now: float) -> bool:
+        """True if a message may have been given up for this reason, as far as others than the node know."""
+        if reason is UndeliveredReason.FORGOTTEN:
+            return (peer, sent.body) in self.forgotten
+        if reason is UndeliveredReason.DROPPED:
+            return peer in self.told_to_drop and (peer, sent.body) in self.set_aside
+        if reason is UndeliveredReason.DROPPED_OLDEST:
+            return self.policy.quota_of(peer) is QuotaPolicy.DROP_OLDEST
+        if reason is UndeliveredReason.SKIPPED:
+            return self.policy.quota_of(peer) is QuotaPolicy.SKIP and self._is_skipped(peer, sent)
+        if reason is UndeliveredReason.UNSUBSCRIBED:
+            return self._is_skipped(peer, sent) or self._is_left(peer, sent, now)
+        return False
+
+    def _is_skipped(self, peer: UUID, sent: Sent) -> bool:
+        return peer in sent.full_for and peer not in self.stored_for.get(sent.body, ())
+
+    def _is_left(self, peer: UUID, sent: Sent, now: float) -> bool:
+        """True if the peer may want it no more: it says so, or the hold is over (T-61)."""
+        if self.clock_jumped or (peer in self.others and sent.wanted_by(self.others[peer].left)):
+            return True
+        self._look_at_holds(now)
+        return any((peer, pair) in self._holds_over for pair in matching(sent.channel, sent.key))
+
+    def _look_at_holds(self, now: float) -> None:
+        late = now + LATE - self.policy.unsubscribed_hold
+        self._holds_over.update(hold for hold, since in self._held.items() if since <= late)
+
+    def _list_changed(self, operation: ReplacePeerSubscriptions, now: float) -> None:
+        self._look_at_holds(now)
+        peer = operation.peer
+        held = {(peer, one): self._held.get((peer, one), now) for one in operation.held}
+        self._held = {hold: since for hold, since in self._held.items() if hold[0] != peer} | held
 
     def not_applied(self, operations: Sequence[Operation]) -> None:
         """A commit failed: what it was to remove for others' sake goes with a later one."""
@@ -247,10 +356,16 @@ class Ledger:
                 for first, last in operation.spans:
                     self.failed.update((operation.peer, seq) for seq in range(first, last + 1))
 
+    def _parks(self, peer: UUID, body: bytes) -> None:
+        """Only what cannot be read is ever set aside, and what is too large for its peer (T-09, V9)."""
+        is_refused = peer in self.others and len(body) > self.others[peer].largest
+        check(self.sent[body].damaged or is_refused, f"{body!r} is set aside for {peer}, which refuses it not (T-09)")
+        self.set_aside.add((peer, body))
+
     def is_owed(self, sent: Sent, peer: UUID) -> bool:
-        """True but for what a peer's policy at its quota has kept from it (D-10), and what went with a store (D-13)."""
-        is_skipped = peer in sent.full_for and peer not in self.stored_for.get(sent.body, ())
-        return not is_skipped and (peer, sent.body) not in self.displaced and peer not in sent.lost_for
+        """True but for what a peer's policy at its quota has kept from it (D-10), what was given up for a reason, and
+        what went with a store (D-13)."""
+        return not self._is_skipped(peer, sent) and (peer, sent.body) not in self.given_up and peer not in sent.lost_for
 
     def delivery(self, delivery: Delivery, senders: dict[UUID, Ledger]) -> None:
         """A node hands a message to its application."""

@@ -13,9 +13,10 @@ from typing import Any
 from .._common.errors import ConnectionLost, DiskFull, StoreError, TolliverError
 from .._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
 from .._node.actions import Commit, Fetch, Find
-from .._wire.events import Revision
 from .checks import WireWitness, check
 from .world import End, Host, World
+
+_MOST_DIALS, _MINUTE = 30, 60.0
 
 
 class Network(World):
@@ -24,12 +25,32 @@ class Network(World):
     # The network.
 
     def _dial(self, host: Host, action: Dial) -> None:
+        self._count_dial(host, action.remote)
         self._at(self._delay(), self._connect, host, host.born, action.cid, action.remote)
+
+    def _count_dial(self, host: Host, remote: Any) -> None:
+        """No storm: as often as may be, and not more often."""
+        now = host.time(self.now)
+        dials = host.dials.setdefault(remote, [])
+        dials[:] = [when for when in dials if now - when < _MINUTE]
+        check(
+            len(dials) < _MOST_DIALS,
+            "{} dials {} more than {} times in a minute (T-76)",
+            host.name,
+            remote,
+            _MOST_DIALS,
+        )
+        dials.append(now)
+
+    def _reached(self, remote: tuple[int, int]) -> Host:
+        """A second instance has an address of its own."""
+        host = self._hosts[remote[0]]
+        return host.twin if remote[1] and host.twin is not None else host
 
     def _connect(self, host: Host, born: int, cid: int, remote: tuple[int, int]) -> None:
         if host.born != born or cid not in host.node._links:  # type: ignore[union-attr]  # alive: same birth
             return
-        target = self._hosts[remote[0]]
+        target = self._reached(remote)
         if self._apart(host, target) and self._chance(0.5):
             return  # it is never heard of again: the node must give up by itself (T-68)
         refused = target.node is None or target.closing or self._apart(host, target)
@@ -41,8 +62,8 @@ class Network(World):
             self.counts["refused"] += 1
             self._call(host, "dial_failed", cid, ConnectionLost("too many handshakes in progress (D-7)"))
             return
-        near = End(host, cid, WireWitness(host.ledger, True, Revision.DRAFT_2))
-        far = End(target, server_cid, WireWitness(target.ledger, False, Revision.DRAFT_2))
+        near = End(host, cid, WireWitness(host.ledger, True, self._revision))
+        far = End(target, server_cid, WireWitness(target.ledger, False, self._revision))
         near.other, far.other = far, near
         host.ends[cid], target.ends[server_cid] = near, far
         self.counts["connections"] += 1
@@ -175,7 +196,7 @@ class Network(World):
             host.store.fail_next_commit = error
             try:
                 host.store.commit(job.operations)
-                host.ledger.applied(job.operations)
+                host.apply(job.operations, self.now)
             except StoreError as raised:
                 check(raised is error or isinstance(raised, DiskFull), f"the store refused a commit: {raised}")
                 error = raised

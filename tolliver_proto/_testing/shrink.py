@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 from .checks import SimFailure
-from .simnet import Simulation
+from .field import Field
 from .world import Weather
 
 _SEEDS = 8  # other seeds that a simplification is tried with
 _LENGTHS = ("handler_patience", "half_open_for")  # of the weather: no chances, harmless by themselves
 
-FAULTS = sorted(name.removeprefix("_op_") for name in dir(Simulation) if name.startswith("_op_"))
+FAULTS = sorted(name.removeprefix("_op_") for name in dir(Field) if name.startswith("_op_"))
 FAULTS += [name for name in Weather.__slots__ if name not in _LENGTHS]
 """All that `never` may name."""
 

@@ -15,10 +15,11 @@ from uuid import UUID
 from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
-from .._node.actions import Commit, Deliver, Delivery, Fetch, Find, Notice, NoticeKind, PeerUp, Stored
+from .._node.actions import Acked, Commit, Deliver, Delivery, Fetch, Find, Notice, NoticeKind, PeerUp, Stored
 from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
+from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
 from .checks import Sent, SimFailure, audit, check
 from .clockwork import Report
@@ -26,9 +27,10 @@ from .dice import BeginAt, Dice
 from .network import Network
 from .world import CALM, Copy, Host, Weather
 
-_WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
+WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
 _RULED = 7  # with access rules
 _HARMED = 3  # with stores that are copied, cloned, put back, cut, or without any room
+_LATEST = 5.0  # seconds until handlers come
 _RETRIES = 3  # of what was set aside, in the end
 _RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
 
@@ -59,6 +61,7 @@ class Simulation(Network):
         super().__init__(seed, dice, nodes, limits, weather, policy, never, trace)
         self._seconds = seconds
         self._operations = operations
+        self._patience = 300.0  # seconds until all must be done once the faults have stopped
         self._by_uuid = {host.ledger.uuid: host for host in self._hosts}
         self._do = {
             Transmit: self._with_end(self._transmit),
@@ -72,10 +75,16 @@ class Simulation(Network):
             PauseReading: self._with_end(self._pause_reading),
             ResumeReading: self._with_end(self._resume_reading),
             Stored: self._stored,
+            Acked: self._acked,
             PeerUp: self._peer_up,
             Notice: self._notice,
         }
-        operations_by_weight: list[tuple[int, Callable[[Host], None]]] = [
+        unwanted = {f"_op_{name}" for name in never}
+        self._operate_by = [(weight, do) for weight, do in self._by_weight() if do.__name__ not in unwanted]
+
+    def _by_weight(self) -> list[tuple[int, Callable[[Host], None]]]:
+        """All that may happen to an instance, by weight."""
+        operations: list[tuple[int, Callable[[Host], None]]] = [
             (12, self._op_send),
             (5, self._op_send_many),
             (2, self._op_unreliable),
@@ -93,17 +102,16 @@ class Simulation(Network):
             (1, self._op_jump),
             (1, self._op_stop_clock),
         ]
-        if seed % _WORLDS == _RULED:
-            operations_by_weight.append((4, self._op_restrict))
-        if seed % _WORLDS == _HARMED:
-            operations_by_weight += [
+        if self.seed % WORLDS == _RULED:
+            operations.append((4, self._op_restrict))
+        if self.seed % WORLDS == _HARMED:
+            operations += [
                 (3, self._op_restore),
                 (2, self._op_clone),
                 (3, self._op_cut),
                 (1, self._op_exhaust),
             ]
-        unwanted = {f"_op_{name}" for name in never}
-        self._operate_by = [(weight, do) for weight, do in operations_by_weight if do.__name__ not in unwanted]
+        return operations
 
     @property
     def size(self) -> int:
@@ -125,8 +133,9 @@ class Simulation(Network):
             self._reckon()
         except Exception as error:
             raise self._failure(error) from error
-        self.counts["messages"] = sum(len(host.log) for host in self._hosts)
-        self.counts["owed"] = sum(len(sent.due_to) for host in self._hosts for sent in host.log if sent.stored)
+        log = [sent for host in self._hosts for sent in host.ledger.sent.values()]
+        self.counts["messages"] = len(log)
+        self.counts["owed"] = sum(len(sent.due_to) for sent in log if sent.stored)
         self.counts["handled"] = sum(host.ledger.handled.total() for host in self._hosts)
         self.counts["duplicates"] = self.counts["handled"] - sum(len(host.ledger.handled) for host in self._hosts)
         return self._told()
@@ -134,7 +143,7 @@ class Simulation(Network):
     # Lives.
 
     def _start(self, host: Host) -> None:
-        if host.node is not None:
+        if host.node is not None or host.retired:
             return
         host.born += 1
         host.clock = self._rng.random() * 1000 - self.now
@@ -142,25 +151,48 @@ class Simulation(Network):
         host.hanging.clear()
         host.closing = False
         host.ledger.handled_in_this_life.clear()
+        host.ledger.drops_in_this_life = 0
         host.ledger.receipts.clear()  # nobody is left to be told
-        late = not host.ledger.ordered and not self._calm
+        host.answers.begin()
+        host.dials.clear()
+        host.leaving.clear()
+        late, given = self._is_late(host), self._given(host)
         host.node = Node(
             instance_id=host.ledger.uuid,
             rng=BeginAt(self._rng, self._rng.choice((1, LAST_ID - self._rng.randrange(60)))),
             limits=host.limits,
             loaded=host.store.reopen().load(),
             handlers=() if late else [("", "", "handler")],
+            subscriptions=given,
             version=host.version,
+            revision=self._revision,
             speaks=lambda _version: True,
             policy=self._policy,
             acl=host.acl,
             now=host.time(self.now),
         )
         self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")
+        self._store_given(host, host.node)
         if late:
-            self._at(self._rng.random() * 5, self._register_late, host, host.born)
+            self._at(self._rng.random() * _LATEST, self._register_late, host, host.born)
         for remote in sorted(host.wishes):
             self._call(host, "connect", remote)
+
+    def _is_late(self, host: Host) -> bool:
+        """True if its handlers come after its connections."""
+        return not host.ledger.ordered and not self._calm
+
+    def _given(self, _host: Host) -> Sequence[Subscription] | None:
+        """Subscriptions that it is given at its opening."""
+        return None
+
+    def _store_given(self, host: Host, node: Node) -> None:
+        """As adapters do: they are on disk before it dials or is dialled."""
+        while (action := node.next_action()) is not None:
+            if isinstance(action, Commit):
+                host.store.commit(action.operations)
+                host.apply(action.operations, self.now)
+                node.committed(action.batch_id)
 
     def _register_late(self, host: Host, born: int) -> None:
         if host.born == born and host.node is not None:
@@ -209,7 +241,8 @@ class Simulation(Network):
         for one in handled:
             host.ledger.handled[one.body] += 1
             if self._policy.dedupe and one.reliable:
-                check(one.body not in host.ledger.handled_in_this_life, f"{one} was handled before (T-48)")
+                is_known = one.body in host.ledger.handled_in_this_life and one.peer_id not in host.ledger.forgot
+                check(not is_known, f"{one} was handled before (T-48)")
                 host.ledger.handled_in_this_life.add(one.body)
             end = host.ends.get(one.cid)
             if end is not None and one.message_id is not None:
@@ -222,9 +255,23 @@ class Simulation(Network):
             self._call(host, "acknowledge", handled)  # twice does no harm
 
     def _stored(self, host: Host, action: Stored) -> None:
+        assert host.node is not None
         for receipt in action.tokens:
-            for sent in host.ledger.receipts.pop(receipt, ()):
+            batch = host.ledger.receipts.pop(receipt, [])
+            for sent in batch:
                 sent.stored = action.error is None
+            left = host.leaving.pop(receipt, [])
+            if action.error is None:
+                host.ledger.said_gone.update(left)
+            if batch and action.error is None:
+                host.answers.ask(receipt, batch)
+                host.node.watch(receipt)
+
+    def _acked(self, host: Host, action: Acked) -> None:
+        for receipt in action.tokens:
+            self.counts["answers"] += 1
+            self.counts["undelivered"] += action.error is not None
+            host.answers.take(receipt, action.error, host.time(self.now))
 
     def _notice(self, _host: Host, action: Notice) -> None:
         """Messages that are held go out later, after others (T-61)."""
@@ -237,13 +284,14 @@ class Simulation(Network):
         peer = self._ledgers.get(action.peer)
         if host.node is None or host.node._counts["not_kept"] != not_kept or peer is None:
             return  # not one that we dialled, or a share was full
-        allowed = host.acl.rights(peer.uuid).granted(peer.permanent)
+        listed = peer.permanent & host.ends[action.cid].witness.listed
+        allowed = host.acl.rights(peer.uuid).granted(listed)
         for sent in host.log[since:]:
             if sent.wanted_by(allowed) and not sent.damaged:
                 sent.due_to.add(peer.uuid)
 
     def _operate(self) -> None:
-        host = self._rng.choice(self._hosts)
+        host = self._rng.choice(self._everybody())
         if host.node is None or host.closing:
             return
         weights, operations = zip(*self._operate_by, strict=True)
@@ -254,6 +302,7 @@ class Simulation(Network):
 
     def _new_message(self, host: Host) -> Sent:
         body = b"%s/%d%s" % (host.name.encode(), len(host.log), b"." * self._rng.choice((0, 10, 40, 150)))
+        body = body[: host.limits.max_body]
         sent = Sent(len(host.log), *self._names(), body)
         host.log.append(sent)
         host.ledger.sent[body] = sent
@@ -262,7 +311,10 @@ class Simulation(Network):
     def _send(self, host: Host, count: int) -> None:
         assert host.node is not None
         batch = [self._new_message(host) for _ in range(count)]
-        known = {peer.uuid: set(peer.subscriptions) for peer in host.node.peers()}
+        granted = {peer.uuid: host.acl.rights(peer.uuid).granted(frozenset(peer.held)) for peer in host.node.peers()}
+        known = {peer.uuid: {*peer.subscriptions, *granted[peer.uuid]} for peer in host.node.peers()}
+        for uuid in known if host.acl == Acl() and self._revision is Revision.DRAFT_2 else ():
+            known[uuid] |= host.ledger.routes_to(uuid, host.time(self.now))
         for sent in batch:
             for uuid, subscriptions in known.items():
                 if sent.wanted_by(subscriptions):
@@ -308,8 +360,8 @@ class Simulation(Network):
         sent = self._new_message(host)
         self._call(host, "unreliable_send", sent.channel, sent.key, sent.body)
 
-    def _volatile(self) -> tuple[str, str]:
-        return self._rng.choice((("v", "a"), ("v", "b"), ("v", ""), ("", "a"), ("", "")))
+    def _volatile(self) -> Subscription:
+        return Subscription(*self._rng.choice((("v", "a"), ("v", "b"), ("v", ""), ("", "a"), ("", ""))))
 
     def _op_subscribe(self, host: Host) -> None:
         self._change_own(host, "subscribe")
@@ -318,9 +370,20 @@ class Simulation(Network):
         self._change_own(host, "unsubscribe")
 
     def _change_own(self, host: Host, call: str) -> None:
+        assert host.node is not None
         for subscription in [self._volatile() for _ in range(self._rng.choice((1, 1, 3)))]:
             self._trace(f"{host.name} {call} {subscription}")
-            self._call(host, call, *subscription)
+            host.ledger.left.add(subscription)
+            told = [(uuid, subscription) for uuid in host.store.load().peers]  # to others nobody could say it
+            was_wanted = subscription in host.node.subscriptions()
+            receipt = self._call(host, call, *subscription)
+            if call == "unsubscribe" and was_wanted:
+                host.leaving[receipt] = told
+            elif call == "subscribe":
+                host.ledger.said_gone = {one for one in host.ledger.said_gone if one[1] != subscription}
+                host.leaving = {
+                    receipt: [one for one in left if one[1] != subscription] for receipt, left in host.leaving.items()
+                }
 
     def _op_connect(self, host: Host) -> None:
         remote = (self._rng.randrange(len(self._hosts)), self._rng.choice((0, 0, 1)))
@@ -333,6 +396,7 @@ class Simulation(Network):
             remote = self._rng.choice(sorted(host.wishes))
             host.wishes.discard(remote)
             self._trace(f"{host.name} disconnects from {remote}")
+            host.dials.pop(remote, None)
             self._call(host, "disconnect", remote)
 
     def _op_restrict(self, host: Host) -> None:
@@ -408,10 +472,12 @@ class Simulation(Network):
     def _put_back(self, host: Host, copy: Copy) -> None:
         """Lost is what its store owes and the copy never knew, and no more (D-13); what the copy owes comes again."""
         before, host.store = host.store, copy.store.snapshot()
+        host.ledger.rolled_back = True
+        host.ledger.said_gone.clear()
         host.ledger.holds(host.store)
         for uuid in self._ledgers:
             lost = (before.owed(uuid) | before.held()) - copy.owed[uuid]
-            for sent in host.log:
+            for sent in host.ledger.sent.values():
                 if sent.body in copy.owed[uuid]:
                     sent.lost_for.discard(uuid)
                 elif sent.body in lost:
@@ -465,11 +531,11 @@ class Simulation(Network):
             return
         self.counts["splits"] += 1
         self._split_until = self.now + self._rng.random() * 15
-        for one in self._hosts:
+        for one in self._everybody():
             one.island = self._rng.randrange(2)
-        islands = " ".join(f"{one.name}:{one.island}" for one in self._hosts)
+        islands = " ".join(f"{one.name}:{one.island}" for one in self._everybody())
         self._trace(f"the network is split until {self._split_until:.4f}: {islands}")
-        for one in self._hosts:
+        for one in self._everybody():
             for end in list(one.ends.values()):
                 if self._apart(one, end.other.host) and self._chance(0.3):
                     self._at(self._rng.random() * 15, self._time_out, end)
@@ -480,6 +546,7 @@ class Simulation(Network):
             seconds = self._rng.choice((7.0, 3600.0, 10 * 365.25 * 86400))
             self.counts["jumps"] += 1
             self._trace(f"{host.name}'s clock is set {seconds:g} s forward")
+            host.ledger.clock_jumped = True
             host.clock += seconds
             host.timer = float("inf")
             self._call(host, "handle_timeout")
@@ -531,13 +598,13 @@ class Simulation(Network):
 
     def _drain(self) -> None:
         """The end of a story. Messages that were set aside are not lost: somebody asks for them again (T-09)."""
-        end = self.now + 300.0
+        end = self.now + self._patience
         for retry in range(1, _RETRIES + 1):
             for host in self._hosts:
                 self._at(retry * 80.0, self._op_retry, host)
         self._run_until(end, self._is_drained)
         if not self._is_drained():
-            raise SimFailure("not drained in 300 s: " + "; ".join(self._unfinished()))
+            raise SimFailure(f"not drained in {self._patience:g} s: " + "; ".join(self._unfinished()))
         for host in self._hosts:
             assert host.node is not None
             audit(host.node, host.store)
@@ -580,14 +647,37 @@ class Simulation(Network):
 
     def _reckon(self) -> None:
         for host in self._hosts:
-            self.counts["displaced"] += len(host.ledger.displaced)
-            for sent in host.log:
+            self.counts["given_up"] += len(host.ledger.given_up)
+            self.counts["dead_letters"] += len(host.ledger.letters)
+            self.counts["set_aside"] += len(host.ledger.set_aside)
+            self._nothing_is_forgotten(host)
+            self._nothing_is_held_in_vain(host)
+            for sent in host.ledger.sent.values():
                 for uuid in sent.due_to if sent.stored else ():
                     if not host.ledger.is_owed(sent, uuid):
                         self.counts["not_owed"] += 1
                         continue
                     receiver = self._by_uuid[uuid]
                     check(
-                        receiver.ledger.handled[sent.body],
+                        sent.body in receiver.ledger.handled or sent.body in receiver.ledger.letters,
                         f"LOST: {sent.body!r} ({sent.channel}/{sent.key}) of {host.name} for {receiver.name}",
                     )
+
+    def _nothing_is_forgotten(self, host: Host) -> None:
+        """What was ever stored for a peer is acknowledged, given up for a reason, gone with a store, or still there."""
+        ledger = host.ledger
+        owed = {uuid: host.store.owed(uuid) for uuid in self._ledgers}
+        for body, peers in ledger.stored_for.items():
+            for uuid in sorted(peers):
+                settled = (uuid, body) in ledger.acked or (uuid, body) in ledger.given_up
+                is_kept = uuid in ledger.sent[body].lost_for or body in owed[uuid]
+                check(settled or is_kept, "{} of {} for {} is forgotten (I3)", body, host.name, uuid)
+
+    def _nothing_is_held_in_vain(self, host: Host) -> None:
+        """What a peer has unsubscribed from, and could say so, is not held for it (T-61)."""
+        assert host.node is not None
+        for peer in host.node.peers():
+            ledger = self._ledgers[peer.uuid]
+            if not (host.ledger.rolled_back or ledger.clock_jumped or host.ledger.clock_jumped):
+                vain = ledger.said_gone.intersection((host.ledger.uuid, one) for one in peer.held)
+                check(not vain or self._revision is Revision.DRAFT_1, "{} holds {} in vain (T-61)", host.name, vain)

@@ -14,12 +14,13 @@ from uuid import UUID
 
 from .._common.transport import Transmit
 from .._node.access import Acl
-from .._node.actions import Action, Commit, Deliver, Delivery, Fetch, Find, Stored
+from .._node.actions import Action, Commit, Deliver, Delivery, Fetch, Find, Receipt, Stored
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
-from .._node.store import AddOwnSubscription
-from .._wire.events import Subscription
+from .._node.store import AddOwnSubscription, Operation
+from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
+from .answers import Answers, check_drops
 from .checks import Ledger, Sent, WireWitness, audit, check_memory
 from .clockwork import Clockwork
 from .dice import Dice
@@ -84,7 +85,7 @@ LOSSY = Policy(quota_policy=QuotaPolicy.DROP_OLDEST)
 """At the quota of a peer something goes; a simulation draws for each peer what."""
 POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), _WATCHFUL)
 _LOSSY_EACH = 9  # every ninth world is LOSSY
-_SMALL_QUOTA = {"outbox_messages": 31}  # and room for no more than the most that is sent at once
+SMALL_QUOTA = {"outbox_messages": 31}  # and room for no more than the most that is sent at once
 
 ROOMY = Limits(resend_first=2.0, resend_max=20.0)
 
@@ -127,6 +128,7 @@ class Host:
     def __init__(self, name: str, ledger: Ledger, store: MemoryStore, limits: Limits, version: int) -> None:
         self.name = name
         self.ledger = ledger
+        self.answers = Answers(ledger)
         self.store = store
         self.copy: Copy | None = None
         self.limits = limits
@@ -145,8 +147,18 @@ class Host:
         self.timer = float("inf")
         self.draining = False
         self.closing = False
+        self.retired = False  # it never comes back
+        self.twin: Host | None = None  # a second instance with this identity
+        self.wants = ledger.permanent
+        self.leaving: dict[Receipt, list[tuple[UUID, Subscription]]] = {}  # unsubscribes that are not stored yet
+        self.dials: dict[tuple[int, int], list[float]] = {}  # since it began to dial each remote
         self.quiet_points = 0
         self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
+
+    def apply(self, operations: Sequence[Operation], now: float) -> None:
+        """Its store took these."""
+        for peer, body in self.ledger.applied(operations, self.time(now)):
+            self.answers.given_up(peer, body)
 
     def time(self, now: float) -> float:
         """Its monotonic clock, when the world's says `now`."""
@@ -176,22 +188,29 @@ class World(Clockwork):
         )
         self._weather = replace(weather or drawn, **{name: 0.0 for name in Weather.__slots__ if name in never})
         self._split_until = 0.0
+        self._twins: list[Host] = []  # second instances with the UUID of a host
         self._calm = False
         drawn_policy = rng.choice(POLICIES) if policy is None else policy
         is_lossy = policy is None and seed % _LOSSY_EACH == _LOSSY_EACH - 1
         self._policy = LOSSY if is_lossy else drawn_policy
+        self._revision = Revision.DRAFT_2
         bounds = limits or rng.choice((TIGHT, TIGHT, ROOMY))
-        bounds = replace(bounds, **(_SMALL_QUOTA if is_lossy and limits is None else {}))
+        bounds = replace(bounds, **(SMALL_QUOTA if is_lossy and limits is None else {}))
         count = nodes or rng.choice((2, 2, 2, 3, 3, 3, 4, 5, 6, 7))
         self._hosts = [self._make_host(index, bounds) for index in range(count)]
-        if self._policy is LOSSY:
-            policies = {host.ledger.uuid: rng.choice(tuple(QuotaPolicy)) for host in self._hosts}
-            self._policy = replace(self._policy, quota_policies=policies)
-        for host in self._hosts:
-            host.ledger.policy = self._policy
+        self._set_policy(self._policy)
         self._ledgers = {host.ledger.uuid: host.ledger for host in self._hosts}
         for host in self._hosts:
             host.ledger.others = self._ledgers
+
+    def _set_policy(self, policy: Policy) -> None:
+        """Of a lossy one each peer has its own way."""
+        self._policy = policy
+        if policy.quota_policy is LOSSY.quota_policy and not policy.quota_policies:
+            policies = {host.ledger.uuid: self._rng.choice(tuple(QuotaPolicy)) for host in self._hosts}
+            self._policy = replace(policy, quota_policies=policies)
+        for host in self._hosts:
+            host.ledger.policy = self._policy
 
     def _make_host(self, index: int, limits: Limits) -> Host:
         rng = self._rng
@@ -203,6 +222,9 @@ class World(Clockwork):
         if rng.random() < self._weather.late_handlers:
             host.ledger.ordered = False
         return host
+
+    def _everybody(self) -> list[Host]:
+        return self._hosts + self._twins
 
     def _delay(self) -> float:
         stretch = 100.0 if self._chance(self._weather.slow) else 1.0
@@ -233,6 +255,7 @@ class World(Clockwork):
             if act is not None:
                 act(host, action)
         check_memory(node, host.limits)
+        check_drops(node, host.ledger)
         self._look_at(host, node)
         due = node.next_timeout()
         if due is not None and due < host.timer:

@@ -16,13 +16,13 @@ Done = Callable[[Any, TolliverError | None], None]
 
 
 class Bell(Protocol):
-    """Tells one listener, on the adapter's loop, to look again."""
+    """Tells those that listen, on the adapter's loop, to look again."""
 
     def ring(self) -> None: ...
 
 
 class AwaitableBell(Bell, Protocol):
-    """A bell that one task listens to."""
+    """A bell that tasks listen to."""
 
     def heard(self) -> Awaitable[None]: ...
 

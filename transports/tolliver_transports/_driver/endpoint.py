@@ -11,9 +11,10 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from time import monotonic
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from tolliver_proto import ConnectionClosing, LocalProtocolError, TolliverError
 
@@ -28,6 +29,12 @@ class Closable(Protocol):
     """Resource that the application may drop without a word."""
 
     def close(self) -> None: ...
+
+
+class Closing(NamedTuple):
+    """Call that is left for the owner's next turn, in the form of a resource."""
+
+    close: Callable[[], None]
 
 
 class Deadlines(Protocol):

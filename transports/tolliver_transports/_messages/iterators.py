@@ -67,7 +67,7 @@ class AsyncCore(Core, Protocol):
 
 
 class AsyncIterator(BaseIterator):
-    """An iterator for one task."""
+    """An iterator for any number of tasks."""
 
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
         self._bell = core.bell()
@@ -78,10 +78,16 @@ class AsyncIterator(BaseIterator):
     async def next_run(self) -> Run:
         """The next deliveries that came together. Raises StopAsyncIteration when it is closed."""
         await self._begin()
-        run = await _next_run(self._mailbox, self._bell)
-        if run is None:
-            raise StopAsyncIteration
+        while (run := self._take()) is None:
+            await self._bell.heard()
         return hand_out(run)
+
+    def _take(self) -> Run | None:
+        """What has come, or None. Raises StopAsyncIteration when it is closed."""
+        run = self._mailbox.take()
+        if run is None and self._mailbox.closed:
+            raise StopAsyncIteration
+        return run
 
     async def _begin(self) -> None:
         if self._subscribe:
@@ -100,15 +106,23 @@ class AsyncIterator(BaseIterator):
 
 
 class Messages(AsyncIterator):
-    """An iterator over what matches, one delivery at a time, for one task. Leaving it fails what it still holds."""
+    """An iterator over what matches, one delivery at a time. Leaving it fails what it still holds.
+
+    Several tasks may share one: each delivery goes to one of them.
+    """
 
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
         super().__init__(core, channel, key, subscribe)
         self._current: deque[Delivery] = deque()
 
     async def __anext__(self) -> Delivery:
+        if self._subscribe:
+            await self._begin()
         while not self._current:
-            self._current.extend(await self.next_run())
+            if (run := self._take()) is not None:
+                self._current.extend(hand_out(run))
+            else:
+                await self._bell.heard()
         return self._current.popleft()
 
     def close(self) -> None:
@@ -141,13 +155,19 @@ class Registration(Receiver):
 
     async def _work(self) -> None:
         """Call the handler, for one delivery after the other."""
-        while (run := await _next_run(self._mailbox, self._bell)) is not None:
+        while (run := await self._next_run()) is not None:
             self._core.turn_follows = True
             await self._handle(hand_out(run))
             self._core.turn_follows = False
             self._core.turn()
             if self._mailbox.waiting:
                 await self._core.breathe()
+
+    async def _next_run(self) -> Run | None:
+        """The next deliveries that came together, or None when the mailbox was closed."""
+        while (run := self._mailbox.take()) is None and not self._mailbox.closed:
+            await self._bell.heard()
+        return run
 
     async def _handle(self, run: Run) -> None:
         verdicts = Verdicts(self._core, run)
@@ -173,12 +193,3 @@ class Registration(Receiver):
             if ends_us is not is_interrupt:  # it was awaited
                 self._core.turn_follows = True
         verdicts.end()
-
-
-async def _next_run(mailbox: Mailbox, bell: AwaitableBell) -> Run | None:
-    """The next deliveries that came together, or None when the mailbox was closed."""
-    while (run := mailbox.take()) is None:
-        if mailbox.closed:
-            return None
-        await bell.heard()
-    return run

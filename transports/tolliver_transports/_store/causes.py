@@ -18,6 +18,8 @@ DAMAGED = (
     "stop the instance and put back a copy (docs/backup.md), or save what `sqlite3 FILE .recover` reads",
 )
 NOT_A_DATABASE = ("it is not a database", "choose another path, or move that file away")
+_INTERRUPTED = ("a signal interrupted it", "nothing was written: try again")
+_INTERRUPTION = "user-defined function raised exception"  # ours raise nothing, and SQLite says no more of it
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("no space is left", "free some, or raise the quota, and try again"),
     sqlite3.SQLITE_BUSY: _LOCKED,
@@ -57,6 +59,8 @@ def store_error(error: BaseException, what: str, malformed: tuple[type[Exception
     code = primary_code(error)
     kinds = (*((kind, DAMAGED) for kind in malformed), *_KINDS)
     cause, advice = _CAUSES.get(code) or next(c for kind, c in kinds if isinstance(error, kind))
+    if str(error) == _INTERRUPTION:
+        cause, advice = _INTERRUPTED
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     kind = DiskFull if code == sqlite3.SQLITE_FULL else StoreError
     return kind(f"cannot {what}: {cause}; {advice} [{name}: {error}]")

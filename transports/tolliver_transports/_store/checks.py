@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -62,14 +63,14 @@ def owed_check(
 def make_known(connection: sqlite3.Connection) -> None:
     """Define the SQL functions that these checks call."""
     connection.create_function("row_check", -1, row_check, deterministic=True)
-    connection.create_function("letter_check", 5, letter_check, deterministic=True)
-    connection.create_function("owed_check", 7, _checked_owed, deterministic=True)
+    connection.create_function("letter_check", 5, partial(_checked, letter_check), deterministic=True)
+    connection.create_function("owed_check", 7, partial(_checked, owed_check), deterministic=True)
 
 
-def _checked_owed(*row: Any) -> int | None:
-    """None for values of another kind, which are no row's."""
+def _checked(check: Callable[..., int], *row: Any) -> int | None:
+    """None for values of another kind, which are no row's: SQLite passes no exception on."""
     try:
-        return owed_check(*row)
+        return check(*row)
     except TypeError:
         return None
 
@@ -203,7 +204,9 @@ _Share = tuple[Any, ...]
 def _put_right(connection: sqlite3.Connection) -> list[_Share]:
     """A bit must not cost a peer a whole batch: the one that makes the check true again is looked for."""
     damaged = connection.execute(f"SELECT * FROM owed WHERE NOT {GOOD['owed']} LIMIT {_REPAIRED}").fetchall()
-    return [right for row in damaged for right in _with_another_bit(row) if _checked_owed(*right[:-1]) == right[-1]]
+    return [
+        right for row in damaged for right in _with_another_bit(row) if _checked(owed_check, *right[:-1]) == right[-1]
+    ]
 
 
 def _with_another_bit(row: _Share) -> Iterator[_Share]:

@@ -50,6 +50,8 @@ class AsyncOutboundStream(OutboundStream):
             self._stop()
 
     async def _work(self) -> None:
+        if self.over:  # before it has begun
+            return
         try:
             source = await self._open()
             self.begin(source)
@@ -115,9 +117,10 @@ class AsyncOutboundStream(OutboundStream):
 
 
 class Subscription(BaseSubscription, Generic[T]):
-    """The elements of a stream: `async for element in subscription`, for one task.
+    """The elements of a stream: `async for element in subscription`.
 
-    Use `async with` around it where the loop may be left early: that cancels the stream at once.
+    Use `async with` around it where the loop may be left early: that cancels the stream at once. Several tasks may
+    share one: each element goes to one of them.
     """
 
     def __init__(self, core: SubscriptionCore, stream: InboundStream, bell: AwaitableBell) -> None:
@@ -129,10 +132,13 @@ class Subscription(BaseSubscription, Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        for element in self._current:
-            return element
-        self._current = iter(await self._next())
-        return next(self._current)
+        while True:
+            for element in self._current:
+                return element
+            if elements := self._take():
+                self._current = iter(elements)
+            else:
+                await self._bell.heard()
 
     async def runs(self) -> AsyncIterator[list[T]]:
         """For bulk: lists of elements that have come, at most a quarter of the window each."""
@@ -152,10 +158,15 @@ class Subscription(BaseSubscription, Generic[T]):
                     await answer
 
     async def _next(self) -> list[T]:
-        while not (elements := cast(list[T], self._stream.take())):
-            if self._stream.closed:
-                raise StopAsyncIteration
+        while not (elements := self._take()):
             await self._bell.heard()
+        return elements
+
+    def _take(self) -> list[T]:
+        """Elements that have come, or []. Raises StopAsyncIteration where no more come."""
+        elements = cast(list[T], self._stream.take())
+        if not elements and self._stream.closed:
+            raise StopAsyncIteration
         return elements
 
     def _forget(self) -> None:

@@ -6,7 +6,7 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -36,6 +36,15 @@ PlainSource = Iterable[T] | Callable[[str], Iterable[T]]
 Elements = Iterable[T] | AsyncIterable[T]
 Source = Elements[T] | Callable[[str], Elements[T] | Awaitable[Elements[T]]]
 """As `PlainSource`; any part of it may be asynchronous."""
+
+
+def converted(convert: Callable[[Any], T], elements: Iterable[Any]) -> Iterator[T]:
+    """Elements as a codec makes them. If that raises what ends an iteration, it is an error as any other."""
+    for element in elements:
+        try:
+            yield convert(element)
+        except StopAsyncIteration as error:  # of a StopIteration Python makes the same
+            raise RuntimeError(f"the codec raised {type(error).__name__}") from error
 
 
 class Coding(NamedTuple):

@@ -20,7 +20,7 @@ from tolliver_proto.reactive import UNBOUNDED, Hub
 
 from .._driver.adapter import Bell
 from .._driver.ends import is_interrupt, shown
-from .codecs import Coding
+from .codecs import Coding, converted
 
 log = logging.getLogger("tolliver")
 BYTES = 65536  # about so much is pulled before others have their turn
@@ -163,8 +163,12 @@ class OutboundStream:
         self.pending.clear()
         self.at_end = _unknown
         self.bell.ring()
-        if self.on_over is not None:
-            self.on_over()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        on_over, self.on_over = self.on_over, None
+        if on_over is not None:
+            on_over()
 
     # Inputs from the loop that pulls.
 
@@ -174,7 +178,9 @@ class OutboundStream:
             source._attach_outbound(self)
         elif isinstance(source, Sequence):
             self.at_end = lambda: self._sent >= len(source)
-        if not self.over:  # else the id may be another stream's by now
+        if self.over:  # the source was opening meanwhile, and the id may be another stream's by now
+            self._let_go()
+        else:
             self._owner.hub.subscribed(*self.key, self._publication.element_size)
 
     def flush_soon(self) -> None:
@@ -203,7 +209,7 @@ class OutboundStream:
     def add_many(self, elements: Iterable[Any]) -> bool:
         """All of them; what was pulled before one raises is kept. False: there were fewer than the credit."""
         encode, before = self._publication.encode, len(self.pending)
-        self.pending.extend(elements if encode is None else map(encode, elements))
+        self.pending.extend(elements if encode is None else converted(encode, elements))
         pulled = len(self.pending) - before
         self.credit -= pulled
         return self.credit == 0

@@ -12,12 +12,15 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 
 from tolliver_proto.reactive import UNBOUNDED, Elements, Hub, OnComplete, OnError, StreamError, Subscribed
 
 from .._driver.adapter import Bell
-from .codecs import Coding
+from .._driver.endpoint import Closable, Closing
+from .._driver.ends import is_interrupt
+from .codecs import Coding, converted
 from .publishing import OutboundStream
 
 PREFETCH = 256  # elements
@@ -77,8 +80,8 @@ class InboundStream:
         self.element_size: int | None = None
         """Element size that the publisher declared, in bytes; 0 where elements differ. None before its answer."""
         self.name = name
-        self.on_over: Callable[[], object] = lambda: None
-        """Called when it is closed, by whomever."""
+        self.outbound: set[OutboundStream] = set()
+        """Streams whose source it is: they look again when it is closed, by whomever."""
         self._owner = owner
         self._cid = cid
         self._decode: Callable[[bytes], Any] | None = coding.decode
@@ -86,7 +89,7 @@ class InboundStream:
         self._runs: deque[list[bytes]] = deque()
         self._at = 0  # how much of the first run is taken
         self._taken = 0  # of what was granted, how many the application has
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._id = owner.hub.subscribe(cid, name, self._granted)
         self.key = (cid, self._id)
 
@@ -110,8 +113,12 @@ class InboundStream:
     def _end(self) -> None:
         self.closed = True
         self._owner.inbound_over(self)
+        self._tell_end()
+
+    def _tell_end(self) -> None:
         self.bell.ring()
-        self.on_over()
+        for stream in tuple(self.outbound):
+            stream.flush_soon()
 
     # Inputs from the application.
 
@@ -149,11 +156,10 @@ class InboundStream:
             self.closed = True
             self._owner.hub.cancel(*self.key)
             self._owner.inbound_over(self)
-            self.bell.ring()
-            self.on_over()
+            self._tell_end()
         self._owner.turn()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """The application can do nothing with an element: cancel; whoever takes the next one gets the error."""
         self.close()
         self._error = error
@@ -182,8 +188,10 @@ class InboundStream:
     def _decoded(self, elements: list[bytes], decode: Callable[[bytes], Any]) -> list[Any]:
         decoded: list[Any] = []
         try:
-            decoded.extend(map(decode, elements))
-        except Exception as error:
+            decoded.extend(converted(decode, elements))
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             self.fail(error)
             if not decoded:
                 raise
@@ -202,7 +210,7 @@ class SubscriptionCore(Protocol):
     @property
     def lock(self) -> AbstractContextManager[object]: ...
 
-    def abandon(self, dropped: InboundStream) -> None: ...
+    def abandon(self, dropped: Closable) -> None: ...
 
 
 class BaseSubscription(ABC):
@@ -242,10 +250,20 @@ class BaseSubscription(ABC):
         """True if elements were taken and not handed out."""
 
     def _attach_outbound(self, outbound: OutboundStream) -> None:
-        """As the source of a publication: that stream sees the end of this one without a request (rules 1.5, 4.2)."""
+        """As the source of a stream: that one sees the end of this one without a request (rules 1.5, 4.2).
+
+        The last one that it is the source of cancels it (rule 4.1).
+        """
         stream = self._stream
-        stream.on_over = outbound.flush_soon
+        stream.outbound.add(outbound)
         outbound.at_end = lambda: stream.closed and not stream.waiting and not self._has_more()
+        outbound.on_over = partial(self._detach_outbound, outbound)
+
+    def _detach_outbound(self, outbound: OutboundStream) -> None:
+        """In the next turn of our own: the other stream may be another program's, whose lock is held."""
+        self._stream.outbound.discard(outbound)
+        if not self._stream.outbound:
+            self._core.abandon(Closing(self.cancel))
 
     def __repr__(self) -> str:
         return f"<Subscription to {self._stream.name!r:.100}{', over' if self.closed else ''}>"

@@ -22,26 +22,28 @@ from .._tls.pump import AnyPump
 
 
 class Bell:
-    """An event that can be rung again and again. One task listens."""
+    """An event that can be rung again and again. Each ring wakes all that listen, or else the next one that does."""
 
     __slots__ = ("_event", "_rung")
 
     def __init__(self) -> None:
         self._rung = False
-        self._event: anyio.Event | None = None  # while the task waits
+        self._event: anyio.Event | None = None  # while tasks wait
 
     def ring(self) -> None:
         self._rung = True
         if self._event is not None:
             self._event.set()
+            self._event = None
 
     async def heard(self) -> None:
         if not self._rung:
-            self._event = anyio.Event()
+            event = self._event = self._event or anyio.Event()
             try:
-                await self._event.wait()
+                await event.wait()
             finally:
-                self._event = None
+                if self._event is event and not event.statistics().tasks_waiting:  # all were cancelled: their loop ends
+                    self._event = None
         self._rung = False
 
 

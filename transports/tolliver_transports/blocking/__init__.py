@@ -22,6 +22,7 @@ from .instance import Instance, create_instance
 from .iterators import Messages, Registration, Runs
 from .streams import Peer, Streams, create_streams
 from .subscription import Subscription
+from .waits import still_wanted
 
 Received = Delivery
 """The former name of a delivery that an iterator hands out."""
@@ -50,4 +51,5 @@ __all__ = [
     "create_instance",
     "create_streams",
     "load_acl",
+    "still_wanted",
 ]

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from .._streams.publishing import OutboundCore, OutboundStream, Publication
+from .waits import Work, working
 from .wire import Bell
 
 
@@ -38,10 +39,19 @@ class ThreadOutboundStream(OutboundStream):
         self._core = core
         self._gathered: list[Any] = []
         self._flushing = False
+        self._work = Work()
+
+    def cancelled(self) -> None:
+        super().cancelled()
+        self._work.end()
 
     def run(self) -> None:
+        with self._core.lock:  # the turn in which it came may have seen its end, too
+            if self.over:
+                return
         try:
-            self._give()
+            with working(self._work):
+                self._give()
         except BaseException as error:  # whatever the application's code raises ends its stream, and no more
             with self._core.lock:
                 self.fail(error)

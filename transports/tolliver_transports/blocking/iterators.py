@@ -22,6 +22,7 @@ from .._driver.pending import PendingCall
 from .._driver.threads import interrupt_program, start
 from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 from .._messages.iterators import BaseIterator, Receiver
+from .waits import wait
 from .wire import Bell, limited
 
 Item = TypeVar("Item", Delivery, Run)
@@ -35,18 +36,6 @@ class ThreadCore(Core, Protocol):
     def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
 
     def subscribe_and_wait(self, channel: str, key: str) -> None: ...
-
-
-def _wait(mailbox: Mailbox, bell: Bell, timeout: float | None = None) -> Run | None:
-    """The next run, or None when the mailbox was closed. Call it under the lock. Raises TimeoutError."""
-    end = math.inf if timeout is None else time.monotonic() + timeout
-    while (run := mailbox.take()) is None and not mailbox.closed:
-        left = end - time.monotonic()
-        if left <= 0:
-            names = f"{mailbox.channel!r:.100} {mailbox.key!r:.100}"
-            raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
-        bell.wait(limited(left))
-    return run
 
 
 class ThreadIterator(BaseIterator, Generic[Item]):
@@ -65,12 +54,25 @@ class ThreadIterator(BaseIterator, Generic[Item]):
 
     def _take(self, timeout: float | None) -> Item | None:
         with self._core.lock:
-            while not self._current:
-                run = _wait(self._mailbox, self._bell, timeout)
-                if run is None:
-                    return None
+            return self._current.popleft() if self._wait(timeout) else None
+
+    def _wait(self, timeout: float | None) -> bool:
+        """Until there is a current one. False when it was closed, or who waits need not. Raises TimeoutError."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        box = self._mailbox
+        while not self._current:
+            if (run := box.take()) is not None:
                 self._current.extend(self._items(hand_out(run)))
-            return self._current.popleft()
+                break
+            if box.closed:
+                return False
+            left = end - time.monotonic()
+            if left <= 0:
+                names = f"{box.channel!r:.100} {box.key!r:.100}"
+                raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
+            if not wait(self._core, self._bell, limited(left)):
+                return False
+        return True
 
     def next(self, timeout: float | None = None) -> Item:
         """The next one. Raises TimeoutError after `timeout` seconds, and ConnectionClosing when it was closed."""
@@ -153,8 +155,10 @@ class Registration(Receiver):
                 verdicts.end()  # each at once: the next call may take its time
 
     def _next(self) -> Run | None:
+        box = self._mailbox
         with self._core.lock:
-            run = _wait(self._mailbox, self._bell)
+            while (run := box.take()) is None and not box.closed:
+                self._bell.wait()
         return None if run is None else hand_out(run)
 
     def _call(self, verdicts: Verdicts, delivery: Delivery) -> None:

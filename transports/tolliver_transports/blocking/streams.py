@@ -119,7 +119,11 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> ThreadOutboundStream:
         if self._sources >= self.max_feeds:
-            raise _Refused(f"{self.max_feeds} streams are given here at once, which is the limit: ask again later")
+            over = self._sources - len(self._outbound)
+            left = f" ({over} to subscribers that left, as their sources have not returned)" if over else ""
+            raise _Refused(
+                f"{self.max_feeds} streams are given here at once{left}, which is the limit: ask again later"
+            )
         stream = ThreadOutboundStream(self, key, name, publication, grant)
         try:
             thread_of(f"reads {name!r:.100}", lambda: self._run(stream), self._fail).start()
@@ -285,6 +289,8 @@ class Streams(BaseStreams[Peer]):
           goes to the first subscriber. Or a function of the requested name that returns one: each
           subscriber has its own. It is pulled from while its subscriber wants more and the connection takes it
           (R-32); what it raises ends the stream, and the peer sees type and text of it, no traceback (R-34).
+          A source is closed when its stream is over: one that waits for a subscription or for messages at once, any
+          other when it returns; see `still_wanted`.
         - `codec`: makes bytes of each element: an object with `encode` and `decode`, or a protobuf message class.
         - `element_size`: bytes of each element, where all have the same: they then go packed, many in one frame.
 

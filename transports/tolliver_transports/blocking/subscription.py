@@ -14,8 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Self, TypeVar, cast
 
-from .._streams.codecs import Coding
+from .._driver.ends import is_interrupt
+from .._streams.codecs import Coding, converted
 from .._streams.subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
+from .waits import wait
 from .wire import Bell, limited
 
 T = TypeVar("T")
@@ -126,7 +128,8 @@ class Subscription(BaseSubscription, Generic[T]):
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"after {timeout:g} s no element of {stream.name!r:.100} has come: go on")
-            self._bell.wait(limited(left))
+            if not wait(self._core, self._bell, limited(left)):
+                raise StopIteration
 
     def _decoded(self, elements: Sequence[bytes]) -> list[T]:
         """A codec's error ends the stream, after the elements before it."""
@@ -134,8 +137,10 @@ class Subscription(BaseSubscription, Generic[T]):
             return cast(list[T], elements)  # elements are bytes: that is what T is without a codec
         decoded: list[T] = []
         try:
-            decoded.extend(map(self._decode, elements))
-        except Exception as error:
+            decoded.extend(converted(self._decode, elements))
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             with self._core.lock:
                 self._current.clear()
                 self._stream.fail(error)

@@ -49,7 +49,8 @@ class OutboundStream(AsyncOutboundStream):
 class Subscription(AsyncSubscription[T]):
     """The elements of a stream: by `for_each`, by `next`, or in a coroutine by `async for element in subscription`.
 
-    One of them at a time. Use `async with` around a loop that may be left early: that cancels the stream at once.
+    Several may take from one: each element goes to one of them. Use `async with` around a loop that may be left early:
+    that cancels the stream at once.
     """
 
     def __init__(self, core: StreamsCore, stream: InboundStream, bell: AwaitableBell) -> None:

@@ -68,36 +68,40 @@ def _too_late(_cancelled: object, timeout: float) -> NoReturn:
 
 
 class Bell:
-    """An event that can be rung again and again. One coroutine listens, and hears it in a turn of the reactor's own."""
+    """An event that can be rung again and again. Each ring wakes all that listen, in a turn of the reactor's own, or
+    else the next one that does."""
 
-    __slots__ = ("_clock", "_listener", "_rung")
+    __slots__ = ("_clock", "_listeners", "_rung")
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock
-        self._listener: Deferred[None] | None = None
+        self._listeners: list[Deferred[None]] = []
         self._rung = False
 
     def ring(self) -> None:
         if not self._rung:
             self._rung = True
-            if self._listener is not None:
+            if self._listeners:
                 self._clock.callLater(0, self._tell)
 
     def heard(self) -> Deferred[None]:
-        if self._rung:
+        if self._rung and not self._listeners:
             self._rung = False
             return succeed(None)
-        self._listener = Deferred(self._leave)
-        return self._listener
+        self._listeners.append(Deferred(self._leave))
+        return self._listeners[-1]
 
     def _tell(self) -> None:
-        listener = self._listener
-        if listener is not None and self._rung:
-            self._listener, self._rung = None, False
-            listener.callback(None)
+        if not self._listeners:  # who listened was cancelled: the next one hears it
+            return
+        listeners, self._listeners, self._rung = self._listeners, [], False
+        for listener in listeners:
+            if not listener.called:  # cancelled by one that was woken before
+                listener.callback(None)
 
-    def _leave(self, _listener: object) -> None:
-        self._listener = None
+    def _leave(self, listener: Deferred[None]) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
 
 @implementer(IHalfCloseableProtocol, IPushProducer)

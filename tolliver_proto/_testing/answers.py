@@ -1,0 +1,78 @@
+"""Answers of a simulation: what senders are told of their messages, against what became of these (T-54).
+
+Every send is asked after as soon as it is stored. An answer is true if each recipient has acknowledged each message,
+and the receiver's side shows what for: a handler that succeeded, a dead letter, or a message that is counted as not
+wanted. What is given up must be told, with a reason that did occur.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from .._common.errors import Undelivered
+from .._node.actions import Receipt
+from .._node.node import Node
+from .checks import Ledger, Sent, check
+
+_DROPPED = ("unwanted", "refused_messages")
+
+
+class Answers:
+    """Receipts of one life of an instance."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._asked: dict[Receipt, list[Sent]] = {}
+        self._receipts: dict[bytes, Receipt] = {}
+
+    def begin(self) -> None:
+        """Another life: after a restart nothing can be asked."""
+        self._asked.clear()
+        self._receipts.clear()
+
+    def __len__(self) -> int:
+        return len(self._asked)
+
+    def ask(self, receipt: Receipt, batch: list[Sent]) -> None:
+        """It is stored: from now on somebody waits for it."""
+        self._asked[receipt] = batch
+        self._receipts.update((sent.body, receipt) for sent in batch)
+
+    def take(self, receipt: Receipt, error: Undelivered | None, now: float) -> None:
+        """It is answered."""
+        batch = self._asked.pop(receipt, None)
+        check(batch is not None, "{} is answered, and nobody waits for it (T-54)", receipt)
+        assert batch is not None
+        if error is None:
+            check(not receipt.undelivered, "{} is answered well, and says {}", receipt, receipt.undelivered)
+            for sent in batch:
+                self._is_true(sent)
+            return
+        known = [(one.peer, one.reason) for one in receipt.undelivered]
+        check((error.peer, error.reason) in known, "{} is answered with {}, and says {}", receipt, error, known)
+        for told in receipt.undelivered:
+            possible = sum(self._ledger.may_give_up(told.peer, sent, told.reason, now) for sent in batch)
+            check(told.count <= possible, "{}: that did not occur, or only for {} messages (T-54)", told, possible)
+
+    def _is_true(self, sent: Sent) -> None:
+        ledger = self._ledger
+        for peer in sorted(ledger.stored_for.get(sent.body, ())):
+            is_acked = (peer, sent.body) in ledger.acked
+            check(is_acked, "{} is answered as acknowledged: {} acknowledged nothing (T-54)", sent.body, peer)
+            receiver = ledger.others[peer]
+            settled = sent.body in receiver.handled or sent.body in receiver.letters or sent.body in receiver.dropped
+            check(settled, "{} is answered as acknowledged: {} has not handled it (T-54)", sent.body, peer)
+
+    def given_up(self, peer: UUID, body: bytes) -> None:
+        """Its delivery is removed without an ack: who has its receipt is told."""
+        receipt = self._receipts.get(body)
+        told = receipt is None or any(one.peer == peer for one in receipt.undelivered)
+        check(told, "{} for {} is given up, and its receipt does not say so (T-54)", body, peer)
+
+
+def check_drops(node: Node, ledger: Ledger) -> None:
+    """Each ack for a message that nobody handled is a count: somebody can see it (T-46)."""
+    counts = node._counts
+    told = sum(number for name, number in counts.items() if name in _DROPPED or name.startswith("ignored_"))
+    dropped = ledger.drops_in_this_life
+    check(dropped <= told, "{} messages were acknowledged and not handled, {} are counted (T-46)", dropped, told)
