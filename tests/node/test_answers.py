@@ -180,6 +180,10 @@ def test_nodes_in_the_field() -> None:
         SimNet(seed).run()
 
 
+def test_a_peer_that_refuses_what_is_large_gets_it_in_the_end() -> None:
+    assert SimNet(17, refuse=True).run().counts["set_aside"]
+
+
 def test_what_vanishes_from_a_store_is_found() -> None:
     net = SimNet(0, nodes=2)
     net.run()

@@ -144,7 +144,7 @@ class Storing(Handshakes):
             now = self._wanted_by(peer) if peer.voices else applied(before, said_since)
             peer.subscriptions, peer.held = before, dict(held)
             self._set_peer_list(peer, now, removed_by(said_since))
-            if now != before or peer.held.keys() != held.keys():
+            if peer in self._batch.peer_lists or now != before or peer.held.keys() != held.keys():
                 self._batch.peer_lists[peer] = before, held
                 self._batch.lists[peer] = None
         self._batch.lists |= {peer: None for peer in failed.lists if peer not in failed.peer_lists}

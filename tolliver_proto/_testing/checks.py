@@ -179,7 +179,10 @@ class WireWitness:
         handled = ledger.handled if ledger.remembers else ledger.handled_in_this_life
         if message_id in self.acknowledged or frame.body in handled or frame.body in ledger.letters:
             return
-        check(not ledger.always_wants(frame), f"Ack {message_id} before a handler had succeeded (I2)")
+        sender = ledger.others.get(self.peer) if self.peer is not None else None
+        is_forgotten = sender is not None and (ledger.uuid, frame.body) in sender.forgotten
+        wanted = ledger.always_wants(frame) and not is_forgotten
+        check(not wanted, f"Ack {message_id} before a handler had succeeded (I2)")
         ledger.dropped.add(frame.body)
         ledger.drops_in_this_life += 1
 

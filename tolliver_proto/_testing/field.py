@@ -30,9 +30,10 @@ class Field(Simulation):
     """A simulation in which some worlds are a field. `never` names its operations too: "fresh", "second", "move",
     "copy", "restart", "loop", "forget", "drop"."""
 
-    def __init__(self, seed: int, dice: Dice, **scenario: Any) -> None:
+    def __init__(self, seed: int, dice: Dice, *, refuse: bool = False, **scenario: Any) -> None:
+        """With `refuse` a peer takes no large messages until the faults stop."""
         super().__init__(seed, dice, **scenario)
-        self._refuses = False
+        self._refuses = refuse and self.in_field
         if self.in_field:
             self._draw(scenario)
 
@@ -42,7 +43,6 @@ class Field(Simulation):
         self._revision = rng.choice((Revision.DRAFT_1, Revision.DRAFT_2, Revision.DRAFT_2))
         hold = rng.choice((3600.0, 3600.0, _SHORT_HOLD))
         bounds = rng.choice(({}, {}, SMALL_QUOTA, {"max_attempts": 3}))
-        self._refuses = rng.random() < 0.2 and "refuse" not in scenario.get("never", ())
         if scenario.get("policy") is None:
             self._set_policy(replace(LOSSY if bounds is SMALL_QUOTA else self._policy, unsubscribed_hold=hold))
         if scenario.get("limits") is None:
