@@ -51,6 +51,7 @@ from ._node.actions import (
     PeerUp,
     Receipt,
     Stored,
+    TakeBack,
 )
 from ._node.ids import Randomness, begin_elsewhere
 from ._node.node import Node, PeerInfo
@@ -220,6 +221,7 @@ __all__ = [
     "StoredMessage",
     "Subscribe",
     "Subscription",
+    "TakeBack",
     "TolliverError",
     "TooFewRecipients",
     "Transmit",
