@@ -51,6 +51,7 @@ from ._node.actions import (
     PeerUp,
     Receipt,
     Stored,
+    SubscriptionsChanged,
     TakeBack,
 )
 from ._node.ids import Randomness, begin_elsewhere
@@ -221,6 +222,7 @@ __all__ = [
     "StoredMessage",
     "Subscribe",
     "Subscription",
+    "SubscriptionsChanged",
     "TakeBack",
     "TolliverError",
     "TooFewRecipients",

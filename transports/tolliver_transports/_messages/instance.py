@@ -32,6 +32,7 @@ from tolliver_proto import (
 
 from .._driver.adapter import Done, Job
 from .._driver.endpoint import BaseEndpoint
+from .._driver.events import OnEvent
 from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import InstanceOptions, Remote
 from .._store.sqlite import SQLiteStore
@@ -72,6 +73,10 @@ class BaseInstanceCore(BaseEndpoint):
     def handle(self, channel: str, key: str, handler: Handler) -> object:
         """Register a handler."""
 
+    @abstractmethod
+    def call_on_event(self, function: OnEvent) -> None:
+        """Have it called for each event."""
+
     # Connections.
 
     def new_connection(self, remote: str | Remote, keep_trying: bool) -> PendingCall[UUID]:
@@ -105,6 +110,10 @@ class BaseInstanceCore(BaseEndpoint):
     def unsubscribe(self, channel: str, key: str) -> PendingCall[None]:
         self.check_open()
         return self._driver.when_stored(self.node.unsubscribe(channel, key, monotonic()), _nothing)
+
+    def wait_subscribed(self, channel: str, key: str, peers: int) -> PendingCall[int]:
+        self.check_open()
+        return self._driver.when_subscribed(channel, key, peers)
 
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
@@ -195,7 +204,7 @@ class BaseInstanceCore(BaseEndpoint):
         self.node, self._store, self._pumps = open_instance(self.options, self._opened)
         self._machine = self.node
         self._recorder = self._open_recorder()
-        self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news)
+        self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news, self.feed.tell)
 
     def _read_tls(self) -> Pumps:
         pumps = Pumps(self.options.tls)
@@ -221,6 +230,8 @@ class BaseInstanceCore(BaseEndpoint):
         self._driver.on_notice(Notice(NoticeKind.NOT_RECORDED, None, text))
 
     def _start_work(self) -> None:
+        if self.options.on_event is not None:
+            self.call_on_event(self.options.on_event)
         if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
             self.beside(self._store.check, self._on_checked)
         for channel, key, handler in self.options.handlers:
@@ -259,7 +270,8 @@ class BaseInstanceCore(BaseEndpoint):
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None:
         detail = f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100} {text}: not acknowledged"
-        self._driver.on_notice(Notice(kind, delivery.peer_id, detail), error)
+        with self.lock:  # a handler's thread says it
+            self._driver.on_notice(Notice(kind, delivery.peer_id, detail), error)
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:
         if self._recorder is not None:
