@@ -21,6 +21,7 @@ NODE = (
     "corners",
     "derived",
     "dial_causes",
+    "dialects",
     "drops",
     "duplicates",
     "duels",

@@ -10,7 +10,6 @@ from ._common.derived import is_derive_prefix, is_derived
 from ._common.errors import (
     AccessDenied,
     AlreadyClosed,
-    Blocked,
     CannotListen,
     CertificateError,
     ConnectionClosing,
@@ -48,6 +47,7 @@ from ._node.actions import (
     Deliver,
     Delivery,
     DialEnded,
+    DialFailed,
     Fetch,
     Find,
     Notice,
@@ -99,6 +99,7 @@ from ._node.store import (
     bytes_of,
 )
 from ._wire.connection import Connection
+from ._wire.dialect import Dialect
 from ._wire.events import (
     PROBE_CHANNEL,
     RESERVED_CHANNEL,
@@ -139,7 +140,6 @@ __all__ = [
     "AddOwnSubscription",
     "AddPeerSubscription",
     "AlreadyClosed",
-    "Blocked",
     "CannotListen",
     "CertificateError",
     "Closed",
@@ -156,6 +156,8 @@ __all__ = [
     "Dial",
     "DialCause",
     "DialEnded",
+    "DialFailed",
+    "Dialect",
     "DiskFull",
     "Established",
     "Event",

@@ -20,8 +20,8 @@ BUGS = (
         "a list that is as before is told as another one",
         STORING,
         "Storing.committed",
-        "self._tells_subscriptions and peer.subscriptions != before",
-        "self._tells_subscriptions",
+        "self._tells_events and peer.subscriptions != before",
+        "self._tells_events",
         (LISTS + "test_a_list_that_was_stored_is_told_no_more_than_its_changes",),
     ),
     Bug(

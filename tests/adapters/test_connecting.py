@@ -15,18 +15,23 @@ from tests.raw import RawListener
 from tolliver_proto import (
     CertificateError,
     ConnectionClosing,
+    DialFailed,
     HandshakeRejected,
+    HandshakeResponse,
     HandshakeStatus,
     IdentityConflict,
     Limits,
+    MalformedFrame,
     NoticeKind,
     Revision,
     SelfConnection,
+    UnexpectedFrame,
+    encode,
 )
 
 from .facade import Cancelled, Facade, until
 from .kinds import ONE_KIND
-from .nodes import Inbox, Nodes, address, connected, error_of, free_port, gave_up, noticed, silent_port
+from .nodes import SOMEBODY, Inbox, Nodes, address, connected, error_of, free_port, gave_up, noticed, silent_port
 from .relay import Relay
 
 QUICK = {"limits": Limits(redial_first=0.005, redial_max=0.05)}
@@ -159,6 +164,31 @@ def test_a_listener_that_hangs_up_after_tls_is_dialled_again(nodes: Nodes, certs
         assert not waiting.done
         left.remove_connection(listener.address)
         until(lambda: gave_up(left))
+
+
+WRONG_ANSWERS = {
+    "http": (b"HTTP/1.1 400 Bad Request\r\n\r\n", MalformedFrame),
+    "contradiction": (encode(HandshakeResponse(1, SOMEBODY, HandshakeStatus.OLDER)), UnexpectedFrame),
+}
+
+
+@pytest.mark.parametrize(("answer", "error"), WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
+def test_an_answer_that_is_no_handshake_ends_the_call(nodes: Nodes, answer: bytes, error: type[Exception]) -> None:
+    """T-73: and the dialling too, but for a remote of the options and for who keeps trying."""
+    with RawListener(None, lambda stream: stream.sendall(answer)) as listener:
+        with nodes.open("left", plaintext=True, **QUICK) as left:
+            assert isinstance(error_of(left, listener.address), error)
+            until(lambda: gave_up(left))
+            waiting = left.start("new_connection", listener.address, keep_trying=True)
+            until(lambda before=listener.accepted: listener.accepted > before + 2)  # type: ignore[misc]  # bound now
+            assert not waiting.done
+            assert isinstance(error_of(left, listener.address), error)
+            assert not waiting.done
+        told: list[Any] = []
+        with nodes.open("right", plaintext=True, remotes=[listener.address], on_event=told.append, **QUICK) as right:
+            assert isinstance(error_of(right, listener.address), error)
+            until(lambda: any(isinstance(event, DialFailed) for event in told))
+            until(lambda before=listener.accepted: listener.accepted > before + 2)  # type: ignore[misc]  # bound now
 
 
 def test_initial_remotes_are_dialled_in_the_background(nodes: Nodes) -> None:

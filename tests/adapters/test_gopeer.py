@@ -31,7 +31,7 @@ from tests.adapters.gopeer import (
 from tests.adapters.kinds import ONE_KIND
 from tests.adapters.nodes import Inbox, Nodes, connected, error_of, noticed
 from tests.certificates import Certificates
-from tolliver_proto import CertificateError, HandshakeRejected, IdentityConflict, Limits, NoticeKind
+from tolliver_proto import CertificateError, Dialect, HandshakeRejected, IdentityConflict, Limits, NoticeKind
 
 WE_DIAL, IT_DIALS = "we dial", "it dials"
 BIG = bytes(range(256)) * 400  # several TLS records
@@ -119,6 +119,30 @@ def test_messages_subscriptions_and_acks_pass_both_ways(nodes: Nodes, identity: 
             assert noticed(node, NoticeKind.PROTOCOL_ERROR) == []
             shown = go.conns[0].peer_certificate
             assert (shown is None) is (role == WE_DIAL)  # G16: its server does not ask for ours
+
+
+@both_roles
+def test_a_peer_whose_unreliable_id_is_known_loses_nothing_by_it(nodes: Nodes, identity: Identity, role: str) -> None:
+    """G18, T-42: all that it sends unreliably has one id; none of it is a copy, and none is acknowledged either way."""
+    inbox = Inbox()
+    go = GoPeer(PRESETS["1860a51"], identity)
+    known = Dialect(unreliable_id=GO_UNRELIABLE, announce_after_handshake=True)
+    with ours(nodes, dedupe=100, dialects={go.instance_id: known}) as node:
+        node.subscribe("news", "k", inbox)
+        with connection(node, go, identity, role):
+            until(lambda: go.table == [("news", "k", node.instance_id)], "our subscription, as a message (T-33)")
+            for _ in range(3):
+                go.unreliable_send("news", "k", b"again")
+            ids = [go.send("news", "k", b"last")]
+            until(lambda: go.acks == ids, "our ack, of the last one alone")
+            assert inbox.bodies == [b"again", b"again", b"again", b"last"]
+            go.subscribe("back", "k")
+            until(lambda: node.peers()[0].subscriptions, "its subscription")
+            assert node.unreliable_send("back", "k", b"unreliable") == 1
+            node.wait_acked(node.send("back", "k", b"after it"))
+            assert seen(go) == [b"unreliable", b"after it"]
+            assert {GO_UNRELIABLE, DRAFT_UNRELIABLE}.isdisjoint(go.acked)
+            assert clean(go)
 
 
 @both_roles

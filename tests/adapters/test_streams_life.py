@@ -6,6 +6,7 @@ import copy
 import pickle
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,11 @@ from tolliver_transports.events import StreamsPeerDown, StreamsPeerUp
 from tolliver_proto import Acl, CertificateError, ConnectionClosing, ConnectionLost, Rights, UnexpectedEOF
 from tolliver_proto.reactive import (
     ConnectionClosed,
+    Extension,
+    Form,
     Goodbye,
+    HelloRefused,
+    Kind,
     Limits,
     ServerHello,
     StreamError,
@@ -225,6 +230,51 @@ def test_another_version(stage: Stage) -> None:
             error = dialled.outcome()
     assert isinstance(error, VersionMismatch)
     until(alone(streams), "the end of the connection")
+
+
+def test_a_goodbye_instead_of_a_hello_is_told(stage: Stage) -> None:
+    """R-25: it does not support our version, and says why."""
+    streams = stage.open(listen=None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE)
+        dialled = streams.start_connect(f"127.0.0.1:{server.getsockname()[1]}")
+        stream, _ = server.accept()
+        with stream:
+            stream.sendall(encode(Goodbye("speak version 1")))
+            error = dialled.outcome()
+    assert isinstance(error, HelloRefused)
+    assert error.reason == "speak version 1"
+
+
+@dataclass
+class Note:
+    text: str
+
+
+NOTES = Extension(300, (Form(64, Note, {"text": Kind.TEXT}),))
+
+
+def test_frames_of_an_extension_reach_the_application(stage: Stage) -> None:
+    """R-27: in order, and it may answer; whatever it raises, the next one comes."""
+    heard: list[str] = []
+
+    def on_frame(peer: Any, frame: Note) -> None:
+        heard.append(frame.text)
+        if frame.text == "bad":
+            raise RuntimeError("no")
+        if frame.text == "ask":
+            peer.send(Note("answer"))
+
+    giver = stage.open(extensions=[NOTES], on_frame=on_frame)
+    taker = stage.open(listen=None, extensions=[NOTES], on_frame=on_frame)
+    plain = stage.open(listen=None)
+    peer = taker.connect(giver)
+    assert peer.itself.extensions == {300}
+    assert plain.connect(giver).itself.extensions == set()
+    for text in ("bad", "ask"):
+        peer._call("send", Note(text))
+    until(lambda: len(heard) == 3, "the answer")
+    assert heard == ["bad", "ask", "answer"]
 
 
 def test_several_peers(stage: Stage) -> None:

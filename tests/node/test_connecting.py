@@ -15,6 +15,7 @@ from tolliver_proto import (
     ConnectionLost,
     Dial,
     DialEnded,
+    DialFailed,
     HandshakeFinal,
     HandshakeRejected,
     HandshakeRequest,
@@ -22,6 +23,7 @@ from tolliver_proto import (
     HandshakeStatus,
     IdentityConflict,
     Limits,
+    MalformedFrame,
     Message,
     Notice,
     NoticeKind,
@@ -29,6 +31,7 @@ from tolliver_proto import (
     PeerIdentity,
     PeerUp,
     Policy,
+    RemoteProtocolError,
     Role,
     SelfConnection,
     ShutdownWrite,
@@ -461,6 +464,89 @@ def test_errors_that_do_not_heal_end_the_dial(error: TolliverError) -> None:
     assert notices(actions) == ["dial_gave_up"]
     assert every(play.wait(100.0), Dial) == []
     assert every(play.call("connect", "there"), Dial)
+
+
+NO_HANDSHAKE = {
+    "another protocol": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "a message first": encode(Message("c", "k", b"x", 1)),
+    "a request for an answer": encode(HandshakeRequest(1, LOW)),
+    "a status that contradicts the versions": encode(HandshakeResponse(1, LOW, HandshakeStatus.OLDER)),
+    "a list above the limit": encode(HandshakeResponse(1, LOW, HandshakeStatus.SAME_VERSION))[:-4] + b"\xff" * 4,
+    "finals without end": encode(HandshakeFinal(True)) * 17,
+}
+
+
+def answered(play: Play, actions: list[Action], answer: bytes) -> list[Action]:
+    """The one dial among these is answered so, and the peer ends it."""
+    wire = play.dialled(actions)
+    play.node.receive_data(wire.cid, answer, now=play.now)
+    return play.run() + wire.lose()
+
+
+@pytest.mark.parametrize("answer", NO_HANDSHAKE.values(), ids=NO_HANDSHAKE)
+def test_an_answer_that_is_no_handshake_ends_a_dial_that_is_not_kept_up(answer: bytes) -> None:
+    """T-73."""
+    play = Play()
+    play.node.connect("there", keep_trying=False)
+    actions = answered(play, play.run(), answer)
+    ended = only(actions, DialEnded)
+    assert isinstance(ended.error, RemoteProtocolError)
+    assert notices(actions) == ["protocol_error", "dial_gave_up"]
+    assert every(play.wait(100.0), Dial) == []
+
+
+@pytest.mark.parametrize("kept", ["from the start", "by another call", "once up"])
+def test_a_remote_that_is_kept_up_is_dialled_on(kept: str) -> None:
+    """T-73: who waits for it and does not keep trying is told."""
+    play = Play()
+    if kept != "from the start":
+        play.node.connect("there", keep_trying=False)
+    if kept != "once up":
+        play.node.connect("there")
+    actions = play.run()
+    if kept == "once up":
+        wire = play.dialled(actions)
+        wire.respond()
+        actions = wire.lose(ConnectionLost("reset")) + play.wait(1.0)
+        assert every(actions, DialFailed) == []
+    for _ in range(3):
+        actions = answered(play, actions, NO_HANDSHAKE["another protocol"])
+        failed = only(actions, DialFailed)
+        assert failed.remote == "there"
+        assert isinstance(failed.error, MalformedFrame)
+        assert every(actions, DialEnded) == []
+        actions = play.wait(1.0)
+    assert every(actions, Dial)
+
+
+def test_a_connection_that_was_up_and_broke_the_rules_is_no_answer() -> None:
+    """Whoever asks for the remote meanwhile waits for the next dial."""
+    play = Play()
+    play.node.connect("there", keep_trying=False)
+    wire = play.dialled(play.run())
+    wire.respond()
+    play.node.receive_data(wire.cid, b"\x09", now=play.now)
+    play.run()
+    play.node.connect("there", keep_trying=False)
+    actions = wire.lose()
+    assert not every(actions, DialFailed)
+    assert not every(actions, DialEnded)
+    assert every(play.wait(1.0), Dial)
+
+
+@pytest.mark.parametrize("closes", ["at once", "in the middle"])
+def test_an_end_in_the_handshake_is_no_answer(closes: str) -> None:
+    """T-67, T-73: it may be restarting."""
+    play = Play()
+    play.node.connect("there", keep_trying=False)
+    wire = play.dialled(play.run())
+    if closes == "in the middle":
+        play.node.receive_data(wire.cid, encode(HandshakeResponse(1, LOW, HandshakeStatus.SAME_VERSION))[:9])
+    wire.end()
+    actions = wire.lose()
+    assert not every(actions, DialFailed)
+    assert not every(actions, DialEnded)
+    assert every(play.wait(1.0), Dial)
 
 
 def test_a_refusal_that_arrives_after_tls_ends_the_dial() -> None:

@@ -10,7 +10,7 @@ C, D = ("c", ""), ("d", "")
 
 
 def test_the_list_of_a_new_peer_is_told_once_it_is_stored_before_the_peer_is_up() -> None:
-    play = Play(tell_subscriptions=True)
+    play = Play(tell_events=True)
     play.hold_commits = True
     wire = play.accepted(LOW)
     assert not every(wire.request(C), SubscriptionsChanged)
@@ -25,14 +25,14 @@ def test_it_is_told_where_it_is_asked_for() -> None:
 
 
 def test_a_list_that_comes_again_is_no_news() -> None:
-    play = Play(tell_subscriptions=True)
+    play = Play(tell_events=True)
     wire = play.peer(LOW, C)
     wire.lose()
     assert not every(play.accepted(LOW).request(C), SubscriptionsChanged)
 
 
 def test_a_list_that_was_stored_is_told_no_more_than_its_changes() -> None:
-    play = Play(tell_subscriptions=True)
+    play = Play(tell_events=True)
     wire = play.peer(LOW, C)
     assert only(wire.send(Subscribe(*D, 1)), SubscriptionsChanged).subscriptions == frozenset(subscribed(C, D))
     assert not every(wire.send(Subscribe(*D, 2)), SubscriptionsChanged)
@@ -40,7 +40,7 @@ def test_a_list_that_was_stored_is_told_no_more_than_its_changes() -> None:
 
 
 def test_a_list_that_was_not_stored_is_not_told() -> None:
-    play = Play(tell_subscriptions=True)
+    play = Play(tell_events=True)
     wire = play.peer(LOW, C)
     play.hold_commits = True
     wire.send(Subscribe(*D, 1))
@@ -48,7 +48,7 @@ def test_a_list_that_was_not_stored_is_not_told() -> None:
 
 
 def test_a_peer_that_is_forgotten_wants_nothing() -> None:
-    play = Play(tell_subscriptions=True)
+    play = Play(tell_events=True)
     play.peer(LOW, C)
     play.node.forget_peer(LOW, now=play.now)
     assert only(play.run(), SubscriptionsChanged) == SubscriptionsChanged(LOW, frozenset())

@@ -25,9 +25,11 @@ from tolliver_proto.reactive import (
     Closed,
     Connection,
     ConnectionClosed,
+    Elements,
     Extension,
     Form,
     Goodbye,
+    HelloRefused,
     Kind,
     Limits,
     OnComplete,
@@ -88,7 +90,7 @@ def test_an_eager_server_says_hello_once_and_nothing_else() -> None:
     assert engine.conn.subscribe("p") == 1
 
 
-FIRST: list[Any] = [Subscribe("p", 1, 0), Cancel(1), Goodbye(), b"\0", b"\x16\3\1"]
+FIRST: list[Any] = [Subscribe("p", 1, 0), Cancel(1), b"\0", b"\x16\3\1"]
 
 
 @roles
@@ -99,6 +101,22 @@ def test_a_first_frame_that_is_no_hello(role: Role, first: Any) -> None:
     assert isinstance(engine.closed.error, UnexpectedFrame | MalformedFrame)
     said = engine.said()
     assert [type(frame) for frame in said] == [HELLOS[role], Goodbye]
+
+
+@roles
+def test_a_goodbye_for_a_hello_is_a_refusal(role: Role) -> None:
+    """R-25: the draft has a peer that does not support our version say so; its reason reaches whoever waits."""
+    engine = Engine(role, silent=True)
+    if role is Role.CLIENT:
+        engine.conn.subscribe("p", 1)
+    events = engine.feed(Goodbye("speak version 1"), b"\xff" * 50)
+    errors = [event for event in events if isinstance(event, OnError)]
+    assert [type(one.cause) for one in errors] == ([HelloRefused] if role is Role.CLIENT else [])
+    error = engine.closed.error
+    assert isinstance(error, HelloRefused)
+    assert error.reason == "speak version 1"
+    assert "'speak version 1'" in str(error)
+    assert [type(frame) for frame in engine.said()][-1] is Goodbye
 
 
 @roles
@@ -181,6 +199,75 @@ def test_an_extension_that_the_peer_does_not_have() -> None:
     assert engine.said() == [ServerHello(0, (300,))]
     engine.feed(b"\x40\1")
     assert isinstance(engine.closed.error, MalformedFrame)
+
+
+@dataclass
+class Renumber:
+    """From here on the sender's elements have another type number: asked for, agreed to, begun."""
+
+    step: int
+
+
+ASKED, AGREED, BEGUN = range(3)
+RENUMBERED = Form(40, OnNext, {"subscriber_id": Kind.STREAM, "element": Kind.ELEMENT})
+
+
+def agree(conn: Connection, frame: Any) -> None:
+    """The draft's second rule: one side declares, the other acknowledges, and only then anything is changed."""
+    if frame.step == ASKED:
+        conn.send(Renumber(AGREED))
+    elif frame.step == AGREED:
+        conn.send(Renumber(BEGUN))
+        conn.change(writing=[RENUMBERED])
+    else:
+        conn.change(reading=[RENUMBERED])
+
+
+CHANGING = Extension(301, (Form(66, Renumber, {"step": Kind.NUMBER}),), agree)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_an_extension_that_changes_a_message_of_the_draft(many: bool) -> None:
+    """R-27: in one direction from one frame on, in the middle of a stream, however much came in one piece."""
+    publisher = Connection(Role.CLIENT, extensions=[CHANGING])
+    subscriber = Connection(Role.SERVER, extensions=[CHANGING])
+    wire: list[bytes] = []
+
+    def take(conn: Connection) -> list[Any]:
+        events = list(iter(conn.next_run, None))
+        return [event for event in events if isinstance(event, Elements)]
+
+    def carry(source: Connection, target: Connection) -> list[Any]:
+        wire.append(raw(source))
+        target.receive_data(wire[-1])
+        return take(target)
+
+    carry(publisher, subscriber)
+    carry(subscriber, publisher)
+    stream = subscriber.subscribe("p", 100)
+    carry(subscriber, publisher)
+    publisher.subscribed(stream)
+
+    def say(body: bytes) -> None:
+        publisher.next_many(stream, [body] * (2 if many else 1))
+
+    say(b"old")
+    publisher.send(Renumber(ASKED))
+    say(b"still old")
+    assert [set(one.elements) for one in carry(publisher, subscriber)] == [{b"old"}, {b"still old"}]
+    carry(subscriber, publisher)
+    say(b"new")
+    assert [set(one.elements) for one in carry(publisher, subscriber)] == [{b"new"}]
+    assert wire[-1].startswith(b"\x42\x02\x28\x01\x03new")
+    assert encode(OnNext(1, b"new")) not in wire[-1]
+
+
+def test_a_change_of_what_is_no_frame() -> None:
+    conn = Connection(Role.CLIENT)
+    for forms in ([Form(41, Ping, {"nonce": Kind.NUMBER})], [Form(4, Cancel, {"subscriber_id": Kind.NUMBER})]):
+        with pytest.raises(LocalProtocolError):
+            conn.change(reading=forms, writing=forms)
+    assert raw(conn) == encode(ClientHello())
 
 
 def test_extensions_that_cannot_be_announced() -> None:

@@ -32,7 +32,7 @@ from tests.blocking.nodes import PATIENCE, Nodes, until
 from tests.cli.commands import free_address
 from tests.staging.disks import small_disk
 from tests.staging.stages import staged
-from tolliver_proto import ConnectionClosing, ConnectionLost, Limits, Receipt, Subscription
+from tolliver_proto import ConnectionClosing, ConnectionLost, Dialect, Limits, Receipt, Subscription
 
 
 def options(nodes: Nodes, **more: Any) -> StageOptions:
@@ -99,6 +99,22 @@ def test_what_a_sender_sends_after_it_was_put_back_from_a_copy_is_staged(nodes: 
                 bob.wait_acked(send(bob, numbered(first, first + 499)), timeout=PATIENCE)
             shutil.copy(copy, database)
         assert sorted(bodies(stager.options.directory)) == sorted([*numbered(1, 500), *numbered(1001, 1500)])
+
+
+def test_what_comes_under_the_unreliable_id_of_its_sender_is_staged_each_time(nodes: Nodes) -> None:
+    """T-42: a stage that took it for an ordinary id would take all of it for copies of the first."""
+    bob, mark = nodes.certs.uuid("bob"), 2**32 - 1
+    known = options(nodes, dialects={bob: Dialect(unreliable_id=mark)})
+    with (
+        Stager(known) as stager,
+        sender(nodes, stager, "bob", unreliable_id=mark) as instance,
+    ):
+        until(lambda: any(peer.subscriptions for peer in instance.peers()))
+        for _ in range(3):
+            assert instance.unreliable_send("news", "k", b"again") == 1
+        instance.wait_acked(send(instance, [b"last"]), timeout=PATIENCE)
+        assert bodies(stager.options.directory) == [b"again", b"again", b"again", b"last"]
+        assert stager.stats()["duplicates"] == 0
 
 
 def test_it_dials_too(nodes: Nodes) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +15,7 @@ from tolliver_proto import (
     Connection,
     ConnectionClosing,
     ConnectionLost,
+    Dialect,
     Established,
     Frame,
     HandshakeFinal,
@@ -42,6 +46,7 @@ from tolliver_proto import (
 from tolliver_proto._wire.state import HOLDING, LIVE
 
 from .drive import (
+    ANSWERS,
     HELLO,
     LISTED,
     ME,
@@ -58,6 +63,7 @@ from .drive import (
     response,
     sent,
     shutting,
+    ways,
     where,
 )
 from .vectors import ONE
@@ -139,8 +145,6 @@ def test_the_first_frame_of_a_server_must_be_a_request() -> None:
     for frame, error in (
         (HELLO, UnexpectedFrame),
         (Ack(1), UnexpectedFrame),
-        (HandshakeFinal(True), UnexpectedFrame),
-        (response(HandshakeStatus.SAME_VERSION, OURS), UnexpectedFrame),
         (b"\x16\x03\x01", MalformedFrame),  # TLS spoken to a plain listener
         (b"GET / HTTP/1.1\r\n", MalformedFrame),
     ):
@@ -164,6 +168,78 @@ def test_strict_uuid7(role: Role) -> None:
     assert error.code == "bad_uuid"
     v7 = request() if role is Role.SERVER else response(HandshakeStatus.SAME_VERSION, OURS)
     assert feed(connection(role, strict_uuid7=True), v7)[0] == v7
+
+
+# Peers that speak otherwise (C6).
+
+GO = Dialect(unreliable_id=2**32 - 1, version=NEWER, accept_either=True)
+UNRELIABLE = Message("weather", "oslo", b"rain")
+
+
+def with_id(message_id: int) -> bytes:
+    """HELLO under any id."""
+    return encode(HELLO)[:13] + message_id.to_bytes(4, "big") + encode(HELLO)[17:]
+
+
+@roles
+def test_an_unreliable_id_holds_in_both_directions(role: Role) -> None:
+    """T-42: what it is not is an ordinary id, the drafts' own one too."""
+    for unreliable_id in (0, 2**31, 2**32 - 1):
+        conn = live(role, unreliable_id=unreliable_id)
+        marked, ordinary = with_id(unreliable_id), with_id(2**31 - 1)
+        assert feed(conn, marked, ordinary, marked) == [UNRELIABLE, replace(HELLO, message_id=2**31 - 1), UNRELIABLE]
+        conn.send(UNRELIABLE)
+        assert sent(conn) == marked
+        with pytest.raises(LocalProtocolError, match="means unreliable"):
+            conn.send(replace(HELLO, message_id=unreliable_id))
+
+
+@roles
+def test_a_peer_is_spoken_with_as_is_known_of_it(role: Role) -> None:
+    """C6: from when it has said who it is; a server's version is not said before that."""
+    asked: list[UUID] = []
+
+    def dialect_of(peer: UUID) -> Dialect:
+        asked.append(peer)
+        return GO if peer == PEER else Dialect()
+
+    conn = connection(role, dialect_of=dialect_of)
+    first = request(NEWER) if role is Role.SERVER else response(HandshakeStatus.NEWER_COMPATIBLE, NEWER)
+    old_body = encode(Subscribe("c", "k", 9), Revision.DRAFT_1)
+    feed(conn, first, with_id(2**32 - 1), old_body)
+    if role is Role.SERVER:
+        conn.accept()
+        [answer] = decode(sent(conn))
+        assert isinstance(answer, HandshakeResponse)
+        assert (answer.version, answer.status) == (NEWER, HandshakeStatus.SAME_VERSION)
+        events = list(conn.events())
+        assert events[1:] == [UNRELIABLE, Subscribe("c", "k", 9)]
+    else:
+        assert conn.version == OURS
+    assert asked == [PEER]
+    assert conn.unreliable_id == 2**32 - 1
+
+
+@roles
+def test_one_peer_may_be_excepted_from_strict_uuid7(role: Role) -> None:
+    """T-03."""
+    v4 = UUID("6fa459ea-ee8a-4ca4-894e-db77e160355e")
+    first: Frame = HandshakeRequest(OURS, v4)
+    if role is Role.CLIENT:
+        first = HandshakeResponse(OURS, v4, HandshakeStatus.SAME_VERSION)
+    excepted = {v4: Dialect(strict_uuid7=False)}
+    conn = connection(role, strict_uuid7=True, dialect_of=lambda peer: excepted.get(peer, Dialect()))
+    assert feed(conn, first)[0] == first
+    conn = connection(role, dialect_of=lambda _peer: Dialect(strict_uuid7=True))
+    [closed] = feed(conn, first)
+    assert isinstance(error_of(closed), UnexpectedFrame)
+
+
+@pytest.mark.parametrize("odd", [{"unreliable_id": one} for one in (1, 2**31 - 2, 2**32, -1)] + [{"version": -1}])
+def test_a_dialect_that_cannot_be_meant(odd: dict[str, int]) -> None:
+    """T-40, T-42: an unreliable id is none that a message may have."""
+    with pytest.raises(ValueError, match=r"Dialect\.(unreliable_id|version) is"):
+        Dialect(**odd)  # type: ignore[arg-type]  # whichever of them
 
 
 # The units (T-69).
@@ -323,6 +399,53 @@ def test_unexpected_responses_and_finals_are_ignored_and_counted(role: Role, rev
     assert conn.state is State.ESTABLISHED
     assert (conn.peer_id, conn.peer_version) == (PEER, OURS)
     assert conn.data_to_send() == []
+
+
+EARLY: list[tuple[State, list[Frame]]] = [
+    (State.AWAITING_REQUEST, STRAY),
+    (State.AWAITING_RESPONSE, [HandshakeFinal(True), HandshakeFinal(False)]),
+    (State.AWAITING_FINAL, STRAY[:4]),
+]
+"""States before the handshake is over, and what is unexpected there."""
+
+
+@pytest.mark.parametrize(("state", "strays"), EARLY, ids=[state.name for state, _ in EARLY])
+@revisions
+def test_they_are_ignored_before_the_handshake_is_over_too(
+    state: State, strays: list[Frame], revision: Revision
+) -> None:
+    """T-63: a request where a response or a final is awaited, a message and an ack stay fatal."""
+    for role, version in ways(state):
+        conn = reach(state, role, version, revision)
+        assert feed(conn, *strays) == []
+        assert (where(conn), conn.unexpected_frames, conn.data_to_send()) == (state, len(strays), [])
+        assert feed(conn, FIRST[state](version))[0] == FIRST[state](version)  # what is awaited goes on
+        for fatal in [HELLO, Ack(1), *([request(version)] if state is not State.AWAITING_REQUEST else [])]:
+            conn = reach(state, role, version, revision)
+            [closed] = feed(conn, strays[0], fatal)
+            error = error_of(closed)
+            assert isinstance(error, UnexpectedFrame)
+            assert error.code == "unexpected_frame"
+
+
+FIRST: dict[State, Callable[[int], Frame]] = {
+    State.AWAITING_REQUEST: request,
+    State.AWAITING_RESPONSE: lambda version: response(ANSWERS[version], version),
+    State.AWAITING_FINAL: lambda _version: HandshakeFinal(True),
+}
+
+
+@pytest.mark.parametrize("state", [state for state, _ in EARLY], ids=lambda state: state.name)
+def test_the_bound_on_them_holds_before_the_handshake_is_over_too(state: State) -> None:
+    """T-65."""
+    role, version = ways(state)[-1]
+    stray = dict(EARLY)[state][0]
+    conn = reach(state, role, version)
+    assert feed(conn, *[stray] * 16) == []
+    [closed] = feed(conn, stray)
+    error = error_of(closed)
+    assert isinstance(error, UnexpectedFrame)
+    assert error.code == "flood"
 
 
 @roles

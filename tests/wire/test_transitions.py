@@ -135,6 +135,7 @@ def check_frame(state: State, role: Role, version: int, revision: Revision, sign
         assert isinstance(event.error, UnexpectedFrame)
         assert event.error.state == state.name
         assert conn.state is State.CLOSED
+        assert signal in {Signal.REQUEST, Signal.TRAFFIC} or step is not None  # T-63: nothing else is fatal anywhere
     else:
         assert conn.state is step.to
         assert conn.unexpected_frames == unexpected + (step.effect is Effect.IGNORE)

@@ -150,10 +150,6 @@ class CannotListen(ConnectionLost, OSError):
         return str(self.strerror)
 
 
-class Blocked(TolliverError):
-    """Sends wait until a connecting peer has answered, or its time limit has passed (T-62)."""
-
-
 class OutboxFull(TolliverError):
     """A peer's outbox is at its quota, or all message ids are outstanding (D-10, T-41). Nothing was stored."""
 

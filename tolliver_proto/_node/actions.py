@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
+from .._common.causes import DialCause
 from .._common.errors import LocalProtocolError, TolliverError, Undelivered, UndeliveredReason
 from .._common.transport import Remote, TransportAction, record
 from .._wire.events import Message, Subscription
@@ -260,7 +261,7 @@ class PeerDown:
 class SubscriptionsChanged:
     """A peer's list is another one now, and stored: from its handshake (then PeerUp follows), or as it subscribes.
 
-    Told where the node was made with `tell_subscriptions=True`. `subscriptions` is the whole list, less what the access
+    Told where the node was made with `tell_events=True`. `subscriptions` is the whole list, less what the access
     rules do not let it have.
     """
 
@@ -274,6 +275,22 @@ class DialEnded:
 
     remote: Remote
     error: TolliverError | None
+
+
+@record
+class DialFailed:
+    """A dial has failed, and the remote is dialled on. Told where the node was made with `tell_events=True`.
+
+    It is told at the first failure of the remote and when the cause is another one, which `is_news` says, and whenever
+    what answered is no peer of this protocol or contradicts itself: then `error` is for those who wait for the remote
+    and do not keep trying (T-73). `text` says why, for people.
+    """
+
+    remote: Remote
+    cause: DialCause
+    text: str
+    error: TolliverError | None
+    is_news: bool
 
 
 @record
@@ -298,6 +315,7 @@ Action = (
     | PeerDown
     | SubscriptionsChanged
     | DialEnded
+    | DialFailed
     | Notice
 )
 """All that a node can ask for: a driver has a function for each."""

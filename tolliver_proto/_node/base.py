@@ -20,6 +20,7 @@ from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
 from .._common.handshake_limiter import HandshakeLimiter
 from .._common.transport import Remote, Role
+from .._wire.dialect import Dialect
 from .._wire.events import PRIVATE_CHANNELS, HandshakeResponse, HandshakeStatus, Revision, Subscription
 from .._wire.frames import encoder
 from .._wire.limits import Limits
@@ -62,6 +63,7 @@ class NodeState(ConnectionTable[Link, Action]):
     """The node's data, and what is done with it everywhere."""
 
     _CLOSED = State.CLOSED
+    _tells_events = False
 
     def __init__(
         self,
@@ -89,6 +91,13 @@ class NodeState(ConnectionTable[Link, Action]):
         self.version = version
         self.revision = revision
         self._policy = policy
+        self._own_dialect = Dialect(
+            version=version,
+            unreliable_id=policy.unreliable_id,
+            announce_after_handshake=policy.announce_after_handshake,
+            strict_uuid7=policy.strict_uuid7,
+            accept_either=policy.accept_either,
+        )
         self._speaks = speaks
         self._rng = rng
         self._resend_first = limits.resend_first if retry_interval is None else retry_interval

@@ -1,9 +1,10 @@
 """Remotes to dial, with reconnect backoff (full jitter, 0.1 to 30 s).
 
 Each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time, parked
-because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it (T-73); everything
-else is tried again with full jitter (0.1 to 30 s), for ever, until `disconnect` (T-76). Why the last try failed is kept
-with each, and is news once, and again where the cause is another one. A connection on which something
+because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it, and so does an
+answer that is no handshake, unless the remote is to be kept up (T-73); everything else is tried again with full jitter
+(0.1 to 30 s), for ever, until `disconnect` (T-76). Why the last try failed is kept with each, and is news once, and
+again where the cause is another one. A connection on which something
 was acknowledged has the pauses begin anew, so what bounds a link that always breaks is the number of dials in a minute.
 """
 
@@ -13,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from .._common.causes import DialCause, is_handshake
@@ -28,6 +30,7 @@ from .._common.errors import (
     UnexpectedEOF,
 )
 from .._common.transport import Remote
+from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.limits import Limits
 
 _FINAL: dict[type[TolliverError], DialCause] = {
@@ -64,6 +67,20 @@ class DialFailure:
 
     def __str__(self) -> str:
         return f"{self.cause.text}: {self.detail}"
+
+
+class Ending(NamedTuple):
+    """End of a connection to a remote, or of a try to make one.
+
+    `is_news` where it is the first failure of the remote, or has another cause than the one before; `is_final` where it
+    is not dialled on; `is_no_handshake` where what answered is no peer of this protocol, or contradicts itself (T-73).
+    """
+
+    failure: DialFailure
+    peer: UUID | None
+    is_final: bool
+    is_news: bool
+    is_no_handshake: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +126,11 @@ class Dialled:
 
     __slots__ = (
         "cid",
+        "dialect",
         "dials",
         "failure",
         "failures",
+        "kept_up",
         "mute",
         "parked_on",
         "peer",
@@ -128,6 +147,8 @@ class Dialled:
         self.parked_on: UUID | None = None
         self.failures = 0
         self.mute = False  # its peer is sent no control messages
+        self.dialect = AS_EVERYBODY
+        self.kept_up = False  # it is dialled on, whatever answers there (T-73)
         self.dials: deque[float] = deque(maxlen=_DIALS)  # the times of the last ones
         self.up_since: float | None = None
         self.tries = 0  # since it was up
@@ -173,16 +194,23 @@ class Dialer:
         dialled = self._remotes.get(remote)
         return dialled.peer if dialled else None
 
-    def add(self, remote: Remote, mute: bool, now: float) -> None:
+    def add(self, remote: Remote, mute: bool, dialect: Dialect, keep_up: bool, now: float) -> None:
         is_new = remote not in self._remotes
         self._given_up.pop(remote, None)
-        self._remotes.setdefault(remote, Dialled(remote)).mute = mute
+        dialled = self._remotes.setdefault(remote, Dialled(remote))
+        dialled.mute = mute
+        dialled.dialect = dialect
+        dialled.kept_up |= keep_up
         if is_new:
             self.retry(remote, now)
 
     def is_mute(self, peer: UUID) -> bool:
         """True if a remote that leads to this peer was given so."""
         return any(dialled.mute and dialled.peer == peer for dialled in self._remotes.values())
+
+    def dialect_of(self, remote: Remote) -> Dialect:
+        dialled = self._remotes.get(remote)
+        return dialled.dialect if dialled else AS_EVERYBODY
 
     def remotes(self) -> list[Remote]:
         return list(self._remotes)
@@ -233,6 +261,7 @@ class Dialer:
         dialled.up_since = now
         dialled.tries = 0
         dialled.failure = dialled.told = None
+        dialled.kept_up = True
 
     def answered(self, remote: Remote, peer: UUID) -> None:
         """We know now who is there."""
@@ -240,49 +269,47 @@ class Dialer:
 
     def ended(
         self, remote: Remote, cid: int, error: TolliverError | None, first: bytes, fruitful: bool, now: float
-    ) -> bool:
-        """Its connection, or the try to make one, is over. True if that is for good.
+    ) -> Ending | None:
+        """Its connection, or the try to make one, is over. None where that is not its last one.
+
 
         `first` are the first bytes that came on it; `fruitful` if a message of an outbox was acknowledged on it, ours
         or the peer's.
         """
         dialled = self._remotes.get(remote)
         if dialled is None or dialled.cid != cid:
-            return False
+            return None
         dialled.cid = None
-        self._fail(dialled, error, first)
-        if isinstance(error, HOPELESS):
+        was_up = dialled.up_since is not None
+        failure = self._fail(dialled, error, first)
+        is_no_handshake = not was_up and _is_no_handshake(error)
+        if isinstance(error, HOPELESS) or (is_no_handshake and not dialled.kept_up):
             self._give_up(dialled)
-            return True
+            return Ending(failure, dialled.peer, is_final=True, is_news=True, is_no_handshake=is_no_handshake)
         if dialled.up_since is not None and now - dialled.up_since >= (_FRUITFUL if fruitful else _STEADY):
             dialled.failures = 0
         dialled.up_since = None
         ceiling = min(self._limits.redial_max, self._limits.redial_first * 2.0 ** min(dialled.failures, 30))
         dialled.failures += 1
         self._wait(remote, ceiling * self._jitter())
-        return False
+        is_news, dialled.told = dialled.told is not failure.cause, failure.cause
+        return Ending(failure, dialled.peer, is_final=False, is_news=is_news, is_no_handshake=is_no_handshake)
 
-    def _fail(self, dialled: Dialled, error: TolliverError | None, first: bytes) -> None:
+    def _fail(self, dialled: Dialled, error: TolliverError | None, first: bytes) -> DialFailure:
         if dialled.up_since is None:
-            dialled.failure = failure_of(error, first)
-            self._counts[f"dials_failed_{dialled.failure.cause}"] += 1
+            failure = failure_of(error, first)
+            self._counts[f"dials_failed_{failure.cause}"] += 1
         else:
-            dialled.failure = DialFailure(DialCause.LOST, str(error or "in order, by the other side or by us"))
-            dialled.told = DialCause.LOST
+            failure = DialFailure(DialCause.LOST, str(error or "in order, by the other side or by us"))
+            dialled.told = DialCause.LOST  # that a connection has ended is told as such
+        dialled.failure = failure
+        return failure
 
     def _give_up(self, dialled: Dialled) -> None:
         del self._remotes[dialled.remote]
         self._given_up[dialled.remote] = dialled
         if len(self._given_up) > _GIVEN_UP_KEPT:
             del self._given_up[next(iter(self._given_up))]
-
-    def news(self, remote: Remote) -> tuple[UUID | None, DialFailure] | None:
-        """The failure of this remote, with its peer, if it is the first or has another cause than the one before."""
-        dialled = self._remotes.get(remote)
-        if dialled is None or dialled.failure is None or dialled.told is dialled.failure.cause:
-            return None
-        dialled.told = dialled.failure.cause
-        return dialled.peer, dialled.failure
 
     def peer_left(self, peer: UUID) -> None:
         """Its live connection is over: those that were parked on it are dialled again."""
@@ -291,3 +318,8 @@ class Dialer:
             if dialled is not None and dialled.parked_on == peer:
                 dialled.parked_on = None
                 self._wait(remote, self._limits.redial_first * self._jitter())
+
+
+def _is_no_handshake(error: TolliverError | None) -> bool:
+    """True if something answered, and not as this protocol has it. An end is no answer (T-67)."""
+    return isinstance(error, RemoteProtocolError) and not isinstance(error, UnexpectedEOF)

@@ -26,6 +26,7 @@ from .._common.errors import (
 from .._common.link import LinkSignal, LinkState
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
+from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.events import (
     RESERVED_CHANNEL,
     Closed,
@@ -38,7 +39,7 @@ from .._wire.events import (
 )
 from .._wire.state import HOLDING, State
 from .ack_watch import AckWatch
-from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
+from .actions import DialEnded, DialFailed, NoticeKind, PeerDown, PeerUp
 from .dialing import Dialer
 from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
 from .link import ControlSync, Hold, Link, Peer
@@ -131,6 +132,11 @@ class Handshakes(Receiving):
     def _mute(self, control: ControlSync, peer: UUID) -> None:
         """Of a remote it is known which peer it leads to once that is up."""
         control.mute = peer in self._policy.no_control_messages or self._dialer.is_mute(peer)
+
+    def _dialect(self, remote: Remote | None, peer: UUID | None) -> Dialect:
+        """How a connection is spoken: as said of its remote, or else of its peer (C6)."""
+        said = AS_EVERYBODY if remote is None else self._dialer.dialect_of(remote)
+        return said.over(AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY))
 
     def _deny(self, link: Link, peer: UUID, denial: str) -> None:
         error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
@@ -267,7 +273,7 @@ class Handshakes(Receiving):
         self._keepalive.begin(link, self._now)
         assert link.control is not None
         self._mute(link.control, peer.uuid)
-        if self._policy.announce_after_handshake:
+        if self._dialect(link.remote, peer.uuid).over(self._own_dialect).announce_after_handshake:
             link.control.doubt(self._own)
         self._insist(link, peer)
         for subscription in sorted(link.control.differing(self._own)):
@@ -499,13 +505,20 @@ class Handshakes(Receiving):
         """The dial for this remote is over; once for each cid."""
         if link.remote is None:
             return
-        error = link.error
-        if self._dialer.ended(link.remote, link.cid, error, link.first, link.fruitful, self._now):
+        ending = self._dialer.ended(link.remote, link.cid, link.error, link.first, link.fruitful, self._now)
+        if ending is None:
+            return
+        failure, error = ending.failure, link.error
+        if ending.is_final:
             self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {error}")
             self._actions.append(DialEnded(link.remote, error))
-        elif (news := self._dialer.news(link.remote)) is not None:
-            peer, failure = news
-            self._notice(NoticeKind.DIAL_FAILED, peer, f"{link.remote} is not connected, and dialled again: {failure}")
+            return
+        if ending.is_news:
+            text = f"{link.remote} is not connected, and dialled again: {failure}"
+            self._notice(NoticeKind.DIAL_FAILED, ending.peer, text)
+        if self._tells_events and (ending.is_news or ending.is_no_handshake):
+            answered = error if ending.is_no_handshake else None
+            self._actions.append(DialFailed(link.remote, failure.cause, str(failure), answered, ending.is_news))
 
 
 def look_of(link: Link) -> str:

@@ -17,13 +17,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from .._common.errors import OutboxFull
+from .._wire.dialect import RESERVED_ID
 from .intervals import IntervalSet
 from .store import IdSpan, Loaded, ReserveIds, Span
 
 FIRST_ID = 1
 LAST_ID = 2**31 - 2
-NO_ID = 2**31 - 1
-"""The id that nothing ever has: an ack of it says nothing (T-80)."""
+NO_ID = RESERVED_ID
+"""The id that nothing ever has."""
 RESERVE = 4096
 OPENINGS = 4096
 """So many of the last openings are remembered, those that used an id."""

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from .._common.errors import OutboxFull
 from .._common.timers import Timers
 from .._wire.events import PROBE_CHANNEL
-from .ids import NO_ID
 from .link import ControlSync, Link
 from .policy import Policy
 from .subscriptions import matching
@@ -105,7 +104,7 @@ class KeepAlive:
                 return self._policy.probe_timeout * (1.0 - _GRACE)
             except OutboxFull:
                 pass  # every id is outstanding: one without will do
-        link.connection.send_acks([NO_ID])
+        link.connection.send_acks([link.connection.unreliable_id])
         return self._policy.probe_interval
 
     def _must_answer(self, link: Link) -> bool:

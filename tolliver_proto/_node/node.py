@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 from uuid import UUID
 
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError
@@ -30,6 +31,7 @@ from .._common.handshake_limiter import ALL
 from .._common.link import LinkSignal, LinkState
 from .._common.transport import Abort, PeerIdentity, Remote, Role
 from .._wire.connection import Connection
+from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.events import (
     Ack,
     Closed,
@@ -91,14 +93,14 @@ class Node(Retrying):
         retry_interval: float | None = None,
         policy: Policy | None = None,
         acl: Acl | None = None,
-        tell_subscriptions: bool = False,
+        tell_events: bool = False,
         now: float | None = None,
     ) -> None:
         """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50), `acl`
         who may do what: every member of the CA everything, if it is not given (D-4).
 
         `subscriptions` are wanted beside the stored ones; what matches none is dropped from the start (T-46). With
-        `tell_subscriptions` the actions have SubscriptionsChanged among them. Raises as `subscribe` does.
+        `tell_events` the actions have SubscriptionsChanged and DialFailed among them. Raises as `subscribe` does.
         """
         super().__init__(
             instance_id,
@@ -114,7 +116,7 @@ class Node(Retrying):
             subscriptions is not None,
             now,
         )
-        self._tells_subscriptions = tell_subscriptions
+        self._tells_events = tell_events
         self._dialer = Dialer(
             self.limits, rng.random, self._dial, self._redial_in, self._redial_due, self._is_live, self._counts
         )
@@ -194,16 +196,7 @@ class Node(Retrying):
             return
         own = tuple(self._own)
         link.move(LinkSignal.OPENED)
-        link.connection = Connection(
-            role,
-            instance_id=self.instance_id,
-            version=self.version,
-            subscriptions=own,
-            revision=self.revision,
-            limits=self.limits,
-            speaks=self._speaks,
-            now=self._now,
-        )
+        link.connection = self._make_connection(link, own)
         link.control = ControlSync(link.connection, self._ids)
         if self.instance_id in link.identity.uuids and not link.identity.prefixes:  # else who it is shows later
             self._refuse_self(link, "presents our own certificate")
@@ -212,6 +205,24 @@ class Node(Retrying):
             self._keep(link)
         self._writable[link] = None
         self._rearm(link)
+
+    def _make_connection(self, link: Link, own: tuple[Subscription, ...]) -> Connection:
+        dialect = self._dialect(link.remote, None).over(self._own_dialect)
+        assert dialect.version is not None
+        return Connection(
+            link.role,
+            instance_id=self.instance_id,
+            version=dialect.version,
+            subscriptions=own,
+            revision=self.revision,
+            limits=self.limits,
+            speaks=self._speaks,
+            strict_uuid7=bool(dialect.strict_uuid7),
+            accept_either=bool(dialect.accept_either),
+            unreliable_id=dialect.unreliable_id,
+            dialect_of=partial(self._dialect, link.remote),
+            now=self._now,
+        )
 
     def _on_data(self, link: Link, size: int) -> None:
         link.last_received = self._now
@@ -235,10 +246,21 @@ class Node(Retrying):
 
     # Connections: what the application wants.
 
-    def connect(self, remote: Remote, now: float | None = None, *, control_messages: bool = True) -> None:
+    def connect(
+        self,
+        remote: Remote,
+        now: float | None = None,
+        *,
+        control_messages: bool = True,
+        dialect: Dialect = AS_EVERYBODY,
+        keep_trying: bool = True,
+    ) -> None:
         """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
 
-        Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers.
+        Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers; `dialect` is
+        how it speaks, over what `Policy.dialects` says of its peer (C6). Without `keep_trying` an answer that is no
+        handshake of this protocol, or that contradicts itself, ends the dialling of a remote that was never up; else
+        it is dialled on, and DialFailed tells (T-73).
         PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
         """
         self._tick(now)
@@ -248,7 +270,7 @@ class Node(Retrying):
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
             self._announce_up(peer.link, remote)
-        self._dialer.add(remote, not control_messages, self._now)
+        self._dialer.add(remote, not control_messages, dialect, keep_trying, self._now)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
         """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
@@ -556,6 +578,13 @@ class Node(Retrying):
     def subscriptions(self) -> list[Subscription]:
         """Our own, as the next handshake will list them."""
         return list(self._own)
+
+    def __reduce__(self) -> NoReturn:
+        """A copy would hand out the ids of its original, and both would answer for one UUID (D-16, T-40, T-79)."""
+        raise TypeError(
+            f"the node of {self.instance_id} cannot be pickled or copied: the copy would give other messages the same "
+            "ids. Load another one from the store when this one is closed (D-16)"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Literal, get_args
 from uuid import UUID
 
+from .._wire.dialect import Dialect, check_unreliable_id
+
 Probe = Literal["off", "ack", "message"]
 """Frame that is sent on a connection that has been silent (T-80)."""
 
@@ -58,6 +60,11 @@ class Policy:
       none (T-61).
     - `unacknowledged_after`: seconds after which it is told that a connected peer acknowledges nothing of what was sent
       to it, or None.
+    - `unreliable_id`: the id of unreliable messages, in both directions, or None for the revision's (T-42).
+    - `strict_uuid7`: only peers whose UUID has version 7 are taken (T-03).
+    - `accept_either`: draft 1's control bodies are read too (T-22).
+    - `dialects`: peers for which some of this, or the version, is otherwise, by UUID (C6). For those that we dial it
+      can be said with `Node.connect` too, and must be where it is the version.
     """
 
     dedupe: int = 0
@@ -76,6 +83,10 @@ class Policy:
     handling_timeout: float | None = 600.0
     unsubscribed_hold: float = 3600.0
     unacknowledged_after: float | None = 60.0
+    unreliable_id: int | None = None
+    strict_uuid7: bool = False
+    accept_either: bool = False
+    dialects: Mapping[UUID, Dialect] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.dedupe < 0:
@@ -98,6 +109,16 @@ class Policy:
         if not all(isinstance(uuid, UUID) for uuid in self.no_control_messages):
             raise ValueError(f"Policy.no_control_messages is {self.no_control_messages!r:.100}: give UUIDs of peers")
         object.__setattr__(self, "no_control_messages", frozenset(self.no_control_messages))
+        if self.unreliable_id is not None:
+            check_unreliable_id(self.unreliable_id, "Policy")
+        if not isinstance(self.dialects, Mapping):
+            raise ValueError(f"Policy.dialects is {self.dialects!r:.100}: give a dict from UUID to Dialect")
+        for uuid, dialect in self.dialects.items():
+            if not isinstance(uuid, UUID) or not isinstance(dialect, Dialect):
+                raise ValueError(
+                    f"Policy.dialects has {uuid!r:.100}: {dialect!r:.100}. Give a uuid.UUID, and Dialect(...)"
+                )
+        object.__setattr__(self, "dialects", dict(self.dialects))
         for name in ("probe_interval", "probe_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")

@@ -19,7 +19,6 @@ from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .handling import Handling
-from .ids import NO_ID
 from .inbox import Inbox, MessageKey
 from .link import Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
@@ -515,8 +514,10 @@ class Receiving(Handling):
         elif link.control is not None and link.control.answered(ack.message_id):
             self._keepalive.answered(link)
             self._on_alive(link)
-        elif ack.message_id != NO_ID:
-            self._counts["stray_acks"] += 1  # T-44
+        else:
+            assert link.connection is not None
+            if ack.message_id != link.connection.unreliable_id:
+                self._counts["stray_acks"] += 1  # T-44
 
     def _on_alive(self, link: Link) -> None:
         """It has answered a probe: if another one waits for that (T-70), this is known now."""

@@ -20,6 +20,7 @@ from .._common.errors import (
     TooFewRecipients,
 )
 from .._wire.events import PRIVATE_CHANNELS
+from .._wire.frames import encoder
 from .actions import Acked, Fetch, NoticeKind, Receipt, Stored
 from .base import Item
 from .batch import Batch
@@ -65,7 +66,7 @@ class Sending(MakingRoom):
         self._tick(now)
         self._size(channel, key, body)
         recipients = self._routes.match(channel, key)
-        frame = b""
+        frames: dict[int, bytes] = {}  # by the unreliable ids of those who get it
         sent = 0
         high_water = self.limits.high_water
         for peer in recipients.peers:
@@ -75,8 +76,10 @@ class Sending(MakingRoom):
             if link.unsent >= high_water or not link.connection.live:
                 self._counts["unreliable_dropped"] += 1
                 continue
-            frame = frame or self._encoder.message(channel, key, body, None)
-            link.connection.send_encoded(frame)
+            marked = link.connection.unreliable_id
+            if marked not in frames:
+                frames[marked] = encoder(self.revision, marked).message(channel, key, body, None)
+            link.connection.send_encoded(frames[marked])
             self._writable[link] = None
             sent += 1
         self._counts["unreliable_sent"] += sent

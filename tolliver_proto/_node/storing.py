@@ -27,7 +27,6 @@ class Storing(Handshakes):
     """Commits and fetches."""
 
     _last_batch = 0
-    _tells_subscriptions = False
 
     def _begin_commit(self) -> None:
         self._removals_due = False
@@ -73,7 +72,7 @@ class Storing(Handshakes):
         for handled in batch.handled:
             self._learn(handled)
         for peer, (before, _) in batch.peer_lists.items():
-            if self._tells_subscriptions and peer.subscriptions != before:
+            if self._tells_events and peer.subscriptions != before:
                 self._actions.append(SubscriptionsChanged(peer.uuid, peer.subscriptions))
         for go_on in batch.then:
             go_on(None)

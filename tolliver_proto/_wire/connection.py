@@ -26,6 +26,7 @@ from .._common.errors import (
 )
 from .._common.token_bucket import TokenBucket
 from .._common.transport import Role
+from .dialect import Dialect, as_everybody
 from .events import (
     Ack,
     Closed,
@@ -44,6 +45,7 @@ from .events import (
     Unsubscribe,
 )
 from .frames import Decoder, encoder
+from .layouts import LAYOUTS
 from .limits import Limits
 from .state import FROM_WIRE, HANDSHAKING, HOLDING, LIVE, TRANSITIONS, Effect, Signal, State, Transition
 
@@ -109,12 +111,16 @@ class Connection:
         speaks: Callable[[int], bool] = _speaks_no_other,
         strict_uuid7: bool = False,
         accept_either: bool = False,
+        unreliable_id: int | None = None,
+        dialect_of: Callable[[UUID], Dialect] = as_everybody,
         now: float | None = None,
     ) -> None:
         """`speaks(version)` says whether we can speak a version that is not our own (it is never asked about that).
 
-        `strict_uuid7` refuses a peer whose id is not a UUIDv7 (T-03), `accept_either` is T-22. A client queues its
-        request here; OwnLimitExceeded if `subscriptions` is more than a peer would take (T-19).
+        `strict_uuid7` refuses a peer whose id is not a UUIDv7 (T-03), `accept_either` is T-22, `unreliable_id` marks
+        unreliable messages where that is not the revision's (T-42). `dialect_of(peer)` is asked when the peer has said
+        who it is, and stands over these and over a server's version (C6). A client queues its request here;
+        OwnLimitExceeded if `subscriptions` is more than a peer would take (T-19).
         """
         self.role = role
         self.instance_id = instance_id
@@ -131,9 +137,13 @@ class Connection:
         self.close_deadline: float | None = None
         self._subscriptions = tuple(subscriptions)
         self._speaks = speaks
+        self.unreliable_id = LAYOUTS[revision].unreliable_id if unreliable_id is None else unreliable_id
+        """The id of unreliable messages here (T-42)."""
         self._strict = strict_uuid7
-        self._encoder = encoder(revision)
-        self._decoder = Decoder(revision, self.limits, accept_either=accept_either)
+        self._either = accept_either
+        self._dialect_of = dialect_of
+        self._encoder = encoder(revision, self.unreliable_id)
+        self._decoder = Decoder(revision, self.limits, accept_either=accept_either, unreliable_id=self.unreliable_id)
         self._ready = self._decoder.ready
         self._peer_subscriptions: tuple[Subscription, ...] = ()
         self._status = HandshakeStatus.SAME_VERSION
@@ -241,7 +251,10 @@ class Connection:
             return self._fault(error)
         step = TRANSITIONS[self.state].get(signal)
         if step is None:
-            expected = ", ".join(s.name.lower() for s in TRANSITIONS[self.state] if s in FROM_WIRE)
+            steps = TRANSITIONS[self.state]
+            expected = ", ".join(
+                one.name.lower() for one in steps if one in FROM_WIRE and steps[one].effect is not Effect.IGNORE
+            )
             return self._fault(
                 UnexpectedFrame(
                     "unexpected_frame",
@@ -280,7 +293,22 @@ class Connection:
             return Signal.FINAL_COMPATIBLE if frame.compatible else Signal.FINAL_FAILURE
         return Signal.TRAFFIC
 
+    def _meet(self, peer: UUID) -> None:
+        """The peer has said who it is: from here on its dialect is spoken (C6)."""
+        known = Dialect(version=self.version, strict_uuid7=self._strict, accept_either=self._either)
+        dialect = self._dialect_of(peer).over(known)
+        assert dialect.version is not None
+        if self.state is State.AWAITING_REQUEST:  # else it was said already
+            self.version = dialect.version
+        self._strict, self._either = bool(dialect.strict_uuid7), bool(dialect.accept_either)
+        if dialect.unreliable_id is not None:
+            self.unreliable_id = dialect.unreliable_id
+        self._encoder = encoder(self.revision, self.unreliable_id)
+        self._decoder.use(self._either, self.unreliable_id)
+
     def _check_peer(self, frame: HandshakeRequest | HandshakeResponse) -> None:
+        if self.peer_id is None:
+            self._meet(frame.instance_id)
         if self._strict and frame.instance_id.version != 7:
             raise UnexpectedFrame("bad_uuid", f"{frame.instance_id} is not a UUIDv7, and strict_uuid7 is on (T-03)")
         if self.peer_id is not None and (frame.instance_id, frame.version) != (

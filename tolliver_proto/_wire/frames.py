@@ -84,9 +84,9 @@ def decode(
 
 
 class Encoder:
-    """A layout compiled for writing. Has no state: one for each revision is shared."""
+    """A layout compiled for writing. Has no state: one for each revision and unreliable id is shared."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, unreliable_id: int) -> None:
         self._layout = layout
         self._codes = layout.codes
         self._pack_message = layout.message.struct.pack
@@ -101,7 +101,7 @@ class Encoder:
         self._max_body = min(layout.max_body, layout.message.maximum("body"))
         self._ack_code = layout.codes[Ack]
         self._message_code = layout.codes[Message]
-        self._unreliable_id = layout.unreliable_id
+        self._unreliable_id = unreliable_id
         self._by_type: dict[type, Callable[..., bytes]] = {
             HandshakeRequest: self._request,
             HandshakeResponse: self._response,
@@ -234,13 +234,14 @@ def _ack_run(head: Fields, count: int) -> Struct:
 
 
 @lru_cache(maxsize=16)
-def _compiled(layout: Layout) -> Encoder:
-    return Encoder(layout)
+def _compiled(layout: Layout, unreliable_id: int) -> Encoder:
+    return Encoder(layout, unreliable_id)
 
 
-def encoder(revision: Revision) -> Encoder:
-    """The encoder of a revision."""
-    return _compiled(LAYOUTS[revision])
+def encoder(revision: Revision, unreliable_id: int | None = None) -> Encoder:
+    """The encoder of a revision, with another unreliable id where one is given (T-42)."""
+    layout = LAYOUTS[revision]
+    return _compiled(layout, layout.unreliable_id if unreliable_id is None else unreliable_id)
 
 
 def _entry_names(entry: Fields, data: bytes, start: int, sizes: tuple[int, int]) -> Subscription | None:
@@ -291,9 +292,15 @@ class Decoder:
     """
 
     def __init__(
-        self, revision: Revision = Revision.DRAFT_2, limits: Limits = _FORMAT, *, accept_either: bool = False
+        self,
+        revision: Revision = Revision.DRAFT_2,
+        limits: Limits = _FORMAT,
+        *,
+        accept_either: bool = False,
+        unreliable_id: int | None = None,
     ) -> None:
-        """`accept_either` also reads DRAFT_1's control bodies where the revision has others (T-22)."""
+        """`accept_either` also reads DRAFT_1's control bodies where the revision has others (T-22); `unreliable_id` is
+        the sender's, where that is not the revision's (T-42)."""
         layout = LAYOUTS[revision]
         self._layout = layout
         self._limits = limits
@@ -303,9 +310,6 @@ class Decoder:
         self._names: dict[bytes, str] = {}
         self.ready: list[Message | Ack] = []
         """Frames that were parsed ahead, the next one last: messages and acks only, so no state depends on them."""
-        self._forms = layout.control_forms()
-        if accept_either:
-            self._forms += LAYOUTS[Revision.DRAFT_1].control_forms()
         self._statuses = {code: status for status, code in layout.statuses.items()}
         self._finals = {code: compatible for compatible, code in layout.finals.items()}
         # Not bound to this decoder, or it would hold itself and be freed by the next full garbage collection only.
@@ -330,9 +334,16 @@ class Decoder:
         )
         self._maxima = tuple(maxima[part] for part in layout.parts)
         self._places = tuple(layout.parts.index(part) for part in ("channel", "key", "body"))
-        self._unreliable = layout.unreliable_id
+        self.use(accept_either, layout.unreliable_id if unreliable_id is None else unreliable_id)
         ack = layout.ack
         self._acks = layout.codes[Ack], ack.size, ack.index("message_id"), ack.struct.unpack_from
+
+    def use(self, accept_either: bool, unreliable_id: int) -> None:
+        """Read by these from the next frame on: behind a handshake nothing was read ahead."""
+        self._unreliable = unreliable_id
+        self._forms = self._layout.control_forms()
+        if accept_either:
+            self._forms += LAYOUTS[Revision.DRAFT_1].control_forms()
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add what came in. Copies nothing if it is bytes."""

@@ -93,21 +93,25 @@ _CLOSE = {Signal.CLOSE: Transition(_S.CLOSING, _E.NONE)}
 _GIVE_UP = {Signal.CLOSE: _NOTHING}
 _READING = {Signal.EOF: _OVER, Signal.FAULT: _OVER}
 _TIMED = {Signal.TIMEOUT: _OVER}
+_RESPONSES = (Signal.RESPONSE_AGREED, Signal.RESPONSE_REFUSED, Signal.RESPONSE_OLDER)
+_FINALS = (Signal.FINAL_COMPATIBLE, Signal.FINAL_FAILURE)
+
+
+def _waiting(state: State, *unexpected: Signal) -> dict[Signal, Transition]:
+    """Transitions of a state that waits for the peer's next handshake frame (T-63)."""
+    return {**dict.fromkeys(unexpected, Transition(state, _E.IGNORE)), **_READING, **_TIMED, **_GIVE_UP}
+
 
 TRANSITIONS: dict[State, dict[Signal, Transition]] = {
     _S.AWAITING_REQUEST: {
         Signal.REQUEST: Transition(_S.DECIDING, _E.HAND_OUT),
-        **_READING,
-        **_TIMED,
-        **_GIVE_UP,
+        **_waiting(_S.AWAITING_REQUEST, *_RESPONSES, *_FINALS),
     },
     _S.AWAITING_RESPONSE: {
         Signal.RESPONSE_AGREED: Transition(_S.AGREED, _E.HAND_OUT),
         Signal.RESPONSE_REFUSED: _OVER,
         Signal.RESPONSE_OLDER: Transition(_S.CONFIRMING, _E.HAND_OUT),
-        **_READING,
-        **_TIMED,
-        **_GIVE_UP,
+        **_waiting(_S.AWAITING_RESPONSE, *_FINALS),
     },
     _S.DECIDING: {
         Signal.AGREE: Transition(_S.AGREED, _E.NONE),
@@ -126,9 +130,7 @@ TRANSITIONS: dict[State, dict[Signal, Transition]] = {
     _S.AWAITING_FINAL: {
         Signal.FINAL_COMPATIBLE: Transition(_S.AGREED, _E.HAND_OUT),
         Signal.FINAL_FAILURE: _OVER,
-        **_READING,
-        **_TIMED,
-        **_GIVE_UP,
+        **_waiting(_S.AWAITING_FINAL, *_RESPONSES),
     },
     _S.AGREED: {
         Signal.TAKEN: Transition(_S.ESTABLISHED, _E.NONE),

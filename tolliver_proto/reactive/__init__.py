@@ -9,7 +9,7 @@ from .._common.transport import Role
 from .._wire.events import Closed
 from ._actions import Action, Drained, Happened, PeerDown, PeerUp
 from ._connection import ALPN, DEFAULT_PORT, VERSION, Connection
-from ._errors import ConnectionClosed, StreamError, VersionMismatch
+from ._errors import ConnectionClosed, HelloRefused, StreamError, VersionMismatch
 from ._events import (
     Cancel,
     ClientHello,
@@ -55,6 +55,7 @@ __all__ = [
     "Frame",
     "Goodbye",
     "Happened",
+    "HelloRefused",
     "Hub",
     "HubStats",
     "Kind",

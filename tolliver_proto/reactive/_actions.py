@@ -13,11 +13,15 @@ from ._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, 
 
 @record
 class PeerUp:
-    """The peer has said hello: streams may go both ways. `remote` is None where the peer dialled us."""
+    """The peer has said hello: streams may go both ways. `remote` is None where the peer dialled us.
+
+    `extensions` are those that both sides have (R-27).
+    """
 
     cid: int
     identity: PeerIdentity
     remote: Remote | None
+    extensions: frozenset[int] = frozenset()
 
 
 @record

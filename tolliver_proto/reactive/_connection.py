@@ -9,7 +9,7 @@ called while an event is handled is written and returns, however deep the applic
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .._common.errors import (
@@ -24,7 +24,7 @@ from .._common.errors import (
 )
 from .._common.transport import Role
 from .._wire.events import Closed
-from ._errors import ConnectionClosed, VersionMismatch
+from ._errors import ConnectionClosed, HelloRefused, VersionMismatch
 from ._events import (
     Cancel,
     ClientHello,
@@ -41,7 +41,7 @@ from ._events import (
     Subscribed,
 )
 from ._frames import Decoder, encode
-from ._layout import DRAFT, Extension, Layout
+from ._layout import DRAFT, Extension, Form, Layout
 from ._limits import Limits
 from ._output import Output
 from ._publisher import Publisher, cut_text
@@ -99,7 +99,8 @@ class Connection:
         self._subscriber = Subscriber(self._output, self._queue.append)
         self._publisher = Publisher(self._output)
         self._decoder = Decoder(self._subscriber.sizes, self.limits, layout=layout, known=self._subscriber.known)
-        self._base = layout
+        self._base = self._reading = layout
+        self._extended: dict[type, Callable[[Any, Any], object]] = {}  # extensions' own takers, by frame
         self._takers: dict[type, Any] = {
             **dict.fromkeys((Subscribe, Request, Cancel), self._publisher.take),
             **dict.fromkeys((Subscribed, OnNext, OnNextPacked, OnComplete, OnError), self._subscriber.take),
@@ -219,10 +220,16 @@ class Connection:
             return None
         if signal is Signal.TRAFFIC:
             taker = self._takers.get(type(frame))
-            return frame if taker is None else taker(frame)
+            if taker is not None:
+                return taker(frame)
+            take = self._extended.get(type(frame))
+            if take is not None:
+                take(self, frame)
+            return frame
         if signal is Signal.GOODBYE:
             self._queue.append(frame)
-            self._end(signal, ConnectionClosed(frame.reason), None)
+            refused = HelloRefused(frame.reason) if self.state in HANDSHAKING else None
+            self._end(signal, refused or ConnectionClosed(frame.reason), refused)
             return None
         self._agree(frame)
         self._go(signal)
@@ -233,9 +240,10 @@ class Connection:
             raise VersionMismatch(hello.version)
         self._greet()
         self.extensions = frozenset(self._own).intersection(hello.extensions)
-        forms = [form for number in self.extensions for form in self._own[number].forms]
-        self._output.layout = self._base.extended(forms)
-        self._decoder.use(self._output.layout)
+        active = [self._own[number] for number in self.extensions]
+        self._reading = self._output.layout = self._base.extended(form for one in active for form in one.forms)
+        self._decoder.use(self._reading)
+        self._extended = {form.frame: one.take for one in active if one.take is not None for form in one.forms}
 
     def _end_of_input(self) -> None:
         error: TolliverError = ConnectionLost("the peer closed the connection without a goodbye (R-30)")
@@ -262,7 +270,7 @@ class Connection:
         said = self.state is State.LEAVING
         if self._go(signal) is Effect.END:
             if not said and signal in (Signal.FAULT, Signal.GOODBYE):
-                self._say_goodbye(str(error) if error else "")
+                self._say_goodbye(str(error) if signal is Signal.FAULT else "")
             self._end_streams(cause)
             self._queue.append(Closed(error))
 
@@ -340,6 +348,14 @@ class Connection:
                 f"{type(frame).__name__} is no frame of an extension that both sides announced (R-27): see extensions",
             )
         self._output.write(frame)
+
+    def change(self, *, reading: Iterable[Form] = (), writing: Iterable[Form] = ()) -> None:
+        """Read and write these frames in other forms from the next one on: for an extension whose frames have agreed on
+        it (R-27), in its `take`. Raises LocalProtocolError for what is no frame here, before anything changes."""
+        read, written = self._reading.changed(reading), self._output.layout.changed(writing)
+        self._reading, self._output.layout = read, written
+        self._decoder.use(read)
+        self._publisher.use_layout()
 
     def goodbye(self, reason: str = "", now: float | None = None) -> None:
         """End in order: every stream ends now, what is queued goes out, then Closed with the peer's goodbye (R-28).

@@ -30,6 +30,17 @@ class ConnectionClosed(TolliverError):
         return f"the connection was closed in order, with the reason {self.reason!r:.200}"
 
 
+class HelloRefused(ConnectionClosed):
+    """The peer said goodbye before its hello: as the draft has it, it does not support our version (R-25). Trying again
+    will not help. `reason` is the goodbye's."""
+
+    def __str__(self) -> str:
+        return (
+            f"the peer refused our hello, of version 0 of the Reactive Streams protocol, with the reason "
+            f"{self.reason!r:.200}: use the port of a peer that speaks version 0"
+        )
+
+
 class StreamError(TolliverError):
     """The publisher ended the stream with an error, or refused it; or a rule was broken. `text` says what happened."""
 

@@ -206,7 +206,8 @@ class Hub(ConnectionTable[_Link, Action]):
         elif isinstance(event, ClientHello | ServerHello):
             link.told = True
             self._limiter.remove(link.cid)
-            self._actions.append(PeerUp(link.cid, link.identity, link.remote))
+            assert connection is not None
+            self._actions.append(PeerUp(link.cid, link.identity, link.remote, connection.extensions))
         elif isinstance(event, Goodbye):
             link.reason = link.reason or event.reason
         elif isinstance(event, Closed):

@@ -6,9 +6,10 @@ another table, or an extension's own frames, are further entries and no new bran
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import auto
+from typing import Any
 
 from .._common.errors import LocalProtocolError
 from . import _varint
@@ -70,6 +71,15 @@ class Layout:
         """This table with more types."""
         return Layout((*self.forms, *forms))
 
+    def changed(self, forms: Iterable[Form]) -> Layout:
+        """This table with other forms of frames that it has."""
+        other = {form.frame: form for form in forms}
+        if not other.keys() <= self.by_frame.keys():
+            raise LocalProtocolError(
+                "not_a_frame", "only frames that there are can be changed: others are `forms` (R-27)"
+            )
+        return Layout(other.get(form.frame, form) for form in self.forms)
+
     def _element_heads(self) -> Heads | None:
         codes = []
         for frame, kinds in _ELEMENTS.items():
@@ -105,8 +115,11 @@ class Extension:
     """An optional behaviour that both hellos may announce, with the frames that it brings (R-27).
 
     It is active when both sides announce `extension_id`; only then its frames may be sent or come in. An extension that
-    changes what the draft's own messages mean agrees on that by its own frames: one declares it, one acknowledges.
+    changes messages of the draft agrees on that by its own frames: one side declares it, the other acknowledges.
+    `take(connection, frame)` is for that: it is called as each of its frames is read, before what comes behind it, and
+    may `send` and `change`. It must not wait. The frame is handed out as well.
     """
 
     extension_id: int
     forms: tuple[Form, ...] = ()
+    take: Callable[[Any, Any], object] | None = None

@@ -47,9 +47,17 @@ class Publisher:
         self._check_size(element_size)
         self._output.answer(Subscribed(subscriber_id, element_size))
         stream.answered, stream.size = True, element_size
+        self._use_layout(subscriber_id, stream)
+        return True
+
+    def use_layout(self) -> None:
+        """Write by the output's table from here on."""
+        for subscriber_id, stream in self._streams.items():
+            self._use_layout(subscriber_id, stream)
+
+    def _use_layout(self, subscriber_id: int, stream: _Stream) -> None:
         heads = self._output.layout.heads
         stream.heads = heads and heads.of(subscriber_id)
-        return True
 
     def next_many(self, subscriber_id: int, elements: Sequence[bytes]) -> int:
         """Send elements, packed where that is possible; returns how many went out."""

@@ -72,12 +72,14 @@ _TIMED = {Signal.TIMEOUT: _OVER}
 TRANSITIONS: dict[State, dict[Signal, Transition]] = {
     _S.AWAITING_CLIENT_HELLO: {
         Signal.CLIENT_HELLO: Transition(_S.OPEN, _E.HAND_OUT),
+        Signal.GOODBYE: _OVER,
         **_LEAVE,
         **_READING,
         **_TIMED,
     },
     _S.AWAITING_SERVER_HELLO: {
         Signal.SERVER_HELLO: Transition(_S.OPEN, _E.HAND_OUT),
+        Signal.GOODBYE: _OVER,
         Signal.USE: Transition(_S.AWAITING_SERVER_HELLO, _E.NONE),
         **_LEAVE,
         **_READING,

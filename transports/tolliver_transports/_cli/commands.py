@@ -94,11 +94,32 @@ def _meeting(
     )
 
 
-@grouped(meeting=_meeting)
-def _place(*, meeting: Meeting, database: Database = None, revision: Draft = 2, record: Record = None) -> Place:
+UnreliableId = Annotated[
+    int | None, typer.Option("--unreliable-id", metavar="ID", help="The id of unreliable messages (2147483647).")
+]
+StrictUuid7 = Annotated[bool, typer.Option("--strict-uuid7", help="Take only peers whose UUID has version 7.")]
+AcceptEither = Annotated[bool, typer.Option("--accept-either", help="Read subscriptions as draft 1 has them, too.")]
+
+
+def _habits(
+    unreliable_id: UnreliableId = None, strict_uuid7: StrictUuid7 = False, accept_either: AcceptEither = False
+) -> dict[str, Any]:
+    """How peers speak, as options of an instance."""
+    return {"unreliable_id": unreliable_id, "strict_uuid7": strict_uuid7, "accept_either": accept_either}
+
+
+@grouped(meeting=_meeting, habits=_habits)
+def _place(
+    *,
+    meeting: Meeting,
+    database: Database = None,
+    revision: Draft = 2,
+    habits: dict[str, Any],
+    record: Record = None,
+) -> Place:
     from .connecting import Place
 
-    return Place(meeting=meeting, database=database, revision=Revision(revision), record=record)
+    return Place(meeting=meeting, database=database, revision=Revision(revision), habits=habits, record=record)
 
 
 class Way(StrEnum):
@@ -265,7 +286,7 @@ class Unreliable(StrEnum):
 
 
 @app.command()
-@grouped(meeting=_meeting)
+@grouped(meeting=_meeting, habits=_habits)
 def stage(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The stage, made if missing.", show_default=False)],
     *,
@@ -287,6 +308,7 @@ def stage(
     ] = 60.0,
     meeting: Meeting,
     revision: Draft = 2,
+    habits: dict[str, Any],
 ) -> None:
     """Receive into a stage, from which others read: each message is acknowledged once it is on the disk there. Ctrl-C
     ends in order; exit status 1 if the disk takes nothing for too long."""
@@ -303,6 +325,7 @@ def stage(
             unreliable=unreliable.value,
             full_timeout=full_timeout,
             revision=Revision(revision),
+            **habits,
             **chosen,
         )
         stage_and_report(options, partial(run, trio=False), meeting.acl)

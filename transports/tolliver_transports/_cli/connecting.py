@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from attrs import define, evolve
@@ -78,6 +78,7 @@ class Place:
     meeting: Meeting
     database: Path | None
     revision: Revision
+    habits: Mapping[str, Any]
     record: Path | None
 
     @property
@@ -98,6 +99,7 @@ class Place:
             remotes=self.remotes if dial else (),
             acl=self.meeting.rules(),
             record=self.record,
+            **self.habits,
         )
         for remote in self.remotes:
             options.remote(remote)

@@ -9,6 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from tolliver_proto import (
     Delivery,
     Dial,
     DialEnded,
+    DialFailed,
     Fetch,
     Find,
     Node,
@@ -91,6 +93,7 @@ class NodeDriver(Driver):
                 PeerDown: self._on_peer_down,
                 SubscriptionsChanged: self._on_subscriptions_changed,
                 DialEnded: self._on_dial_ended,
+                DialFailed: self._on_dial_failed,
                 Notice: self.on_notice,
             }
         )
@@ -187,7 +190,8 @@ class NodeDriver(Driver):
 
     def _on_peer_up(self, action: PeerUp) -> None:
         log.info("peer %s is up, version %d", self._who(action.peer), action.version)
-        self.calls.settle((Dial, action.remote), action.peer)
+        for keeps_trying in (False, True):
+            self.calls.settle((Dial, action.remote, keeps_trying), action.peer)
         self._tell(action)
 
     def _on_peer_down(self, action: PeerDown) -> None:
@@ -201,7 +205,14 @@ class NodeDriver(Driver):
 
     def _on_dial_ended(self, action: DialEnded) -> None:
         error = action.error or ConnectionClosing(f"{action.remote} was removed while it was being dialled")
-        self.calls.settle((Dial, action.remote), None, error)
+        for keeps_trying in (False, True):
+            self.calls.settle((Dial, action.remote, keeps_trying), None, error)
+
+    def _on_dial_failed(self, action: DialFailed) -> None:
+        if action.error is not None:
+            self.calls.settle((Dial, action.remote, False), None, action.error)
+        if action.is_news:
+            self._tell(replace(action, error=None))  # which would keep a socket for as long as nobody listens
 
     def on_notice(self, notice: Notice, error: BaseException | None = None) -> None:
         """`error` is what the application raised: its traceback goes into the log."""

@@ -82,14 +82,23 @@ class BaseInstanceCore(BaseEndpoint):
 
     # Connections.
 
-    def new_connection(self, remote: str | Remote) -> PendingCall[UUID]:
+    def new_connection(self, remote: str | Remote, keep_trying: bool) -> PendingCall[UUID]:
         self.check_open()
         wanted = self.options.remote(remote)
-        call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted), as_it_is)
+        call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted, keep_trying), as_it_is)
         call.late = partial(self._unconnected, wanted)
-        self.node.connect(wanted, monotonic(), control_messages=wanted.control_messages)
+        self._connect(wanted, keep_trying)
         self.turn()
         return call
+
+    def _connect(self, remote: Remote, keep_trying: bool) -> None:
+        self.node.connect(
+            remote,
+            monotonic(),
+            control_messages=remote.control_messages,
+            dialect=remote.dialect,
+            keep_trying=keep_trying,
+        )
 
     def remove_connection(self, remote: str | Remote, block: bool) -> None:
         self.check_open()
@@ -271,7 +280,7 @@ class BaseInstanceCore(BaseEndpoint):
         for channel, key, handler in self.options.handlers:
             self.handle(channel, key, handler)
         for remote in self.options.remotes:
-            self.node.connect(remote, monotonic(), control_messages=remote.control_messages)
+            self._connect(remote, keep_trying=True)
 
     def _end_work(self) -> None:
         self._store.end()

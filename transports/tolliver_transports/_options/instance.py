@@ -17,7 +17,7 @@ from uuid import UUID
 
 from attrs import Attribute, converters, define, evolve, field, validators
 
-from tolliver_proto import Acl, Limits, Policy, Probe, QuotaPolicy, Revision, Subscription
+from tolliver_proto import Acl, Dialect, Limits, Policy, Probe, QuotaPolicy, Revision, Subscription
 
 DEFAULT_PORT = 7011  # T-78
 
@@ -133,7 +133,8 @@ class Remote:
 
     With `identity` (the UUID in the peer's certificate) or `spki_sha256` (32 bytes: the SHA-256 of its public key) the
     peer is known by that and its host name is not checked; without either, the name must match (D-2). One that dies of
-    subscribe and unsubscribe messages is given as `control_messages=False`, which does not make it another remote.
+    subscribe and unsubscribe messages is given as `control_messages=False`, one that has other habits than everybody
+    else (its unreliable id, the version that it takes) with its `dialect` (C6). Neither makes it another remote.
     Raises TypeError or ValueError.
     """
 
@@ -156,6 +157,7 @@ class Remote:
         ),
     )
     control_messages: bool = field(default=True, validator=_flag, eq=False)
+    dialect: Dialect = field(factory=Dialect, validator=_is(Dialect, "give a Dialect(...)"), eq=False)
 
     @classmethod
     def parse(cls, address: str | Remote, default_port: int = DEFAULT_PORT) -> Remote:
@@ -283,8 +285,8 @@ class InstanceOptions(EndpointOptions):
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `quota_policy`, `quota_policies`, `strict_block`,
       `announce_after_handshake`, `stuck_after`, `handling_timeout`, `unsubscribed_hold`, `no_control_messages`,
-      `probe`, `probe_interval`, `probe_timeout`, `max_connection_age`, `unacknowledged_after`: see
-      `Policy`.
+      `unreliable_id`, `strict_uuid7`, `accept_either`, `dialects`, `probe`, `probe_interval`, `probe_timeout`,
+      `max_connection_age`, `unacknowledged_after`: see `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
@@ -352,6 +354,20 @@ class InstanceOptions(EndpointOptions):
     no_control_messages: Collection[UUID] = field(
         default=frozenset(),
         validator=validators.deep_iterable(_is(UUID, "give a uuid.UUID for each peer")),
+    )
+    unreliable_id: int | None = field(
+        default=None, validator=validators.optional(_is(int, "give 0, or a number from 2^31-1 to 2^32-1 (T-42)"))
+    )
+    strict_uuid7: bool = field(default=False, validator=_flag)
+    accept_either: bool = field(default=False, validator=_flag)
+    dialects: Mapping[UUID, Dialect] = field(
+        factory=dict,
+        hash=False,
+        validator=validators.deep_mapping(
+            _is(UUID, "give a uuid.UUID for each peer"),
+            _is(Dialect, "give a Dialect(...) for each peer"),
+            _is(Mapping, "give a dict by UUID"),
+        ),
     )
     record: Path | None = field(default=None, converter=converters.optional(_path))
     probe: Probe = field(default="off", validator=_is(str, 'give "off", "ack" or "message"'))

@@ -8,13 +8,16 @@ from typing import Any, ClassVar
 from attrs import define, field, validators
 
 from tolliver_proto import Acl
-from tolliver_proto.reactive import DEFAULT_PORT, Limits
+from tolliver_proto.reactive import DEFAULT_PORT, Connection, Extension, Limits, Role
 
 from .instance import EndpointOptions, is_listen, is_on_event, split_address
 
 
 def _listen(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
     return value if value is None or isinstance(value, tuple) else split_address(value, DEFAULT_PORT)
+
+
+_extensions = validators.deep_iterable(validators.instance_of(Extension))
 
 
 @define(frozen=True, kw_only=True)
@@ -30,8 +33,12 @@ class StreamsOptions(EndpointOptions):
       publishes, so `publish` has no meaning here.
     - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
       may be async, on threads it has a thread of its own. A failure is logged with its traceback.
+    - `extensions`: what is announced beyond the draft, `Extension(id, forms)` (R-27); `peer.extensions` has those that
+      the peer announces too, and `peer.send(frame)` sends their frames.
+    - `on_frame`: called as `on_frame(peer, frame)` for each frame of an extension that comes, in order. It must not
+      wait; on threads it is called on one of its own, and may.
 
-    Raises TypeError or ValueError.
+    Raises TypeError or ValueError, and LocalProtocolError where extensions cannot be announced together.
     """
 
     default_port: ClassVar[int] = DEFAULT_PORT
@@ -40,6 +47,11 @@ class StreamsOptions(EndpointOptions):
     limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
     acl: Acl = field(factory=Acl, validator=validators.instance_of(Acl))
     on_event: Callable[[Any], object] | None = field(default=None, eq=False, validator=is_on_event)
+    extensions: tuple[Extension, ...] = field(default=(), converter=tuple, validator=_extensions)
+    on_frame: Callable[[Any, Any], object] | None = field(
+        default=None, validator=validators.optional(validators.is_callable())
+    )
 
     def __attrs_post_init__(self) -> None:
         self.check_security(self.listen)
+        Connection(Role.CLIENT, extensions=self.extensions, limits=self.limits)  # it refuses what cannot be announced

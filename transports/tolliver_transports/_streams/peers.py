@@ -19,6 +19,8 @@ class _Core(Protocol):
 
     def goodbye(self, peer: BasePeer, reason: str) -> None: ...
 
+    def send(self, peer: BasePeer, frame: object) -> None: ...
+
 
 class BasePeer:
     """The other end of a connection, until it is over."""
@@ -32,6 +34,16 @@ class BasePeer:
         self.remote = remote
         """The remote that was dialled; None where the peer dialled us."""
         self.connected = True
+        self.extensions: frozenset[int] = frozenset()
+        """Extensions that both sides announced (R-27)."""
+
+    def send(self, frame: object) -> None:
+        """Send a frame of an extension that both sides announced (R-27).
+
+        Raises LocalProtocolError for any other, and ConnectionClosing where the connection is over.
+        """
+        with self._core.lock:
+            self._core.send(self, frame)
 
     def goodbye(self, reason: str = "") -> None:
         """End the connection in order, and every stream on it; the peer sees the reason (R-28, R-29)."""

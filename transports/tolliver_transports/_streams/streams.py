@@ -127,6 +127,11 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         self.hub.goodbye(peer.cid, reason, monotonic())
         self.turn()
 
+    def send(self, peer: BasePeer, frame: object) -> None:
+        self.check_open()
+        self.hub.send(peer.cid, frame)
+        self.turn()
+
     def peers(self) -> list[P]:
         return list(self._peers.values())
 
@@ -163,6 +168,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
             self._driver.calls.settle((PeerUp, action.cid), None, denied)
             self.hub.goodbye(action.cid, "access denied", monotonic())
             return
+        peer.extensions = action.extensions
         self._peers[action.cid] = peer
         self._driver.calls.settle((PeerUp, action.cid), peer)
         self.feed.tell(StreamsPeerUp(peer))
@@ -182,7 +188,21 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
                 stream.bell.ring()
 
     def _on_happened(self, action: Happened) -> None:
-        self._on_event[type(action.event)](action.cid, action.event)
+        self._on_event.get(type(action.event), self._on_frame)(action.cid, action.event)
+
+    def _on_frame(self, cid: int, frame: Any) -> None:
+        """Of an extension (R-27)."""
+        peer = self._peers.get(cid)
+        if peer is not None and self.options.on_frame is not None:
+            self.hand_over(peer, frame)
+
+    def hand_over(self, peer: P, frame: Any) -> None:
+        """Give the frame of an extension to the application. A failure of that is logged: the connection lives on."""
+        assert self.options.on_frame is not None
+        try:
+            self.options.on_frame(peer, frame)
+        except Exception:
+            log.exception("on_frame failed with %s of %s", type(frame).__name__, peer)
 
     def _on_signal(self, put: Callable[[InboundStream, Any], None]) -> Callable[[int, Any], None]:
         def on_signal(cid: int, event: Any) -> None:
@@ -244,7 +264,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
 
     def _prepare(self) -> None:
         self._pumps = Pumps(self.options.tls, alpn=ALPN)
-        self.hub = Hub(limits=self.options.limits, now=monotonic())
+        self.hub = Hub(extensions=self.options.extensions, limits=self.options.limits, now=monotonic())
         self._machine = self.hub
         self._driver = Driver(self.hub, self)
         self._driver.register_handlers(

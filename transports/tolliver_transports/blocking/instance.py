@@ -118,14 +118,17 @@ class Instance(BaseInstance[InstanceCore]):
         """
         self._core.close()
 
-    def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> UUID:
+    def new_connection(self, remote: str | Remote, *, timeout: float | None = None, keep_trying: bool = False) -> UUID:
         """Connect, keep the connection, and return the peer's UUID.
 
         Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
         Raises CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
-        (T-73). Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
+        (T-73). Raises RemoteProtocolError (MalformedFrame, UnexpectedFrame, LimitExceeded) where what answers is no
+        peer of this protocol or contradicts itself, unless `keep_trying`; a remote of the options, and one that was
+        once up, is dialled on after that. Connected already: returns that peer. Raises ValueError for plaintext beyond
+        this machine (D-15).
         """
-        return self._core.ask(lambda: self._core.new_connection(remote), timeout)
+        return self._core.ask(lambda: self._core.new_connection(remote, keep_trying), timeout)
 
     def subscribe(
         self, channel: str, key: str = "", handler: Handler | None = None, *, timeout: float | None = None

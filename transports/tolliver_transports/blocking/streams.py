@@ -7,6 +7,8 @@ whoever takes elements, on whatever thread it likes. None of the application's c
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
@@ -30,6 +32,7 @@ from .process import thread_of
 from .subscription import Subscription
 
 T = TypeVar("T")
+_FRAMES_WAITING = 1000  # of extensions, for the application
 
 
 class _Refused(Exception):
@@ -48,6 +51,30 @@ class _Names(Catalogue):
             super().remove(publication)
 
 
+class _Frames:
+    """Frames of extensions on their way to the application, which has a thread for them."""
+
+    def __init__(self, hand_over: Callable[[Peer, Any], None]) -> None:
+        self._hand_over = hand_over
+        self._waiting: SimpleQueue[tuple[Peer, Any] | None] = SimpleQueue()
+        self._stopped = False
+
+    def put(self, peer: Peer, frame: Any) -> bool:
+        """False where too many wait."""
+        if self._waiting.qsize() >= _FRAMES_WAITING:
+            return False
+        self._waiting.put((peer, frame))
+        return True
+
+    def run(self) -> None:
+        while (one := self._waiting.get()) is not None and not self._stopped:
+            self._hand_over(*one)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._waiting.put(None)
+
+
 class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
     """Running streams without their calls, and the threads that read sources."""
 
@@ -57,6 +84,7 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
         super().__init__(options)
         self._catalogue = _Names(self)
         self._sources = 0  # threads
+        self._frames: _Frames | None = None
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_thread(self, self.feed, function)
@@ -130,7 +158,20 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
     def _more_workers(self) -> dict[str, Worker]:
         return {}
 
+    def _start_work(self) -> None:
+        super()._start_work()
+        if self.options.on_frame is not None:
+            self._frames = _Frames(super().hand_over)
+            thread_of("frames of extensions", self._frames.run, self._fail).start()
+
+    def hand_over(self, peer: Peer, frame: Any) -> None:
+        assert self._frames is not None
+        if not self._frames.put(peer, frame):
+            self.hub.goodbye(peer.cid, "frames of extensions are not taken")
+
     def _end_work(self) -> None:
+        if self._frames is not None:
+            self._frames.stop()
         if self.hub.closing:
             return  # each connection's end is that of its streams
         for outbound in self._outbound.values():

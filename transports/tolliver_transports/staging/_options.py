@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from attrs import define, field, validators
 
-from tolliver_proto import Acl, Limits, Revision
+from tolliver_proto import Acl, Dialect, Limits, Revision
 from tolliver_proto.recording import MAX_LENGTH
 
 from .._options.instance import TLS, InstanceOptions, Remote
@@ -92,8 +93,9 @@ def _subscriptions(value: Any) -> tuple[tuple[str, str], ...]:
 class StageOptions(FolderOptions):
     """A stage, and the instance that receives into it. Give `tls`, or for a trial on one machine `plaintext=True`.
 
-    - `listen`, `remotes`, `tls`, `plaintext`, `revision`, `limits`, `acl`: as of InstanceOptions; its database is in
-      the stage, and an earlier run's subscriptions that are not asked for now are given up.
+    - `listen`, `remotes`, `tls`, `plaintext`, `revision`, `limits`, `acl`, `unreliable_id`, `strict_uuid7`,
+      `accept_either`, `dialects`: as of InstanceOptions; its database is in the stage, and an earlier run's
+      subscriptions that are not asked for now are given up.
     - `subscriptions`: (channel, key) pairs. "" is any; a key with a `*` at its end is any that begins so, for which all
       keys of the channel are subscribed to, and the others acknowledged and dropped.
     - `unreliable`: "keep" stages what comes unreliably, too (nothing tells copies of it apart), "drop" counts it.
@@ -106,6 +108,10 @@ class StageOptions(FolderOptions):
     revision: Revision = Revision.DRAFT_2
     limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
     acl: Acl = field(factory=Acl)
+    unreliable_id: int | None = None
+    strict_uuid7: bool = False
+    accept_either: bool = False
+    dialects: Mapping[UUID, Dialect] = field(factory=dict, hash=False)
     subscriptions: tuple[tuple[str, str], ...] = field(default=(("", ""),), converter=_subscriptions)
     unreliable: str = field(default="keep")
     instance: InstanceOptions = field(init=False)
@@ -127,6 +133,10 @@ class StageOptions(FolderOptions):
             revision=self.revision,
             limits=self.limits,
             acl=self.acl,
+            unreliable_id=self.unreliable_id,
+            strict_uuid7=self.strict_uuid7,
+            accept_either=self.accept_either,
+            dialects=self.dialects,
             stuck_after=None,  # where the disk takes nothing, reading pauses and all is kept
             handling_timeout=None,
         )

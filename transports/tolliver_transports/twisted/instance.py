@@ -97,14 +97,19 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return self._core.close()
 
-    def new_connection(self, remote: str | Remote, *, timeout: float | None = None) -> Deferred[UUID]:
+    def new_connection(
+        self, remote: str | Remote, *, timeout: float | None = None, keep_trying: bool = False
+    ) -> Deferred[UUID]:
         """Connect, keep the connection, and fire with the peer's UUID.
 
         Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
         Fails with CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
-        (T-73). Connected already: fires with that peer. Fails with ValueError for plaintext beyond this machine (D-15).
+        (T-73). Fails with RemoteProtocolError (MalformedFrame, UnexpectedFrame, LimitExceeded) where what answers is no
+        peer of this protocol or contradicts itself, unless `keep_trying`; a remote of the options, and one that was
+        once up, is dialled on after that. Connected already: fires with that peer. Fails with ValueError for plaintext
+        beyond this machine (D-15).
         """
-        return self._core.answer(lambda: self._core.new_connection(remote), timeout)
+        return self._core.answer(lambda: self._core.new_connection(remote, keep_trying), timeout)
 
     def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> Deferred[None]:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Fires when it is stored.

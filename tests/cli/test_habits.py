@@ -1,0 +1,30 @@
+"""Options about how peers speak, on the command line (T-03, T-22, T-42)."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tolliver_transports._cli import commands
+
+from tests.cli.commands import tolliver
+from tests.cli.conftest import Who
+
+
+def test_they_reach_the_instance(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"strict_uuid7": True, "accept_either": True, "unreliable_id": 2**32 - 1}
+    chosen = {one.name: one.default for one in inspect.signature(commands._place).parameters.values()}
+    chosen |= {"at": "127.0.0.1:0", "plaintext": True, "database": tmp_path / "node.db", **given}
+    options = commands._place(**chosen).options(dial=False)
+    assert {name: getattr(options, name) for name in given} == given
+
+
+@pytest.mark.parametrize("command", ["listen", "stage"])
+def test_an_id_that_a_message_may_have_marks_none(command: str, who: Who, tmp_path: Path) -> None:
+    what = [tmp_path / "stage"] if command == "stage" else []
+    whose = who("alice")[: 4 if command == "stage" else None]
+    result = tolliver(command, *what, "--listen", "127.0.0.1:0", *whose, "--unreliable-id", 5)
+    assert result.exit_code == 1
+    assert "unreliable_id is 5: ids from 1 to 2^31-2 are messages' own" in result.stderr
