@@ -32,6 +32,7 @@ INSTANCE = {
     "port",
     "register_callback",
     "reload_tls",
+    "remotes",
     "remove_connection",
     "replay",
     "repin",

@@ -5,18 +5,23 @@ This file is the public surface; every other module of the package is private bu
 
 from __future__ import annotations
 
+from ._common.causes import DialCause
 from ._common.derived import is_derive_prefix, is_derived
 from ._common.errors import (
     AccessDenied,
+    AlreadyClosed,
+    CannotListen,
     CertificateError,
     ConnectionClosing,
     ConnectionLost,
     DiskFull,
+    ForkedProcess,
     HandshakeRejected,
     IdentityConflict,
     LimitExceeded,
     LocalProtocolError,
     MalformedFrame,
+    NotOpenYet,
     OutboxFull,
     OutOfThreads,
     OwnLimitExceeded,
@@ -52,6 +57,7 @@ from ._node.actions import (
     Receipt,
     Stored,
 )
+from ._node.dialing import RemoteInfo, RemoteState
 from ._node.ids import Randomness, begin_elsewhere
 from ._node.node import Node, PeerInfo
 from ._node.policy import Policy, Probe, QuotaPolicy
@@ -131,6 +137,8 @@ __all__ = [
     "AddDeliveries",
     "AddOwnSubscription",
     "AddPeerSubscription",
+    "AlreadyClosed",
+    "CannotListen",
     "CertificateError",
     "Closed",
     "Commit",
@@ -144,6 +152,7 @@ __all__ = [
     "Deliver",
     "Delivery",
     "Dial",
+    "DialCause",
     "DialEnded",
     "DialFailed",
     "Dialect",
@@ -154,6 +163,7 @@ __all__ = [
     "Find",
     "ForgetPeer",
     "ForgetUnsubscribe",
+    "ForkedProcess",
     "Found",
     "Frame",
     "HandshakeFinal",
@@ -174,6 +184,7 @@ __all__ = [
     "Message",
     "Node",
     "NodeStats",
+    "NotOpenYet",
     "Notice",
     "NoticeKind",
     "Operation",
@@ -194,7 +205,9 @@ __all__ = [
     "Randomness",
     "Receipt",
     "RememberHandled",
+    "RemoteInfo",
     "RemoteProtocolError",
+    "RemoteState",
     "RemoveDeadLetters",
     "RemoveDeliveries",
     "RemoveMessages",

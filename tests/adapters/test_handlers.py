@@ -50,7 +50,10 @@ def test_a_failed_message_comes_again_until_it_is_handled(nodes: Nodes, how: str
         subscribed(left)
         left.wait_acked(left.send("news", "", b"x"))
         assert attempts == [1, 2, 3]
-        assert len(noticed(right, NoticeKind.HANDLER_FAILED)) == 2
+        told = noticed(right, NoticeKind.HANDLER_FAILED)
+        assert len(told) == 2
+        for attempt, detail in enumerate(told, 1):
+            assert f"'news' '', attempt {attempt} of peer {left.instance_id}'s message" in detail
 
 
 def test_all_matching_handlers_must_handle_it_well(nodes: Nodes) -> None:

@@ -59,6 +59,8 @@ class Policy:
     - `accept_either`: draft 1's control bodies are read too (T-22).
     - `dialects`: peers for which some of this, or the version, is otherwise, by UUID (C6). For those that we dial it
       can be said with `Node.connect` too, and must be where it is the version.
+    - `unacknowledged_after`: seconds after which it is told that a connected peer acknowledges nothing of what was sent
+      to it, or None.
     """
 
     dedupe: int = 0
@@ -78,6 +80,7 @@ class Policy:
     strict_uuid7: bool = False
     accept_either: bool = False
     dialects: Mapping[UUID, Dialect] = field(default_factory=dict, hash=False)
+    unacknowledged_after: float | None = 60.0
 
     def __post_init__(self) -> None:
         if self.dedupe < 0:
@@ -115,7 +118,7 @@ class Policy:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")
         if not self.unsubscribed_hold >= 0:
             raise ValueError(f"Policy.unsubscribed_hold is {self.unsubscribed_hold}: give seconds, or 0")
-        for name in ("expire_after", "max_connection_age"):
+        for name in ("expire_after", "max_connection_age", "unacknowledged_after"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"Policy.{name} is {seconds}: give seconds above zero, or None")

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar, cast
+from uuid import UUID
 
 from tolliver_proto import (
     Acked,
@@ -74,7 +75,7 @@ class NodeDriver(Driver):
                 Acked: self._on_acked,
                 PeerUp: self._on_peer_up,
                 PeerDown: lambda action: log.info(
-                    "peer %s is gone: %s", action.peer, action.error or "closed in order"
+                    "peer %s is gone: %s", self._who(action.peer), action.error or "closed in order"
                 ),
                 DialEnded: self._on_dial_ended,
                 DialFailed: self._on_dial_failed,
@@ -147,7 +148,7 @@ class NodeDriver(Driver):
             self.calls.settle((Acked, receipt), receipt, action.error)
 
     def _on_peer_up(self, action: PeerUp) -> None:
-        log.info("peer %s is up, version %d", action.peer, action.version)
+        log.info("peer %s is up, version %d", self._who(action.peer), action.version)
         for keeps_trying in (False, True):
             self.calls.settle((Dial, action.remote, keeps_trying), action.peer)
 
@@ -162,4 +163,10 @@ class NodeDriver(Driver):
     def on_notice(self, notice: Notice, error: BaseException | None = None) -> None:
         """`error` is what the application raised: its traceback goes into the log."""
         self.notices.append(notice)
-        log.warning("%s: %s", notice.kind, notice.detail, exc_info=error)
+        whom = "" if notice.peer is None else f" [peer {self._who(notice.peer)}]"
+        log.warning("%s: %s%s", notice.kind, notice.detail, whom, exc_info=error)
+
+    def _who(self, peer: UUID) -> str:
+        """UUID, address and certificate name."""
+        identity = self.node.identity_of(peer)
+        return " ".join(filter(None, (str(peer), identity.address and f"at {identity.address}", identity.name)))

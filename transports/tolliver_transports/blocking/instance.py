@@ -20,7 +20,7 @@ from .._driver.adapter import Done, Job
 from .._driver.threads import start
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item
+from .._messages.instance import BaseInstanceCore, Item, checked
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .iterators import Messages, Registration, Runs
@@ -68,7 +68,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             self.turn()
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, handler)
+        return Registration(self, channel, key, checked(handler))
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)
@@ -122,8 +122,7 @@ class Instance(BaseInstance[InstanceCore]):
         once up, is dialled on after that. Connected already: returns that peer. Raises ValueError for plaintext beyond
         this machine (D-15).
         """
-        late = f"there is no connection to {remote} yet: it is dialled until remove_connection({str(remote)!r})"
-        return self._core.ask(lambda: self._core.new_connection(remote, keep_trying), timeout, late)
+        return self._core.ask(lambda: self._core.new_connection(remote, keep_trying), timeout)
 
     def subscribe(
         self, channel: str, key: str = "", handler: Handler | None = None, *, timeout: float | None = None
@@ -201,8 +200,7 @@ class Instance(BaseInstance[InstanceCore]):
         peer, and whenever it is asked again; `receipt.undelivered` has all of that. Raises TimeoutError after
         `timeout` seconds.
         """
-        late = "not every recipient has acknowledged it yet: it is stored, and sent again until they do"
-        self._core.ask(lambda: self._core.wait_acked(receipt), timeout, late)
+        self._core.ask(lambda: self._core.wait_acked(receipt), timeout)
 
     def forget_peer(self, peer: UUID, *, timeout: float | None = None) -> None:
         """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
@@ -273,6 +271,6 @@ def create_instance(
     `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
     (T-46).
 
-    Entering raises CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen.
+    Entering raises CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError.
     """
     return Instance(options.given(subscriptions, handlers))
