@@ -27,6 +27,7 @@ NODE = (
     "first_moments",
     "floods",
     "full_disk",
+    "handling",
     "holds",
     "ids",
     "letters",

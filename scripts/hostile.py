@@ -6,6 +6,7 @@
     python scripts/hostile.py half-open KIND     V14: a peer that is stopped, and a line that drops every packet
     python scripts/hostile.py slow-reader KIND   V16: a peer that reads nothing, and what the others see of it
     python scripts/hostile.py many KIND          V19: 2,000 peers on one instance
+    python scripts/hostile.py handlers KIND      D-9: slow, stuck and dead handlers, and what others see of them
     python scripts/hostile.py abuse KIND         D-12: members that go wrong in every way we know, and 1,000 visits
     python scripts/hostile.py relays KIND        100,000 relays of streams whose subscribers leave
     python scripts/hostile.py all KIND           all of these
@@ -40,6 +41,7 @@ from typing import Any, NamedTuple, Self
 sys.path[:0] = [str(Path(__file__).parent.parent)]  # the scenarios are beside the tests that use them
 
 import anyio  # noqa: E402  # the line above comes first
+import psutil  # noqa: E402  # as above
 import pytest  # noqa: E402  # as above
 
 from tests.adapters import (  # noqa: E402  # as above
@@ -53,6 +55,7 @@ from tests.adapters.facade import deadline  # noqa: E402  # as above
 from tests.adapters.kinds import KINDS, make_world  # noqa: E402  # as above
 from tests.adapters.mallory import Mallory, Streamer, packed, streamed  # noqa: E402  # as above
 from tests.adapters.member import Member  # noqa: E402  # as above
+from tests.adapters.misbehaving import misbehaviour  # noqa: E402  # as above
 from tests.adapters.nodes import Nodes, subscribed  # noqa: E402  # as above
 from tests.adapters.relays import relay_and_leave  # noqa: E402  # as above
 from tests.adapters.scenarios import (  # noqa: E402  # as above
@@ -70,7 +73,7 @@ from tests.adapters.silence import silence  # noqa: E402  # as above
 from tests.adapters.streams import Stage  # noqa: E402  # as above
 from tests.adapters.victim import AnyLimits, Apart, Of, Victim, Watched  # noqa: E402  # as above
 from tests.certificates import Certificates  # noqa: E402  # as above
-from tolliver_proto import Limits, Message  # noqa: E402  # as above
+from tolliver_proto import Limits, Message, Policy  # noqa: E402  # as above
 from tolliver_proto import reactive as rs  # noqa: E402  # as above
 
 KIB, MIB = 2**10, 2**20
@@ -343,6 +346,24 @@ def many_peers(nodes: Nodes, size: int, _of: Of) -> Iterator[Figure]:
     yield Figure("one message is acknowledged by all after", seen.reaching, 10.0)
 
 
+def handlers(nodes: Nodes, size: int, _of: Of) -> Iterator[Figure]:
+    """Beside a handler that does not end, an iterator that nobody goes on reading, and a slow handler."""
+    process = psutil.Process()
+    seen = misbehaviour(nodes, size, lambda: int(process.memory_info().rss))
+    before, beside_stuck, beside_slow = (
+        quantiles(times, n=100)[98] * 1000 for times in (seen.before, seen.beside_stuck, seen.beside_slow)
+    )
+    print(f"a handler that does not end, an iterator that nobody reads on, p99 of another before: {before:.2f} ms")
+    yield Figure("both are told after", seen.stuck_after, (Policy().stuck_after or 0.0) + 1)
+    yield Figure("p99 of another channel beside them", beside_stuck, 2 * before, "ms")
+    yield Figure("p99 of another peer beside a slow one", beside_slow, 2 * before, "ms")
+    yield Figure("the sender's backoff set was full", seen.is_backoff_full, 0, "times")
+    yield Figure("out of order", not seen.in_order, 0, "channels")
+    yield Figure("held of who comes back", seen.held / MIB, Limits().inbox_bytes / MIB, "MiB")
+    yield Figure("memory of both beyond before", seen.memory / MIB, MEMORY, "MiB")
+    yield Figure("not handled when it goes on", seen.unhandled, 0, "messages")
+
+
 def relays(nodes: Nodes, size: int, _of: Of) -> Iterator[Figure]:
     with victim(nodes, "streams") as relay:
         left = anyio.run(relay_and_leave, nodes.certs, relay, size, WARM_UP)
@@ -370,6 +391,7 @@ COMMANDS = {
     "half-open": Command("V14", half_open, 100, "messages under way", both=False),
     "slow-reader": Command("V16", slow_reader, 500, "messages of 64 KiB to who reads nothing"),
     "many": Command("V19", many_peers, 2000, "TLS peers of one process", both=False),
+    "handlers": Command("D-9", handlers, 500, "round trips beside slow, stuck and dead handlers", both=False),
     "relays": Command("relays", relays, 100_000, "cancelled relays", both=False),
     "abuse": Command("D-12", abused, 1000, "visits, and every attack"),
 }

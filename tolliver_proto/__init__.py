@@ -56,6 +56,7 @@ from ._node.actions import (
     PeerUp,
     Receipt,
     Stored,
+    TakeBack,
 )
 from ._node.dialing import RemoteInfo, RemoteState
 from ._node.ids import Randomness, begin_elsewhere
@@ -233,6 +234,7 @@ __all__ = [
     "StoredMessage",
     "Subscribe",
     "Subscription",
+    "TakeBack",
     "TolliverError",
     "TooFewRecipients",
     "Transmit",

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
-from . import bounds, core, drafts, field, spark, storage, streams, transport
+from . import bounds, core, drafts, field, handling, spark, storage, streams, transport
 
-BUGS = (*core.BUGS, *streams.BUGS, *storage.BUGS, *transport.BUGS, *spark.BUGS, *bounds.BUGS, *field.BUGS, *drafts.BUGS)
+BUGS = (
+    *core.BUGS,
+    *streams.BUGS,
+    *storage.BUGS,
+    *transport.BUGS,
+    *spark.BUGS,
+    *bounds.BUGS,
+    *field.BUGS,
+    *handling.BUGS,
+    *drafts.BUGS,
+)

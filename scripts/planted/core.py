@@ -31,6 +31,7 @@ DIALING = "tolliver_proto/_node/dialing.py"
 TRANSPORT = "tolliver_proto/_common/transport.py"
 DERIVED = "tolliver_proto/_common/derived.py"
 DEDUPE = "tolliver_proto/_node/dedupe.py"
+INBOX = "tolliver_proto/_node/inbox.py"
 MESSAGE_SET = "tolliver_proto/_node/message_set.py"
 SUBSCRIPTIONS = "tolliver_proto/_node/subscriptions.py"
 POISON = "tolliver_proto/_node/poison.py"
@@ -302,14 +303,10 @@ BUGS = (
         "ack before handler",
         RECEIVING,
         "Receiving._on_message",
-        """
-        if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
-            link.holding |= Hold.CREDIT
-        """,
+        "inbox.add(delivery)",
         """
         self._ack(link, [message.message_id] if message.message_id is not None else [])
-        if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
-            link.holding |= Hold.CREDIT
+        inbox.add(delivery)
         """,
         ("tests/node/test_promises.py::test_i2_an_ack_only_after_acknowledge",),
     ),
@@ -709,23 +706,25 @@ BUGS = (
         RECEIVING,
         "Receiving.acknowledge",
         """
-        if link is None:
-            continue
+        if link is not None and link.window is not None:
+            link.fruitful = True
+            acks.setdefault(link, []).append(message_id)
         """,
         """
-        if link is None and delivery.peer_id in self._peers:
-            link = self._peers[delivery.peer_id].link
-        if link is None:
-            continue
+        if link is None and peer is not None:
+            link = peer.link
+        if link is not None and link.window is not None:
+            link.fruitful = True
+            acks.setdefault(link, []).append(message_id)
         """,
-        ("tests/node/test_promises.py::test_i2_an_ack_only_after_acknowledge",),
+        ("tests/node/test_handling.py::test_an_ack_goes_out_on_the_connection_that_each_copy_came_on",),
     ),
     Bug(
         "acknowledged though nobody is there to handle it",
         RECEIVING,
         "Receiving._judge",
-        "self._handlers.match(channel, key) or Fate.WANTED",
-        "self._handlers.match(channel, key) or Fate.UNWANTED",
+        "handlers or Fate.WANTED",
+        "handlers or Fate.UNWANTED",
         (
             "tests/node/test_receiving.py::test_wanted_but_nobody_there_is_withheld_unwanted_is_acknowledged_and_dropped",
         ),
@@ -749,8 +748,8 @@ BUGS = (
     Bug(
         "credit is never spent",
         RECEIVING,
-        "Receiving._is_credit_exhausted",
-        "len(link.unsettled) * share >= self.limits.inbox_messages",
+        "Receiving._on_message",
+        "inbox.count >= self.limits.inbox_messages or inbox.size >= self.limits.inbox_bytes",
         "False",
         ("tests/node/test_receiving.py::test_credit_stops_events_then_reading_and_settling_brings_both_back",),
     ),
@@ -946,8 +945,7 @@ BUGS = (
         HANDSHAKES,
         "Handshakes._drop_derived",
         """
-        if not peer.voices and not peer.forgotten:
-            self._peers.pop(peer.uuid, None)
+        self._peers.pop(peer.uuid, None)
         """,
         "pass",
         ("tests/node/test_derived.py::test_it_is_up_without_a_commit_and_leaves_nothing",),
@@ -972,8 +970,8 @@ BUGS = (
         "dedupe: acknowledged before it is on disk",
         RECEIVING,
         "Receiving.acknowledge",
-        "not self._policy.dedupe_durable",
-        "True",
+        "self._batch.acks if is_durable else {}",
+        "{}",
         ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
     ),
     Bug(
@@ -1033,7 +1031,7 @@ BUGS = (
     Bug(
         "a dead letter is an id",
         LINK,
-        "Peer.attempts_key",
+        "Peer.message_key",
         "None if self.derived else checksum",
         "None",
         ("tests/node/test_duplicates.py::test_a_dead_letter_is_a_message_and_no_id",),
@@ -1048,10 +1046,10 @@ BUGS = (
     ),
     Bug(
         "a derived identity's row is handled twice at once",
-        DEDUPE,
-        "DedupeCache.begin",
-        "is_derived(delivery.peer_id)",
-        "False",
+        INBOX,
+        "Inbox.find",
+        "derived or held.message == message",
+        "held.message == message",
         ("tests/node/test_derived.py::test_a_message_is_its_id",),
     ),
     Bug(

@@ -185,6 +185,14 @@ ROWS = (
         full=("python scripts/spark_soak.py 20 1000000", "python scripts/spark_soak.py 5 100000 --external"),
     ),
     Row(
+        "handlers",
+        "Slow, stuck and dead handlers, and iterators that nobody reads on",
+        "from 10 s on the other channels' p99 under twice; a slow one holds back its own peer alone; bounded memory, "
+        "over reconnects too; 0 lost",
+        _hostile("handlers"),
+        waits=True,
+    ),
+    Row(
         "held",
         "A peer that comes back with an empty list, and what waits for it is held",
         "1,000,000 messages of 1 kB: no body is read, 64 MiB at most",

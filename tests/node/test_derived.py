@@ -339,6 +339,7 @@ def test_a_copy_from_another_connection_is_known(policy: Policy) -> None:
     assert second.acks() == []
     play.call("acknowledge", given)
     assert first.acks() == [1]
+    assert second.acks() == [1]
     first.lose()
     assert bodies(second.send(message(1))) == []
     assert second.acks() == [1]
@@ -417,16 +418,17 @@ def test_a_message_is_its_id() -> None:
     wire, twin = joined(play), joined(play)
     given = deliveries(wire.send(message(1)))
     retried = Message("c", "k", b"retried", 1)
-    assert bodies(twin.send(retried)) == []
+    told = twin.send(retried)
+    assert bodies(told) == []
     assert twin.acks() == [], "the first is still being handled"
     play.call("acknowledge", given)
-    actions = twin.send(retried, message(1))
-    assert bodies(actions) == []
+    assert twin.acks() == [1], "it shares the answer"
+    assert bodies(twin.send(retried, message(1))) == []
     assert twin.acks() == [1, 1]
-    [notice] = every(actions, Notice)
+    [notice] = every(told, Notice)
     assert (notice.kind, notice.peer) == (NoticeKind.ID_REUSED, ONE)
     assert "not delivered" in notice.detail
-    assert play.node.stats()["ids_reused"] == 1
+    assert play.node.stats()["ids_reused"] == 2
 
 
 def test_its_attempts_are_those_of_an_id() -> None:

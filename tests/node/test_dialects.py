@@ -89,6 +89,14 @@ def test_none_of_its_unreliable_messages_is_a_copy_or_a_dead_letter(way: str, du
 
 
 @ways
+def test_none_of_its_unreliable_messages_waits_for_another(way: str) -> None:
+    """T-48 has copies of what is being handled wait: these are none."""
+    _, wire = met(way, dedupe=100)
+    handed = [deliveries(comes(wire, b"x")) for _ in range(3)]
+    assert [len(one) for one in handed] == [1, 1, 1]
+
+
+@ways
 def test_what_it_is_sent_unreliably_has_its_mark_and_others_have_theirs(way: str) -> None:
     """T-42, T-55; an ack of that id means nothing."""
     play, wire = met(way)

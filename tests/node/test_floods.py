@@ -124,8 +124,8 @@ def test_a_little_credit_lets_in_no_more_than_it_hands_out() -> None:
     assert received > handled > 8000, "and it goes on"
 
 
-def test_what_was_read_is_handed_out_when_the_line_breaks() -> None:
-    """As much as a waiting connection holds, and nobody's credit counts any more: nothing can be acknowledged."""
+def test_what_the_credit_takes_is_handed_out_when_the_line_breaks() -> None:
+    """And no more: a peer that comes again and again would fill the memory. From there on all of it comes again."""
     limits = Limits(inbox_messages=16, low_water=1000)
     play = Play(limits=limits, handlers=[("handled", "", "handler")])
     play.call("subscribe", "handled", "")
@@ -135,9 +135,16 @@ def test_what_was_read_is_handed_out_when_the_line_breaks() -> None:
         seen += wire.send(*(Message("handled", "", b"", number) for number in range(first, first + 20)))
         if every(seen, PauseReading):
             break
-    seen += wire.lose()
-    assert [one.message_id for one in deliveries(seen)] == [*range(1, first + 20)]
+    given = deliveries(seen)
+    play.call("acknowledge", given[:7])
+    seen = wire.lose()
+    assert [one.message_id for one in (*given, *deliveries(seen))] == [*range(1, 17)]
     assert play.node.stats()["connections"] == 0
+    assert play.node.stats()["withheld"] == first + 19 - 16
+    wire = play.peer()
+    assert deliveries(wire.send(Message("handled", "", b"again", 17))) == [], "its credit is still spent"
+    [again] = deliveries(play.call("acknowledge", given))
+    assert again.body == b"again"
 
 
 # Subscriptions.

@@ -145,6 +145,8 @@ class NoticeKind(StrEnum):
     IGNORED = "ignored"  # T-10, T-20, T-27: the same, as it cannot be understood
     HANDLER_FAILED = "handler_failed"  # T-45: it is sent again
     ID_REUSED = "id_reused"  # T-48: other messages came under ids that are known; throttled, with a count
+    HANDLER_STUCK = "handler_stuck"  # D-9: what comes for it is let go until it ends
+    HANDED_OUT_AGAIN = "handed_out_again"  # T-48: a copy, as the handler has not ended in time; throttled, with a count
     DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
     LETTERS_DROPPED = "letters_dropped"  # T-47: there are too many dead letters, the oldest went
     PARKED = "parked"  # T-09: set aside, as the peer closes whenever it gets it
@@ -200,11 +202,21 @@ class Find:
 class Deliver:
     """Give each delivery to each handler; then `acknowledge` those that all handled well and `fail` the others.
 
-    Unreliable ones too: settling returns the connection's credit (D-9).
+    Unreliable ones too: settling returns the peer's credit (D-9). A handler that may take its time is told with `begin`
+    and `end`.
     """
 
     deliveries: Sequence[Delivery]
     handlers: Sequence[Handler]
+
+
+@record
+class TakeBack:
+    """Give what this handler has of this peer and has not begun to `let_go`: it is stuck, and others need the credit
+    (D-9)."""
+
+    handler: Handler
+    peer: UUID
 
 
 @record
@@ -276,6 +288,7 @@ Action = (
     | Fetch
     | Find
     | Deliver
+    | TakeBack
     | Stored
     | Acked
     | PeerUp

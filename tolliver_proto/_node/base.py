@@ -28,10 +28,12 @@ from .._wire.state import State
 from .access import Acl
 from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
+from .calls import Calls
 from .dedupe import DedupeCache
 from .drops import Drops
 from .gate import HandshakeGate
 from .ids import IdAllocator, Randomness
+from .inbox import Inbox
 from .intervals import RefCounts
 from .keepalive import KeepAlive
 from .letters import DeadLetters
@@ -135,7 +137,10 @@ class NodeState(ConnectionTable[Link, Action]):
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._drops = Drops(self._timers, self._notice)
         self._tally = NoticeTally(self._timers, self._notice)
+        self._calls: dict[Handler, Calls] = {}
+        self._stuck: set[Handler] = set()
         self._peers: dict[UUID, Peer] = {}
+        self._left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
         for uuid in (*loaded.peers, *self._dedupe.peers()):

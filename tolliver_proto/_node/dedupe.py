@@ -1,9 +1,9 @@
 """Cache of handled messages, to drop duplicates (T-48).
 
 This is an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A copy
-that comes while another is being handled, or before that is on disk where it must be, is let go without an ack: it is
-sent again. A derived identity never comes back after its job is done, so what is known of it ends with a day; and what
-it sends twice may differ, so there a message is its id (T-72a).
+of what was handled and is not on disk yet, where it must be, is let go without an ack: it is sent again. A derived
+identity never comes back after its job is done, so what is known of it ends with a day; and what it sends twice may
+differ, so there a message is its id (T-72a).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .message_set import Handled, Known, MessageSet
 
 
 class DedupeCache:
-    """The last `size` handled messages, and those that are being handled now."""
+    """The last `size` handled messages, and what is to be known of those that are being handled."""
 
     def __init__(self, size: int, known: Iterable[Handled] = ()) -> None:
         """A set of just that size is taken over as it is."""
         self._size = size
         self._used: dict[UUID, float] = {}  # derived identities, in the order of their last use
         self._begun: dict[Delivery, Handled] = {}
-        self._under_way: set[Handled] = set()  # with those that were handled well and are not yet known
+        self._storing: set[Handled] = set()  # what was handled well and is not yet known
         room = size + 1  # the newest comes before the oldest goes
         if isinstance(known, MessageSet) and known.room == room:
             self._known = known
@@ -42,44 +42,44 @@ class DedupeCache:
         """Knowledge of this message: it was handled, or another one under its id, or neither."""
         return self._known.find(peer, message_id, checksum)
 
-    def begin(self, delivery: Delivery, message_id: int, checksum: int) -> bool:
-        """It is handed out now; False if another copy of it is being handled."""
-        handled: Handled = (delivery.peer_id, message_id, checksum)
-        begun = handled
-        if is_derived(delivery.peer_id):
-            begun = (delivery.peer_id, message_id, None)
-        if begun in self._under_way:
-            return False
-        self._under_way.add(begun)
-        self._begun[delivery] = handled
-        return True
+    def begin(self, delivery: Delivery, message_id: int, checksum: int) -> None:
+        """It is handed out now."""
+        self._begun[delivery] = delivery.peer_id, message_id, checksum
+
+    def is_storing(self, peer: UUID, message_id: int, checksum: int) -> bool:
+        """True if it was handled, and that is not on disk yet."""
+        return _storing_key(peer, message_id, checksum) in self._storing
 
     def failed(self, delivery: Delivery) -> None:
         """It is not being handled any more: the next copy is a message again."""
-        begun = self._begun.pop(delivery, None)
-        if begun is not None:
-            self._end(*begun)
+        self._begun.pop(delivery, None)
 
     def succeeded(self, delivery: Delivery) -> Handled | None:
-        """Message for `add`, at once or when it is on disk; None if it was not being handled."""
-        return self._begun.pop(delivery, None)
+        """Message for `add`, at once or when it is on disk; None if it was not being handled, or a copy of it was."""
+        handled = self._begun.pop(delivery, None)
+        if handled is None:
+            return None
+        peer, message_id, checksum = handled
+        assert checksum is not None
+        key = _storing_key(peer, message_id, checksum)
+        if key in self._storing or self.find(peer, message_id, checksum) is Known.YES:
+            return None
+        self._storing.add(key)
+        return handled
 
     def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:
         """From now on copies of it are duplicates. Returns what was known until now."""
-        self._end(peer, message_id, checksum)
+        self._storing.discard(_storing_key(peer, message_id, checksum))
         known = self._known.add(peer, message_id, checksum)
         if len(self._known) > self._size:
             self._known.forget_oldest()
         return known
 
-    def _end(self, peer: UUID, message_id: int, checksum: int | None) -> None:
-        self._under_way.discard((peer, message_id, None if is_derived(peer) else checksum))
-
     def forget(self, peer: UUID) -> None:
         """Its ids mean nothing any more (T-77)."""
         self._known.forget(peer)
         self._begun = {delivery: one for delivery, one in self._begun.items() if one[0] != peer}
-        self._under_way = {one for one in self._under_way if one[0] != peer}
+        self._storing = {one for one in self._storing if one[0] != peer}
         self._used.pop(peer, None)
 
     # Derived identities.
@@ -110,3 +110,7 @@ class DedupeCache:
             del self._used[uuid]
             self._known.forget(uuid)
         return crowding + over
+
+
+def _storing_key(peer: UUID, message_id: int, checksum: int | None) -> Handled:
+    return peer, message_id, None if is_derived(peer) else checksum

@@ -124,6 +124,7 @@ class Handshakes(Receiving):
         assert link.control is not None
         self._mute(link.control, claimed)
         if link.peer.derived:
+            link.peer.inbox = self._left_inboxes.get(claimed, link.peer.inbox)
             self._peers[claimed] = link.peer
             link.peer.voices[link] = None  # what it is known by: nothing of it is stored
         return True
@@ -264,6 +265,8 @@ class Handshakes(Receiving):
         link.ack_watch = AckWatch(self._policy.unacknowledged_after)
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         self._sendable[link] = None
+        if peer.inbox.exhausted:
+            link.holding |= Hold.CREDIT
         self._mind_poison(link, peer.outbox)
         self._announce_up(link, link.remote)
         self._keepalive.begin(link, self._now)
@@ -450,8 +453,6 @@ class Handshakes(Receiving):
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
         was_up = link.up
         link.early = None
-        link.unsettled.clear()
-        link.unsettled_bytes = 0
         link.holding &= ~(Hold.CREDIT | Hold.DUEL)
         link.window = None
         if link.control is not None:
@@ -459,6 +460,7 @@ class Handshakes(Receiving):
         peer = link.peer
         if peer is None:
             return
+        peer.inbox.lose(link.cid)
         if was_up:
             del self._up[link.cid]
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
@@ -484,6 +486,8 @@ class Handshakes(Receiving):
         """Nothing is kept of it when its last connection is over."""
         if not peer.voices and not peer.forgotten:
             self._peers.pop(peer.uuid, None)
+            if peer.inbox.held:  # handlers are still at these
+                self._left_inboxes[peer.uuid] = peer.inbox
 
     def _forget(self, link: Link) -> None:
         super()._forget(link)

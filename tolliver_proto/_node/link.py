@@ -18,17 +18,15 @@ from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
 from .ack_watch import AckWatch
-from .actions import Delivery, Receipt
+from .actions import Receipt
 from .duels import Duel
 from .exposure import Exposure
 from .ids import IdAllocator
+from .inbox import Inbox, MessageKey
 from .opening import EarlyMessages
 from .outbox import Outbox, Window
 from .store import LoadedPeer, StoredMessage
 from .subscriptions import matching
-
-AttemptsKey = tuple[int, int | None]
-"""Id and checksum."""
 
 
 class Peer:
@@ -41,6 +39,7 @@ class Peer:
         "forgotten",
         "held",
         "identity",
+        "inbox",
         "link",
         "outbox",
         "repins",
@@ -71,9 +70,10 @@ class Peer:
         self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
         self.repins: list[tuple[bytes | None, Receipt]] = []  # what its pin is to be after that
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
-        self.attempts: dict[AttemptsKey, int] = {}  # failed deliveries of messages from this peer (T-47)
+        self.attempts: dict[MessageKey, int] = {}  # failed deliveries of messages from this peer (T-47)
+        self.inbox = Inbox()
 
-    def attempts_key(self, message_id: int, checksum: int) -> AttemptsKey:
+    def message_key(self, message_id: int, checksum: int) -> MessageKey:
         """Key by which two messages of this peer are the same: of a derived identity the id alone (T-72a)."""
         return message_id, None if self.derived else checksum
 
@@ -254,13 +254,12 @@ class Link(BaseLink):
         "holding",
         "in_flight",
         "last_received",
+        "overrun",
         "peer",
         "sent_at",
         "struck",
         "told",
         "told_bytes",
-        "unsettled",
-        "unsettled_bytes",
         "up_since",
         "version",
         "window",
@@ -292,8 +291,7 @@ class Link(BaseLink):
         self.in_flight: list[int] = []  # message ids in that Transmit
         self.gathered: list[int] = []  # message ids behind it
         self.early: EarlyMessages | None = None  # what came before its subscription or its handler (T-46)
-        self.unsettled: dict[Delivery, None] = {}
-        self.unsettled_bytes = 0
+        self.overrun = False  # it has ended, and brought more than the credit takes: the rest comes again (D-9)
 
     @property
     def up(self) -> bool:

@@ -13,6 +13,7 @@ from uuid import UUID
 from .._common.derived import is_derived
 from .._common.errors import ConnectionLost, TolliverError, UndeliveredReason
 from .actions import NoticeKind, Receipt, Stored
+from .inbox import Inbox
 from .intervals import spans_of
 from .link import Peer
 from .store import Found, LoadedPeer, UnparkDeliveries
@@ -66,6 +67,8 @@ class Maintenance(Storing):
             if error is None:
                 del self._peers[peer.uuid]
                 self._dedupe.forget(peer.uuid)
+                self._left_inboxes.pop(peer.uuid, None)
+                peer.inbox = Inbox()
             elif peer.derived:
                 self._drop_derived(peer)
             self._actions.append(Stored(receipts, error))

@@ -132,6 +132,7 @@ class Node(Retrying):
         }
         self._on_timer: dict[str, Callable[[Any], None]] = {
             "hold": self._on_hold_timeout,
+            "calls": self._on_calls_timeout,
             "handlers": self._on_handlers_timeout,
             "subscriptions": self._on_subscriptions_timeout,
             "resend": self._on_resend_timeout,
@@ -541,6 +542,7 @@ class Node(Retrying):
             dead_letters=len(self._letters),
             own_subscriptions=len(self._own),
             peer_subscriptions=len(self._routes),
+            stuck_handlers=len(self._stuck),
             held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
         )
 

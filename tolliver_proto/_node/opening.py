@@ -19,11 +19,12 @@ Names = tuple[str, str]
 
 
 class Fate(Enum):
-    """Fate of a message that has no handler."""
+    """Fate of a message that no handler gets."""
 
     UNWANTED = "unwanted"  # acknowledged and dropped
     DOUBTFUL = "doubtful"  # nobody wants it so far
     WANTED = "wanted"  # and not acknowledged, so that it comes again
+    STUCK = "stuck"  # one of its handlers is: neither handed out nor acknowledged (D-9)
 
 
 class Opening:

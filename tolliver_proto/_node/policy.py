@@ -52,6 +52,10 @@ class Policy:
       subscriptions match `PROBE_CHANNEL` gets an ack, and so does everybody from a derived identity.
     - `max_connection_age`: seconds after which, or up to a tenth before, a connection is ended in order and dialled
       again, so that an expired certificate does not live on in it, or None (D-8).
+    - `stuck_after`: seconds after which a handler whose call lasts so long counts as stuck: what comes for it is let go
+      until it ends, and what comes for others is read; None is never (D-9).
+    - `handling_timeout`: seconds after which a copy of a message that a handler is still at is handed out; None is
+      never (T-48).
     - `unsubscribed_hold`: seconds for which messages wait for a peer whose newer list lacks their subscription, 0 for
       none (T-61).
     - `unreliable_id`: the id of unreliable messages, in both directions, or None for the revision's (T-42).
@@ -75,6 +79,8 @@ class Policy:
     probe_interval: float = 30.0
     probe_timeout: float = 30.0
     max_connection_age: float | None = None
+    stuck_after: float | None = 10.0
+    handling_timeout: float | None = 600.0
     unsubscribed_hold: float = 3600.0
     unreliable_id: int | None = None
     strict_uuid7: bool = False
@@ -118,7 +124,13 @@ class Policy:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")
         if not self.unsubscribed_hold >= 0:
             raise ValueError(f"Policy.unsubscribed_hold is {self.unsubscribed_hold}: give seconds, or 0")
-        for name in ("expire_after", "max_connection_age", "unacknowledged_after"):
+        for name in (
+            "expire_after",
+            "max_connection_age",
+            "unacknowledged_after",
+            "stuck_after",
+            "handling_timeout",
+        ):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"Policy.{name} is {seconds}: give seconds above zero, or None")

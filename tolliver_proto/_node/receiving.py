@@ -3,13 +3,12 @@
 The fate of a message depends on its names alone, so the verdict is remembered by name: the handlers that match, or that
 it is wanted and nobody is there yet (no ack: it is sent again, T-46), or that nobody wants it (ack and drop). In the
 first moments both may still change (`opening`).
-Deliveries leave in runs, one for as long as the handlers stay the same. Messages that are handed out and not settled
-are the connection's credit; when it is spent, reading waits (D-9).
+Deliveries leave in runs, one for as long as the handlers stay the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -19,8 +18,9 @@ from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
-from .holds import Holding
-from .link import AttemptsKey, Hold, Link, Peer
+from .handling import Handling
+from .inbox import Inbox, MessageKey
+from .link import Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate
 from .store import (
@@ -40,7 +40,7 @@ _VERDICTS = 4096
 _BY_ID, _YES = Known.BY_ID, Known.YES
 
 
-class Receiving(Holding):
+class Receiving(Handling):
     """Messages from the peers to the application, and subscriptions in both directions."""
 
     # Handlers.
@@ -64,7 +64,8 @@ class Receiving(Holding):
         if channel == PROBE_CHANNEL:  # one that was on its way when we began to want everything is no message either
             verdict = Fate.UNWANTED
         elif any(pair in self._own for pair in matching(channel, key)):
-            verdict = self._handlers.match(channel, key) or Fate.WANTED
+            handlers = self._handlers.match(channel, key)
+            verdict = (handlers or Fate.WANTED) if self._stuck.isdisjoint(handlers) else Fate.STUCK
         elif self._opening.is_unwanted(channel, key, self._now):
             verdict = Fate.UNWANTED
         else:
@@ -81,22 +82,38 @@ class Receiving(Holding):
         if verdict is None:
             verdict = self._judge(message.channel, message.key)
         peer = link.peer
+        assert peer is not None
+        inbox = peer.inbox
+        if message.message_id in inbox.held or inbox.aside:
+            held = inbox.find(message, peer.derived)
+            if held is not None:
+                if not self._hands_out_again(peer, held):
+                    self._wait(link, peer, held, message)
+                    return
+                verdict = self._handlers.match(message.channel, message.key) or verdict  # stuck or not
         if isinstance(verdict, Fate):
             self._leave(link, message, verdict)
             return
-        assert peer is not None
         delivery = Delivery(link.cid, peer.uuid, message)
         if (peer.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
             return
-        link.unsettled[delivery] = None
-        link.unsettled_bytes += len(message.body)
+        if inbox.exhausted and self._is_overrun(link):
+            return
+        inbox.add(delivery)
         run = self._run
         if run is None or run.handlers is not verdict:
             self._run = run = Deliver([], verdict)
             self._actions.append(run)
-        if self._is_credit_exhausted(link) and link.state is not LinkState.DRAINING:
-            link.holding |= Hold.CREDIT
+        if inbox.count >= self.limits.inbox_messages or inbox.size >= self.limits.inbox_bytes:
+            self._exhaust_credit(peer)
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
+
+    def _is_overrun(self, link: Link) -> bool:
+        """True on a connection that is over and brought more than the credit takes: from there on all is left to its
+        sender, in order, as no ack could be given (D-9, T-49)."""
+        link.overrun = link.overrun or link.state is LinkState.DRAINING
+        self._counts["withheld"] += link.overrun
+        return link.overrun
 
     def _leave(self, link: Link, message: Message, fate: Fate) -> None:
         """It has no handler (T-46)."""
@@ -124,7 +141,8 @@ class Receiving(Holding):
             return False
         link.early = link.early or EarlyMessages(self.limits)
         self._timers.set_earlier("handlers", self._opening.handlers_due)
-        return link.early.keep(message, len(link.unsettled), link.unsettled_bytes)
+        assert link.peer is not None
+        return link.early.keep(message, link.peer.inbox.count, link.peer.inbox.size)
 
     def _hand_out_kept(self) -> None:
         """There is another handler: what has one now goes to it, in order, and the rest waits on."""
@@ -173,14 +191,17 @@ class Receiving(Holding):
             return True
         checksum = checksum_of(delivery.message)
         if peer.attempts:
-            delivery.attempt += peer.attempts.get(peer.attempts_key(message_id, checksum), 0)
+            delivery.attempt += peer.attempts.get(peer.message_key(message_id, checksum), 0)
         if delivery.attempt > self.limits.max_attempts or self._is_copy(peer, message_id, checksum):
             self._counts["duplicates"] += 1
             self._ack(link, [message_id])
             return False
-        if self._policy.dedupe and not self._dedupe.begin(delivery, message_id, checksum):
+        if not self._policy.dedupe:
+            return True
+        if self._dedupe.is_storing(peer.uuid, message_id, checksum):
             self._counts["withheld"] += 1
             return False
+        self._dedupe.begin(delivery, message_id, checksum)
         return True
 
     def _is_copy(self, peer: Peer, message_id: int, checksum: int) -> bool:
@@ -191,71 +212,55 @@ class Receiving(Holding):
         return known is _YES
 
     def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """All matching handlers succeeded (T-45). A message that is settled, or whose connection is gone, is passed
-        over."""
+        """All matching handlers succeeded (T-45). A message that is settled is passed over; where its connection is
+        gone, the copies that came on others are acknowledged (T-49)."""
         self._tick(now)
-        acks: dict[Link, list[int]] = {}
-        handled = 0
+        is_durable, dedupe, handled = self._policy.dedupe_durable, self._policy.dedupe, 0
+        acks: dict[Link, list[int]] = self._batch.acks if is_durable else {}  # or they wait for their commit
         for delivery in deliveries:
             if delivery in self._replayed:
                 self._remove_letters([self._replayed.pop(delivery)])
                 continue
-            link = self._take_unsettled(delivery)
-            message_id = delivery.message.message_id
-            news = self._dedupe.succeeded(delivery) if self._policy.dedupe else None
-            if news is not None:
-                self._remember(news, link)
-            if link is None:
+            link = self._links.get(delivery.cid)
+            peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
+            inbox = peer.inbox if peer is not None else self._inbox_of(delivery)
+            if not self._take_settled(delivery, inbox):
                 continue
             handled += 1
-            if message_id is not None:
-                if not self._policy.dedupe_durable:  # else it waits for its commit
-                    acks.setdefault(link, []).append(message_id)
-                if link.peer is not None and link.peer.attempts:
-                    link.peer.attempts.pop(link.peer.attempts_key(message_id, checksum_of(delivery.message)), None)
+            message_id = delivery.message.message_id
+            if message_id is None:
+                continue
+            if dedupe:
+                self._remember(delivery)
+            if peer is not None and peer.attempts:
+                peer.attempts.pop(peer.message_key(message_id, checksum_of(delivery.message)), None)
+            if link is not None and link.window is not None:
+                link.fruitful = True
+                acks.setdefault(link, []).append(message_id)
+            for waiting, count in self._take_copies(delivery, inbox) if inbox.waiting else ():
+                acks.setdefault(waiting, []).extend([message_id] * count)
         self._counts["handled"] += handled
-        for link, message_ids in acks.items():
-            link.fruitful = True
+        for link, message_ids in acks.items() if not is_durable else ():
             self._ack(link, message_ids)
 
-    def _remember(self, handled: Handled, link: Link | None) -> None:
+    def _remember(self, delivery: Delivery) -> None:
         """A copy of it will not be delivered (T-48). If that must be on disk, the ack waits for it."""
-        peer, message_id, _ = handled
-        if is_derived(peer):
-            self._use_derived(peer)
+        handled = self._dedupe.succeeded(delivery)
+        if handled is None:
+            return
+        if is_derived(delivery.peer_id):
+            self._use_derived(delivery.peer_id)
         if not self._policy.dedupe_durable:
             self._learn(handled)
             return
         self._batch.handled.append(handled)
-        if link is not None:
-            self._batch.acks[link].append(message_id)
-            link.fruitful = True
-        else:
-            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+        self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
     def _learn(self, handled: Handled) -> None:
         """It was handled, and that is on disk where it must be."""
         peer, message_id, _ = handled
         if self._dedupe.add(*handled) is _BY_ID:
             self._on_id_reused(peer, message_id)
-
-    def _on_id_reused(self, peer: UUID, message_id: int) -> None:
-        """Told with a count: a copy of a database may reuse any number of ids."""
-        self._counts["ids_reused"] += 1
-        what = (
-            "not delivered: of a derived identity only the first message of an id is (T-72a). Give each job a label of "
-            "its own"
-            if is_derived(peer)
-            else "delivered. The peer's database was restored from a copy, or a copy of it is used beside it: see to "
-            "it that only one is used (T-48)"
-        )
-        self._tally.add(
-            NoticeKind.ID_REUSED,
-            peer,
-            1,
-            f"messages came under ids that it had given to others, the last one under {message_id}. Each was {what}",
-            self._now,
-        )
 
     def _use_derived(self, uuid: UUID) -> None:
         """A derived identity's state ends a day after this (T-72a)."""
@@ -280,32 +285,50 @@ class Receiving(Holding):
         """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
         self._tick(now)
         for delivery in deliveries:
-            self._replayed.pop(delivery, None)
-            self._dedupe.failed(delivery)
-            message_id = delivery.message.message_id
-            link = self._take_unsettled(delivery)
-            if link is None:
+            inbox = self._take_unhandled(delivery)
+            if inbox is None:
                 continue
             self._counts["failed"] += 1
-            if message_id is not None and link.peer is not None:
+            message_id, peer = delivery.message.message_id, self._peers.get(delivery.peer_id)
+            if message_id is not None and peer is not None:
                 is_last = delivery.attempt >= self.limits.max_attempts
-                key = link.peer.attempts_key(message_id, checksum_of(delivery.message))
+                key = peer.message_key(message_id, checksum_of(delivery.message))
                 # Until the dead letter is stored a copy is still a message: it may be tried once more.
-                self._count_attempt(link.peer, key, delivery.attempt - is_last)
+                self._count_attempt(peer, key, delivery.attempt - is_last)
                 if is_last and self._now >= self._no_letters_until:  # else there is no room for it, and it comes again
-                    self._give_up(link, delivery, message_id, key)
+                    self._give_up(delivery, inbox, message_id, key)
+            self._drop_copies(delivery, inbox)
 
-    def _count_attempt(self, peer: Peer, key: AttemptsKey, attempts: int) -> None:
+    def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """No handler has begun them, and none will: they come again, and that is no attempt (D-9)."""
+        self._tick(now)
+        for delivery in deliveries:
+            inbox = self._take_unhandled(delivery)
+            if inbox is not None:
+                self._counts["withheld"] += 1
+                self._drop_copies(delivery, inbox)
+
+    def _take_unhandled(self, delivery: Delivery) -> Inbox | None:
+        """The inbox that it was in; None if it was settled before."""
+        self._replayed.pop(delivery, None)
+        self._dedupe.failed(delivery)
+        inbox = self._inbox_of(delivery)
+        return inbox if self._take_settled(delivery, inbox) else None
+
+    def _count_attempt(self, peer: Peer, key: MessageKey, attempts: int) -> None:
         if len(peer.attempts) >= self.limits.attempts_remembered and key not in peer.attempts:
             peer.attempts.pop(next(iter(peer.attempts)))
         peer.attempts[key] = attempts
 
-    def _give_up(self, link: Link, delivery: Delivery, message_id: int, key: AttemptsKey) -> None:
+    def _give_up(self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey) -> None:
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
         self._keep_letter(letter)
-        self._batch.acks[link].append(message_id)
+        if delivery.cid in self._up:
+            self._batch.acks[self._up[delivery.cid]].append(message_id)
+        for link, count in self._take_copies(delivery, inbox):
+            self._batch.acks[link].extend([message_id] * count)
         self._batch.then.append(partial(self._on_given_up, delivery.peer_id, key))
         self._notice(
             NoticeKind.DEAD_LETTER,
@@ -357,7 +380,7 @@ class Receiving(Holding):
             self._actions.append(Stored([receipt]))
         return receipt
 
-    def _on_given_up(self, peer: UUID, key: AttemptsKey, error: TolliverError | None) -> None:
+    def _on_given_up(self, peer: UUID, key: MessageKey, error: TolliverError | None) -> None:
         if error is None and peer in self._peers:  # a derived identity goes with its last connection
             self._count_attempt(self._peers[peer], key, self.limits.max_attempts)
 
@@ -376,28 +399,6 @@ class Receiving(Holding):
             count += 1
         return count
 
-    def _take_unsettled(self, delivery: Delivery) -> Link | None:
-        link = self._links.get(delivery.cid)
-        if link is None or delivery not in link.unsettled:
-            return None
-        del link.unsettled[delivery]
-        link.unsettled_bytes -= len(delivery.message.body)
-        if link.holding and link.holding & Hold.CREDIT and not self._is_credit_exhausted(link, 2):
-            self._release_hold(link, Hold.CREDIT)
-        return link
-
-    def _is_credit_exhausted(self, link: Link, share: int = 1) -> bool:
-        """True if as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
-        return (
-            len(link.unsettled) * share >= self.limits.inbox_messages
-            or link.unsettled_bytes * share >= self.limits.inbox_bytes
-        )
-
-    def _release_hold(self, link: Link, reason: Hold) -> None:
-        """Messages that are here already come first, and then what is still in the socket."""
-        link.holding &= ~reason
-        self._readable[link] = None
-
     def _pace(self, link: Link) -> None:
         """Read no more while it waits and holds more than a waiting connection should (D-9).
 
@@ -406,14 +407,6 @@ class Receiving(Holding):
         full = bool(link.holding) and _buffered(link) > self.limits.low_water
         if link.state is not LinkState.DRAINING:
             self._set_paused(link, full)
-
-    def _ack(self, link: Link, message_ids: Sequence[int]) -> None:
-        connection = link.connection
-        if connection is not None and connection.live:
-            before = connection.unsent_bytes
-            connection.send_acks(message_ids)
-            link.answers += connection.unsent_bytes - before
-            self._writable[link] = None
 
     # Control messages and what is like them.
 

@@ -21,6 +21,7 @@ class NodeStats(Snapshot):
     failed: int = counter()
     duplicates: int = counter()
     ids_reused: int = counter()
+    waited: int = counter()
     withheld: int = counter()
     unwanted: int = counter()
     acked: int = counter()
@@ -59,6 +60,7 @@ class NodeStats(Snapshot):
     own_subscriptions: int = gauge()
     peer_subscriptions: int = gauge()
     held_subscriptions: int = gauge()
+    stuck_handlers: int = gauge()
 
     @classmethod
     def of(cls, counts: Mapping[str, int], **gauges: int) -> NodeStats:

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from .._common.derived import is_derived
 from .._common.errors import UndeliveredReason
-from .._common.link import LinkState
 from .._node.actions import Delivery, Receipt
 from .._node.ids import NO_ID
 from .._node.intervals import IntervalSet
@@ -445,7 +444,7 @@ def check_memory(node: Node, limits: Limits) -> None:
         check(fits, "{} messages of {} bytes in the window: more than T-52 allows", count, size)
         check(link.window.in_backoff <= limits.backoff_messages, "the backoff set is over its bound (T-52)")
         check(
-            link.state is LinkState.DRAINING or len(link.unsettled) <= limits.inbox_messages,
+            link.peer is None or link.peer.inbox.count <= limits.inbox_messages,
             "more is handed out than the inbox takes (D-9)",
         )
 

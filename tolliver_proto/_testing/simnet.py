@@ -15,7 +15,7 @@ from uuid import UUID
 from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
-from .._node.actions import Acked, Commit, Deliver, Delivery, Fetch, Find, Notice, NoticeKind, PeerUp, Stored
+from .._node.actions import Acked, Commit, Deliver, Fetch, Find, Notice, NoticeKind, PeerUp, Stored, TakeBack
 from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -24,7 +24,7 @@ from .._wire.limits import Limits
 from .checks import Sent, SimFailure, audit, check
 from .clockwork import Report
 from .dice import BeginAt, Dice
-from .network import Network
+from .handlers import Handlers
 from .world import CALM, Copy, Host, Weather
 
 WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
@@ -35,7 +35,7 @@ _RETRIES = 3  # of what was set aside, in the end
 _RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
 
 
-class Simulation(Network):
+class Simulation(Handlers):
     """A whole life of a few nodes: `run()`. Raises SimFailure where a promise is broken.
 
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
@@ -70,6 +70,7 @@ class Simulation(Network):
             Fetch: self._store_job,
             Find: self._store_job,
             Deliver: self._deliver,
+            TakeBack: self._take_back,
             ShutdownWrite: self._with_end(self._shutdown_write),
             Abort: self._with_end(self._abort),
             PauseReading: self._with_end(self._pause_reading),
@@ -149,6 +150,9 @@ class Simulation(Network):
         host.clock = self._rng.random() * 1000 - self.now
         host.stopped = None
         host.hanging.clear()
+        host.queued.clear()
+        host.calls.clear()
+        host.again.clear()
         host.closing = False
         host.ledger.handled_in_this_life.clear()
         host.ledger.drops_in_this_life = 0
@@ -216,44 +220,6 @@ class Simulation(Network):
 
     # The application.
 
-    def _deliver(self, host: Host, action: Deliver) -> None:
-        for delivery in action.deliveries:
-            host.ledger.delivery(delivery, self._ledgers)
-        start = 0
-        while start < len(action.deliveries):
-            size = self._rng.randint(1, len(action.deliveries) - start)
-            wait = self._delay()
-            if self._chance(self._weather.handler_slow):
-                wait = self._rng.random() * self._weather.handler_patience
-            some = action.deliveries[start : start + size]
-            if self._chance(self._weather.handler_hangs):
-                host.hanging.append((host.born, some))
-                self.counts["hung"] += 1
-            else:
-                self._at(wait, self._handle, host, host.born, some)
-            start += size
-
-    def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
-        if host.born != born:
-            return
-        failed = [one for one in deliveries if self._chance(self._weather.handler_fails)]
-        handled = [one for one in deliveries if one not in failed]
-        for one in handled:
-            host.ledger.handled[one.body] += 1
-            if self._policy.dedupe and one.reliable:
-                is_known = one.body in host.ledger.handled_in_this_life and one.peer_id not in host.ledger.forgot
-                check(not is_known, f"{one} was handled before (T-48)")
-                host.ledger.handled_in_this_life.add(one.body)
-            end = host.ends.get(one.cid)
-            if end is not None and one.message_id is not None:
-                end.witness.acknowledged.add(one.message_id)
-        if failed:
-            self._call(host, "fail", failed)
-        if handled and host.born == born:
-            self._call(host, "acknowledge", handled)
-        if handled and self._chance(0.02):
-            self._call(host, "acknowledge", handled)  # twice does no harm
-
     def _stored(self, host: Host, action: Stored) -> None:
         assert host.node is not None
         for receipt in action.tokens:
@@ -273,8 +239,11 @@ class Simulation(Network):
             self.counts["undelivered"] += action.error is not None
             host.answers.take(receipt, action.error, host.time(self.now))
 
-    def _notice(self, _host: Host, action: Notice) -> None:
-        """Messages that are held go out later, after others (T-61)."""
+    def _notice(self, host: Host, action: Notice) -> None:
+        """Messages that are held go out later, after others (T-61), and so do those for a stuck handler (D-9)."""
+        if action.kind is NoticeKind.HANDLER_STUCK:
+            self.counts["stuck"] += 1
+            host.ledger.ordered = False
         if action.kind is NoticeKind.HELD and action.peer in self._ledgers:
             self._ledgers[action.peer].ordered = False
 

@@ -83,7 +83,8 @@ _WATCHFUL = Policy(
 )
 LOSSY = Policy(quota_policy=QuotaPolicy.DROP_OLDEST)
 """At the quota of a peer something goes; a simulation draws for each peer what."""
-POLICIES = (Policy(), Policy(), Policy(dedupe=10_000), _WATCHFUL)
+_IMPATIENT = Policy(stuck_after=2.0, handling_timeout=8.0)
+POLICIES = (Policy(), _IMPATIENT, Policy(dedupe=10_000), _WATCHFUL)
 _LOSSY_EACH = 9  # every ninth world is LOSSY
 SMALL_QUOTA = {"outbox_messages": 31}  # and room for no more than the most that is sent at once
 
@@ -153,6 +154,9 @@ class Host:
         self.leaving: dict[Receipt, list[tuple[UUID, Subscription]]] = {}  # unsubscribes that are not stored yet
         self.dials: dict[tuple[int, int], list[float]] = {}  # since it began to dial each remote
         self.quiet_points = 0
+        self.queued: list[list[Delivery]] = []  # what handlers have not begun
+        self.calls: dict[tuple[UUID, bytes], float] = {}  # and what they are at, since when
+        self.again: set[bytes] = set()  # of these, what was handed out once more
         self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:

@@ -30,6 +30,7 @@ from tolliver_proto import (
     Receipt,
     Store,
     Stored,
+    TakeBack,
     Transmit,
 )
 
@@ -71,6 +72,7 @@ class NodeDriver(Driver):
                 Fetch: jobs.fetch,
                 Find: jobs.find,
                 Deliver: self._deliver,
+                TakeBack: self._take_back,
                 Stored: self._on_stored,
                 Acked: self._on_acked,
                 PeerUp: self._on_peer_up,
@@ -88,9 +90,21 @@ class NodeDriver(Driver):
             self._recorder.received(cid, plaintext)
         super().received(cid, plaintext)
 
-    def settle(self, deliveries: Collection[Delivery], well: bool) -> None:
-        (self.node.acknowledge if well else self.node.fail)(deliveries, time.monotonic())
+    def settle(self, deliveries: Collection[Delivery], well: bool | None) -> None:
+        say = self.node.let_go if well is None else self.node.acknowledge if well else self.node.fail
+        say(deliveries, time.monotonic())
         self._turn_soon()
+
+    def begin(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
+        if self.node.begin(mailbox, deliveries, time.monotonic()):
+            self._world.wake()
+
+    def end(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
+        if self.node.end(mailbox, deliveries, time.monotonic()):
+            self._world.wake()
+
+    def _take_back(self, action: TakeBack) -> None:
+        cast(Mailbox, action.handler).take_back(action.peer)
 
     # Calls that wait.
 

@@ -2,16 +2,18 @@
 
 A message is acknowledged when every matching handler has handled it well (T-45); a handler is a function or an
 iterator. A `Run` is what came together for one handler, and knows what of it is not settled. A `Mailbox` takes runs
-without waiting. It needs no bound of its own: what is handed out and not settled is the connection's credit, and the
-node stops reading when that is used up (D-9).
+without waiting. It needs no bound of its own: what is handed out and not settled is the peer's credit, and the node
+stops reading when that is used up. It says which messages its handler is at, and gives the others back when that one is
+stuck (D-9).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
+from uuid import UUID
 
 from tolliver_proto import Delivery, Node, NoticeKind
 
@@ -21,7 +23,8 @@ from .._driver.ends import is_interrupt, shown
 Handler = Callable[[Delivery], object]
 """A function of a delivery: None or a true value means handled. On a loop, its result may be awaitable."""
 
-Settle = Callable[[Collection[Delivery], bool], None]
+Settle = Callable[[Collection[Delivery], bool | None], None]
+"""Says of these deliveries that they were handled well, or that they failed; None: no handler has begun them."""
 Lock = AbstractContextManager[object]
 
 
@@ -38,13 +41,22 @@ _SETTLED = _Settled()
 class Run(Sequence[Delivery]):
     """Deliveries that came together, for bulk work. `ack()` and `fail()` settle all that is not settled yet."""
 
-    __slots__ = ("_deliveries", "_lock", "_open", "_settle")
+    __slots__ = ("_deliveries", "_given", "_lock", "_open", "_originals", "_settle", "calls")
 
-    def __init__(self, deliveries: Sequence[Delivery], settle: Settle, lock: Lock | None = None) -> None:
+    def __init__(
+        self,
+        deliveries: Sequence[Delivery],
+        settle: Settle,
+        lock: Lock | None = None,
+        originals: Mapping[Delivery, Delivery] | None = None,
+    ) -> None:
         self._deliveries = deliveries
         self._settle = settle
         self._lock = lock  # where any thread may settle
+        self._originals = originals  # the node's, where each handler has copies of its own
         self._open: dict[Delivery, None] | None = None  # until one is settled by itself, all are open
+        self._given = 0  # those that were taken out one by one, or all
+        self.calls: Calls | None = None  # told when its deliveries are begun; an iterator's when they are settled, too
 
     def __len__(self) -> int:
         return len(self._deliveries)
@@ -66,7 +78,7 @@ class Run(Sequence[Delivery]):
         """Not handled: the senders keep them, and send them again (T-50)."""
         self.settle(self._deliveries, False)
 
-    def settle(self, deliveries: Collection[Delivery], well: bool) -> None:
+    def settle(self, deliveries: Collection[Delivery], well: bool | None) -> None:
         """Say it of these, once each."""
         if self._lock is None:
             self._settle_open(deliveries, well)
@@ -79,7 +91,7 @@ class Run(Sequence[Delivery]):
         """True if all of it is."""
         return self._open is not None and not self._open
 
-    def _settle_open(self, deliveries: Collection[Delivery], well: bool) -> None:
+    def _settle_open(self, deliveries: Collection[Delivery], well: bool | None) -> None:
         if self._open is None and deliveries is self._deliveries:
             self._open = {}
             fresh = deliveries
@@ -88,6 +100,8 @@ class Run(Sequence[Delivery]):
         for one in fresh:
             one.settler = _SETTLED  # which held this run, as the run holds it
         if fresh:
+            if self.calls is not None and self.calls.end_with_settling:
+                self.calls.end(self.originals(fresh))
             self._settle(fresh, well)
 
     def _take_open(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
@@ -97,6 +111,52 @@ class Run(Sequence[Delivery]):
         for one in fresh:
             del self._open[one]
         return fresh
+
+    # Handing out.
+
+    def next(self) -> Delivery | None:
+        """The next of them that is to be handled, for whoever takes one after the other."""
+        while self._given < len(self._deliveries):
+            delivery = self._deliveries[self._given]
+            self._given += 1
+            if delivery.settler is self:
+                return delivery
+        return None
+
+    def next_begun(self) -> Delivery | None:
+        """As `next`, and from now on it is being handled (D-9)."""
+        delivery = self.next()
+        if delivery is not None:
+            self.begin((delivery,))
+        return delivery
+
+    def begin_all(self) -> None:
+        """All of it is handed out, and being handled from now on."""
+        self._given = len(self._deliveries)
+        self.begin(self._deliveries)
+
+    def begin(self, deliveries: Collection[Delivery]) -> None:
+        """Its handler is at these from now on."""
+        if self.calls is not None:
+            self.calls.begin(self.originals(deliveries))
+
+    def end(self, deliveries: Collection[Delivery]) -> None:
+        """And is no more, settled or not: for calls that do not end with settling."""
+        if self.calls is not None:
+            self.calls.end(self.originals(deliveries))
+
+    def originals(self, deliveries: Collection[Delivery]) -> Collection[Delivery]:
+        """These, as the node knows them."""
+        if self._originals is None:
+            return deliveries
+        return [self._originals[one] for one in deliveries]
+
+    def take_back(self, peer: UUID) -> None:
+        """Let go what nobody has begun and came from this peer: its bodies are needed no more."""
+        left = [*self._deliveries[self._given :]]
+        gone = [one for one in left if one.peer_id == peer]
+        self.settle(gone, None)
+        self._deliveries = [*self._deliveries[: self._given], *(one for one in left if one.peer_id != peer)]
 
 
 def hand_out(run: Run) -> Run:
@@ -114,23 +174,32 @@ class Votes:
         self._deliveries = deliveries
         self._waiting = dict.fromkeys(deliveries, handlers)
         self._failed: set[Delivery] = set()
+        self._let_go: set[Delivery] = set()
 
-    def ballot(self) -> tuple[Sequence[Delivery], Settle]:
-        """One handler's copies, and its way to settle each of them once."""
+    def ballot(self) -> tuple[Sequence[Delivery], Settle, Mapping[Delivery, Delivery]]:
+        """One handler's copies, its way to settle each of them once, and their originals."""
         copies = [Delivery(one.cid, one.peer_id, one.message, one.attempt) for one in self._deliveries]
         originals = dict(zip(copies, self._deliveries, strict=True))
-        return copies, lambda voted, well: self._cast([originals[one] for one in voted], well)
+        return copies, lambda voted, well: self._cast([originals[one] for one in voted], well), originals
 
-    def _cast(self, deliveries: Iterable[Delivery], well: bool) -> None:
+    def _cast(self, deliveries: Iterable[Delivery], well: bool | None) -> None:
         done = [one for one in deliveries if self._is_last(one, well)]
-        self._settle([one for one in done if one not in self._failed], True)
-        self._settle([one for one in done if one in self._failed], False)
+        for verdict in (True, False, None):
+            voted = [one for one in done if self._verdict_on(one) is verdict]
+            if voted:
+                self._settle(voted, verdict)
 
-    def _is_last(self, delivery: Delivery, well: bool) -> bool:
+    def _is_last(self, delivery: Delivery, well: bool | None) -> bool:
         if not well:
-            self._failed.add(delivery)
+            (self._let_go if well is None else self._failed).add(delivery)
         self._waiting[delivery] -= 1
         return self._waiting[delivery] == 0
+
+    def _verdict_on(self, delivery: Delivery) -> bool | None:
+        """One failure is one (T-45); what one handler never had is no failure, and comes again."""
+        if delivery in self._failed:
+            return False
+        return None if delivery in self._let_go else True
 
 
 class Core(Protocol):
@@ -151,18 +220,27 @@ class Core(Protocol):
 
     def abandon(self, dropped: Any) -> None: ...
 
+    def begin(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
+        """Its handler is at these from now on (D-9)."""
+
+    def end(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
+        """And is no more."""
+
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None: ...
 
 
 class Mailbox:
     """Deliveries that match one registration. The node knows it as a handler."""
 
-    def __init__(self, core: Core, channel: str, key: str, bell: Bell) -> None:
+    def __init__(self, core: Core, channel: str, key: str, bell: Bell, calls: str = "") -> None:
+        """`calls` is the function that gets them, in words; none for an iterator, whose calls end with settling."""
         self.channel = channel
         self.key = key
         self.bell = bell
         self.closed = False
+        self.is_timed = True
         self._core = core
+        self._calls = calls
         self._runs: deque[Run] = deque()
         self._held: list[Run] = []
         with core.lock:
@@ -170,8 +248,15 @@ class Mailbox:
             core.node.register(channel, key, self)
             core.mailboxes.add(self)
 
-    def put(self, deliveries: Sequence[Delivery], settle: Settle) -> None:
-        self._runs.append(Run(deliveries, settle, self._core.run_lock))
+    def __str__(self) -> str:
+        return f"{self._calls or 'an iterator'} for {self.channel!r:.100} {self.key!r:.100}"
+
+    def put(
+        self, deliveries: Sequence[Delivery], settle: Settle, originals: Mapping[Delivery, Delivery] | None = None
+    ) -> None:
+        run = Run(deliveries, settle, self._core.run_lock, originals)
+        run.calls = self
+        self._runs.append(run)
         self.bell.ring()
 
     @property
@@ -188,6 +273,25 @@ class Mailbox:
         self._held.append(run)
         return run
 
+    # Calls (D-9).
+
+    @property
+    def end_with_settling(self) -> bool:
+        return not self._calls
+
+    def begin(self, deliveries: Collection[Delivery]) -> None:
+        if self.is_timed:
+            self._core.begin(self, deliveries)
+
+    def end(self, deliveries: Collection[Delivery]) -> None:
+        self._core.end(self, deliveries)
+
+    def take_back(self, peer: UUID) -> None:
+        """Let go what nobody has begun and came from this peer: others need its credit."""
+        for run in (*self._held, *self._runs):
+            run.take_back(peer)
+        self._runs = deque(run for run in self._runs if not run.settled)
+
     def close(self) -> None:
         """Take no more, and fail what is not settled, so that it is sent again."""
         with self._core.lock:
@@ -200,6 +304,18 @@ class Mailbox:
                 run.fail()
             self._runs.clear()
             self.bell.ring()
+
+
+class Calls(Protocol):
+    """Calls of a handler, as a run knows them."""
+
+    @property
+    def end_with_settling(self) -> bool:
+        """True for an iterator's: its user says with settling that it is through."""
+
+    def begin(self, deliveries: Collection[Delivery]) -> None: ...
+
+    def end(self, deliveries: Collection[Delivery]) -> None: ...
 
 
 class Verdicts:

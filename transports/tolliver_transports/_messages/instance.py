@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import closing
 from functools import partial
 from time import monotonic, time
@@ -285,6 +285,12 @@ class BaseInstanceCore(BaseEndpoint):
         for line in lines:
             detail = f"a look at the database {self.options.database} found damage: {line}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
+
+    def begin(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
+        self._driver.begin(mailbox, deliveries)
+
+    def end(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
+        self._driver.end(mailbox, deliveries)
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None:
         detail = (

@@ -6,7 +6,6 @@ mailbox's bell, the application's own awaitable and `breathe()`, and each adapte
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, Self
 
@@ -33,12 +32,20 @@ class Receiver:
         return f"<{type(self).__name__} of {box.channel!r:.100} {box.key!r:.100}{state}>"
 
 
+def name_of(handler: Handler) -> str:
+    return f"{getattr(handler, '__qualname__', type(handler).__qualname__)!s:.100}"
+
+
 class BaseIterator(Receiver):
     """An iterator over a mailbox, which does not know it: so it can be seen when nobody does any more."""
 
     def __init__(self, core: Core, channel: str, key: str, bell: Bell) -> None:
         self._core = core
         self._mailbox = Mailbox(core, channel, key, bell)
+
+    def be_patient(self) -> None:
+        """What it hands out may take its time: its user is never stuck, and no copy is handed out (D-9, T-48)."""
+        self._mailbox.is_timed = False
 
     def __del__(self) -> None:
         if hasattr(self, "_mailbox"):  # it was refused, where there is none
@@ -69,6 +76,8 @@ class AsyncCore(Core, Protocol):
 class AsyncIterator(BaseIterator):
     """An iterator for any number of tasks."""
 
+    _in_bulk = True
+
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
         self._bell = core.bell()
         super().__init__(core, channel, key, self._bell)
@@ -80,7 +89,10 @@ class AsyncIterator(BaseIterator):
         await self._begin()
         while (run := self._take()) is None:
             await self._bell.heard()
-        return hand_out(run)
+        run = hand_out(run)
+        if self._in_bulk:
+            run.begin_all()
+        return run
 
     def _take(self) -> Run | None:
         """What has come, or None. Raises StopAsyncIteration when it is closed."""
@@ -111,23 +123,25 @@ class Messages(AsyncIterator):
     Several tasks may share one: each delivery goes to one of them.
     """
 
+    _in_bulk = False
+
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
         super().__init__(core, channel, key, subscribe)
-        self._current: deque[Delivery] = deque()
+        self._current: Run | None = None
 
     async def __anext__(self) -> Delivery:
         if self._subscribe:
             await self._begin()
-        while not self._current:
+        while self._current is None or (delivery := self._current.next_begun()) is None:
             if (run := self._take()) is not None:
-                self._current.extend(hand_out(run))
+                self._current = hand_out(run)
             else:
                 await self._bell.heard()
-        return self._current.popleft()
+        return delivery
 
     def close(self) -> None:
         """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
-        self._current.clear()
+        self._current = None
         super().close()
 
 
@@ -145,7 +159,7 @@ class Registration(Receiver):
         self._core = core
         self._handler = handler
         self._bell = core.bell()
-        self._mailbox = Mailbox(core, channel, key, self._bell)
+        self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler))
         self._cancel = core.spawn(self._work)
 
     def close(self) -> None:
@@ -171,7 +185,7 @@ class Registration(Receiver):
 
     async def _handle(self, run: Run) -> None:
         verdicts = Verdicts(self._core, run)
-        for delivery in run:
+        while (delivery := run.next()) is not None:
             if self._mailbox.closed:
                 return
             ends_us = is_interrupt
@@ -182,7 +196,7 @@ class Registration(Receiver):
                     self._core.turn_follows = False
                     self._core.turn()
                     ends_us = self._core.is_outside
-                    result = await result
+                    result = await self._awaited(run, delivery, result)
             except BaseException as error:
                 if ends_us(error):
                     raise
@@ -193,3 +207,11 @@ class Registration(Receiver):
             if ends_us is not is_interrupt:  # it was awaited
                 self._core.turn_follows = True
         verdicts.end()
+
+    async def _awaited(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> object:
+        """The handler is at it until then (D-9)."""
+        run.begin((delivery,))
+        try:
+            return await result
+        finally:
+            run.end((delivery,))

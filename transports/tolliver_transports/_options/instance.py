@@ -47,6 +47,11 @@ def _is(kind: type[Any] | types.UnionType, remedy: str) -> _Validator:
 
 
 _flag = _is(bool, "give True or False")
+_seconds_or_none = _check(
+    lambda value: value is None or (isinstance(value, int | float) and not isinstance(value, bool)),
+    "give seconds as a number, or None",
+    TypeError,
+)
 _uuid = validators.optional(
     [
         _is(UUID, 'give a uuid.UUID, such as UUID("01890000-0000-7000-8000-000000000001")'),
@@ -276,9 +281,9 @@ class InstanceOptions(EndpointOptions):
       certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `quota_policy`, `quota_policies`, `strict_block`,
-      `announce_after_handshake`, `unsubscribed_hold`, `no_control_messages`, `unreliable_id`, `strict_uuid7`,
-      `accept_either`, `dialects`, `probe`, `probe_interval`, `probe_timeout`, `max_connection_age`,
-      `unacknowledged_after`: see `Policy`.
+      `announce_after_handshake`, `stuck_after`, `handling_timeout`, `unsubscribed_hold`, `no_control_messages`,
+      `unreliable_id`, `strict_uuid7`, `accept_either`, `dialects`, `probe`, `probe_interval`, `probe_timeout`,
+      `max_connection_age`, `unacknowledged_after`: see `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
@@ -339,6 +344,8 @@ class InstanceOptions(EndpointOptions):
     )
     strict_block: bool = field(default=False, validator=_flag)
     announce_after_handshake: bool = field(default=False, validator=_flag)
+    stuck_after: float | None = field(default=10.0, validator=_seconds_or_none)
+    handling_timeout: float | None = field(default=600.0, validator=_seconds_or_none)
     unsubscribed_hold: float = field(default=3600.0, validator=_is(int | float, "give seconds as a number, or 0"))
     no_control_messages: Collection[UUID] = field(
         default=frozenset(),

@@ -32,6 +32,8 @@ class AsyncRuns(Protocol):
 
     async def __anext__(self) -> Run: ...
 
+    def be_patient(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -39,6 +41,8 @@ class ThreadRuns(Protocol):
     """Runs of an instance, on threads."""
 
     def __next__(self) -> Run: ...
+
+    def be_patient(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -169,6 +173,7 @@ class AwaitedSource(_Held):
 
     def __init__(self, runs: AsyncRuns) -> None:
         super().__init__()
+        runs.be_patient()
         self._runs = runs
 
     def __aiter__(self) -> Self:
@@ -192,6 +197,7 @@ class ThreadSource(_Held):
 
     def __init__(self, runs: ThreadRuns) -> None:
         super().__init__()
+        runs.be_patient()
         self._runs = runs
         self._ended = False
 

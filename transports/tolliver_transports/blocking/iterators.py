@@ -11,8 +11,6 @@ import math
 import threading
 import time
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Iterable
 from typing import Generic, Protocol, Self, TypeVar
 
 from tolliver_proto import ConnectionClosing, Delivery, OutOfThreads
@@ -21,7 +19,7 @@ from .._driver.ends import is_interrupt
 from .._driver.pending import PendingCall
 from .._driver.threads import interrupt_program, start
 from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
-from .._messages.iterators import BaseIterator, Receiver
+from .._messages.iterators import BaseIterator, Receiver, name_of
 from .waits import wait
 from .wire import Bell, limited
 
@@ -43,36 +41,36 @@ class ThreadIterator(BaseIterator, Generic[Item]):
 
     def __init__(self, core: ThreadCore, channel: str, key: str, subscribe: bool, timeout: float | None) -> None:
         self._timeout = timeout
-        self._current: deque[Item] = deque()
+        self._current: Run | None = None
         self._bell = core.bell()
         super().__init__(core, channel, key, self._bell)
         if subscribe:
             core.subscribe_and_wait(channel, key)
 
     @abstractmethod
-    def _items(self, run: Run) -> Iterable[Item]: ...
+    def _next_of(self, run: Run) -> Item | None:
+        """The next that it hands out of this run; None where that is through."""
 
     def _take(self, timeout: float | None) -> Item | None:
         with self._core.lock:
-            return self._current.popleft() if self._wait(timeout) else None
+            end = math.inf if timeout is None else time.monotonic() + timeout
+            while self._current is None or (item := self._next_of(self._current)) is None:
+                if (run := self._mailbox.take()) is not None:
+                    self._current = hand_out(run)
+                elif not self._wait(timeout, end):
+                    return None
+            return item
 
-    def _wait(self, timeout: float | None) -> bool:
-        """Until there is a current one. False when it was closed, or who waits need not. Raises TimeoutError."""
-        end = math.inf if timeout is None else time.monotonic() + timeout
+    def _wait(self, timeout: float | None, end: float) -> bool:
+        """Until something may have come. False when it was closed, or who waits need not. Raises TimeoutError."""
         box = self._mailbox
-        while not self._current:
-            if (run := box.take()) is not None:
-                self._current.extend(self._items(hand_out(run)))
-                break
-            if box.closed:
-                return False
-            left = end - time.monotonic()
-            if left <= 0:
-                names = f"{box.channel!r:.100} {box.key!r:.100}"
-                raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
-            if not wait(self._core, self._bell, limited(left)):
-                return False
-        return True
+        if box.closed:
+            return False
+        left = end - time.monotonic()
+        if left <= 0:
+            names = f"{box.channel!r:.100} {box.key!r:.100}"
+            raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
+        return wait(self._core, self._bell, limited(left))
 
     def next(self, timeout: float | None = None) -> Item:
         """The next one. Raises TimeoutError after `timeout` seconds, and ConnectionClosing when it was closed."""
@@ -102,7 +100,7 @@ class ThreadIterator(BaseIterator, Generic[Item]):
     def close(self) -> None:
         """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
         with self._core.lock:
-            self._current.clear()
+            self._current = None
             super().close()
 
 
@@ -113,15 +111,17 @@ class Messages(ThreadIterator[Delivery]):
     used again. Several threads may share one: each delivery goes to one of them.
     """
 
-    def _items(self, run: Run) -> Iterable[Delivery]:
-        return run
+    def _next_of(self, run: Run) -> Delivery | None:
+        return run.next_begun()
 
 
 class Runs(ThreadIterator[Run]):
     """As Messages, a run at a time: `for run in instance.message_runs(...)`."""
 
-    def _items(self, run: Run) -> Iterable[Run]:
-        return (run,)
+    def _next_of(self, run: Run) -> Run | None:
+        self._current = None
+        run.begin_all()
+        return run
 
 
 class Registration(Receiver):
@@ -133,7 +133,7 @@ class Registration(Receiver):
         self._core = core
         self._handler = handler
         self._bell = core.bell()
-        self._mailbox = Mailbox(core, channel, key, self._bell)
+        self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler))
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
             start(threading.Thread(target=self._work, name=name, daemon=True))
@@ -148,10 +148,10 @@ class Registration(Receiver):
     def _work(self) -> None:
         while (run := self._next()) is not None:
             verdicts = Verdicts(self._core, run)
-            for delivery in run:
+            while (delivery := self._next_in(run)) is not None:
                 if self._mailbox.closed:
                     return
-                self._call(verdicts, delivery)
+                self._call(verdicts, run, delivery)
                 verdicts.end()  # each at once: the next call may take its time
 
     def _next(self) -> Run | None:
@@ -161,9 +161,13 @@ class Registration(Receiver):
                 self._bell.wait()
         return None if run is None else hand_out(run)
 
-    def _call(self, verdicts: Verdicts, delivery: Delivery) -> None:
+    def _next_in(self, run: Run) -> Delivery | None:
+        with self._core.lock:
+            return run.next_begun()
+
+    def _call(self, verdicts: Verdicts, run: Run, delivery: Delivery) -> None:
         try:
-            result = self._handler(delivery)
+            result = self._called(run, delivery)
             if inspect.isawaitable(result):
                 if inspect.iscoroutine(result):
                     result.close()
@@ -176,3 +180,10 @@ class Registration(Receiver):
             verdicts.raised(delivery, error)
         else:
             verdicts.returned(delivery, result)
+
+    def _called(self, run: Run, delivery: Delivery) -> object:
+        try:
+            return self._handler(delivery)
+        finally:
+            with self._core.lock:
+                run.end((delivery,))

@@ -137,6 +137,8 @@ class StageOptions(FolderOptions):
             strict_uuid7=self.strict_uuid7,
             accept_either=self.accept_either,
             dialects=self.dialects,
+            stuck_after=None,  # where the disk takes nothing, reading pauses and all is kept
+            handling_timeout=None,
         )
         if made.listen is None and not made.remotes:
             raise ValueError('StageOptions: nobody could send anything: give listen="host:port", or remotes, or both')

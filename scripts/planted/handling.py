@@ -1,0 +1,147 @@
+"""Bugs in how messages in the hands of handlers are kept: copies, credit, calls that take too long (T-48, D-9)."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+CONTROL = "tolliver_proto/_node/handling.py"
+DRIVER = "transports/tolliver_transports/_messages/inbox.py"
+INBOX = "tolliver_proto/_node/inbox.py"
+RECEIVING = "tolliver_proto/_node/receiving.py"
+HANDSHAKES = "tolliver_proto/_node/handshakes.py"
+TESTS = "tests/node/test_handling.py::"
+OVER_LOOPS = "tests/adapters/test_handling.py::"
+
+BUGS = (
+    Bug(
+        "a copy of what is being handled is handed out",
+        RECEIVING,
+        "Receiving._on_message",
+        "not self._hands_out_again(peer, held)",
+        "False",
+        (TESTS + "test_a_copy_waits_for_what_is_being_handled_and_shares_its_answer",),
+    ),
+    Bug(
+        "copies that wait are never acknowledged",
+        CONTROL,
+        "Handling._take_copies",
+        "[(self._up[cid], count) for cid, count in waited.items() if cid in self._up]",
+        "[]",
+        (TESTS + "test_a_copy_waits_for_what_is_being_handled_and_shares_its_answer",),
+    ),
+    Bug(
+        "copies of what failed are acknowledged with its next success",
+        CONTROL,
+        "Handling._drop_copies",
+        "self._take_copies(delivery, inbox)",
+        "pass",
+        (TESTS + "test_a_copy_of_what_fails_is_not_acknowledged",),
+    ),
+    Bug(
+        "copies wait without a bound",
+        INBOX,
+        "Inbox.wait",
+        "counts[cid] > COPIES",
+        "False",
+        (TESTS + "test_only_so_many_copies_wait",),
+    ),
+    Bug(
+        "a message that queues has a handling timeout",
+        CONTROL,
+        "Handling._is_overdue",
+        "calls.begun.get(delivery, self._now)",
+        "calls.begun.get(delivery, 0.0)",
+        (
+            TESTS + "test_a_copy_of_what_a_stuck_iterator_holds_is_handed_out_within_a_bound",
+            TESTS + "test_after_the_timeout_a_copy_is_handed_out_and_told",
+        ),
+    ),
+    Bug(
+        "no copy is ever handed out again",
+        CONTROL,
+        "Handling._is_overdue",
+        "one + timeout <= self._now",
+        "False",
+        (TESTS + "test_after_the_timeout_a_copy_is_handed_out_and_told",),
+    ),
+    Bug(
+        "an overdue message gives its credit back",
+        INBOX,
+        "Inbox.set_overdue",
+        "self.held[delivery] = delivery",
+        "self.count -= 1",
+        (TESTS + "test_no_credit_comes_back_before_the_handler_ends",),
+    ),
+    Bug(
+        "credit begins anew with each connection",
+        HANDSHAKES,
+        "Handshakes._take_down",
+        "peer.inbox.lose(link.cid)",
+        "peer.inbox = type(peer.inbox)()",
+        (TESTS + "test_a_peer_that_comes_back_has_the_credit_that_it_had",),
+    ),
+    Bug(
+        "a connection that is over hands out more than the credit",
+        RECEIVING,
+        "Receiving._on_message",
+        "inbox.exhausted and self._is_overrun(link)",
+        "False",
+        (TESTS + "test_a_peer_that_comes_back_has_the_credit_that_it_had",),
+    ),
+    Bug(
+        "no handler is ever stuck",
+        CONTROL,
+        "Handling._look_at_calls",
+        "is_stuck = due <= self._now",
+        "is_stuck = False",
+        (TESTS + "test_a_stuck_handler_is_told_and_passed_by",),
+    ),
+    Bug(
+        "a stuck handler stays so",
+        CONTROL,
+        "Handling.end",
+        "self._look_at_calls(handler, calls, self._policy.stuck_after)",
+        "pass",
+        (TESTS + "test_a_stuck_handler_is_told_and_passed_by",),
+    ),
+    Bug(
+        "what comes for a stuck handler is handed out",
+        RECEIVING,
+        "Receiving._judge",
+        "self._stuck.isdisjoint(handlers)",
+        "True",
+        (TESTS + "test_a_stuck_handler_is_told_and_passed_by",),
+    ),
+    Bug(
+        "what a stuck handler has takes credit",
+        CONTROL,
+        "Handling._set_stuck",
+        "self._is_with_stuck(delivery)",
+        "False",
+        (TESTS + "test_credit_of_a_stuck_handler_is_there_for_others",),
+    ),
+    Bug(
+        "nothing is asked back of a stuck handler",
+        CONTROL,
+        "Handling._exhaust_credit",
+        "self._actions.append(TakeBack(handler, peer.uuid))",
+        "pass",
+        (TESTS + "test_what_is_exhausted_later_is_asked_back_from_the_stuck",),
+    ),
+    Bug(
+        "what is let go is an attempt",
+        RECEIVING,
+        "Receiving.let_go",
+        "inbox = self._take_unhandled(delivery)",
+        "self.fail([delivery])\ninbox = None",
+        (TESTS + "test_credit_of_a_stuck_handler_is_there_for_others",),
+    ),
+    Bug(
+        "an iterator that is held is never stuck",
+        DRIVER,
+        "Mailbox.begin",
+        "self.is_timed",
+        "False",
+        (OVER_LOOPS + "test_an_iterator_that_is_held_and_not_read_is_stuck[asyncio-messages]",),
+    ),
+)

@@ -1,0 +1,82 @@
+"""Slow, stuck and forgetful handlers, over every loop (T-48, D-9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tolliver_proto import Delivery, Limits, NoticeKind
+
+from .facade import Facade, until
+from .kinds import EVERY_LOOP
+from .nodes import AGAIN, Inbox, Nodes, noticed, subscribed
+
+SOON = {"stuck_after": 0.2}
+FEW = {"limits": Limits(inbox_messages=8)}
+
+
+@EVERY_LOOP
+def test_a_slow_handler_runs_once_though_copies_come(nodes: Nodes) -> None:
+    calls: list[bytes] = []
+
+    def slow(delivery: Delivery) -> Any:
+        calls.append(delivery.body)
+        return gate
+
+    with nodes.pair(channels=(), left=AGAIN) as (left, right, _):
+        gate = nodes.gate()
+        right.subscribe("news", handler=slow)
+        subscribed(left)
+        receipt = left.send("news", "", b"x")
+        until(lambda: right.stats()["waited"] > 1, "copies that wait")
+        gate.open(True)
+        left.wait_acked(receipt)
+        assert calls == [b"x"]
+
+
+def _stays(nodes: Nodes, left: Facade, right: Facade, inbox: Inbox, what: str) -> None:
+    """The peer's other channel goes on, and so do acks of our own messages, past all credit."""
+    subscribed(left, 2)
+    echo = Inbox()
+    left.subscribe("back", handler=echo)
+    subscribed(right)
+    left.send_many([("stays", "", b"%d" % number) for number in range(12)])
+    until(lambda: any(what in one for one in noticed(right, NoticeKind.HANDLER_STUCK)), "the notice")
+    left.wait_acked(left.send_many([("news", "", b"%d" % number) for number in range(20)]))
+    right.wait_acked(right.send("back", "", b"ours"))
+    assert echo.bodies == [b"ours"]
+    assert set(inbox.bodies) == {b"%d" % number for number in range(20)}
+    assert "of 'stays' '' for 0.2 s" in "".join(noticed(right, NoticeKind.HANDLER_STUCK))
+    assert right.stats()["stuck_handlers"]
+
+
+@EVERY_LOOP
+def test_a_stuck_handler_holds_up_neither_other_channels_nor_acks(nodes: Nodes) -> None:
+    with nodes.pair(left=AGAIN, right={**SOON, **FEW}) as (left, right, inbox):
+        gate, calls = nodes.gate(), Inbox()
+
+        def stays(delivery: Delivery) -> Any:
+            calls(delivery)
+            return gate
+
+        right.subscribe("stays", handler=stays)
+        _stays(nodes, left, right, inbox, "for 'stays' '' has been at message")
+        gate.open(True)
+        until(lambda: not left.stats()["pending"], "what was let go")
+        assert sorted(set(calls.bodies), key=int) == [b"%d" % number for number in range(12)]
+        assert {delivery.attempt for delivery in calls.deliveries} == {1}
+        assert right.stats()["stuck_handlers"] == 0
+
+
+@EVERY_LOOP
+@pytest.mark.parametrize("in_runs", [False, True], ids=["messages", "runs"])
+def test_an_iterator_that_is_held_and_not_read_is_stuck(nodes: Nodes, in_runs: bool) -> None:
+    with nodes.pair(left=AGAIN, right={**SOON, **FEW}) as (left, right, inbox):
+        messages = (right.message_runs if in_runs else right.messages)("stays")
+        coming = messages.start_next()
+        _stays(nodes, left, right, inbox, "an iterator for 'stays' '' has been at message")
+        messages.settled(coming.wait()).ack()
+        until(lambda: not right.stats()["stuck_handlers"], "that it goes on")
+        left.wait_acked(left.send("news", "", b"0"))
+        messages.close()

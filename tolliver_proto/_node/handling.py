@@ -1,0 +1,238 @@
+"""Messages in the hands of handlers: their credit, copies that wait for them, calls that take too long.
+
+The credit is a peer's, over all its connections: what is handed out and not settled (D-9). A call of a handler that
+lasts too long makes it stuck: what it has takes no credit then, and what comes for it is let go, so that reading goes
+on for the others. A copy of what is being handled waits and shares its answer, until the call has lasted for so long
+that nobody may count on it (T-48).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from .._common.derived import is_derived
+from .._common.link import LinkState
+from .._wire.events import Message
+from .actions import Delivery, Handler, NoticeKind, TakeBack
+from .calls import Calls
+from .holds import Holding
+from .inbox import Inbox, MessageKey
+from .link import Hold, Link, Peer
+from .message_set import checksum_of
+
+
+class Handling(Holding):
+    """Credit, copies and calls."""
+
+    # Calls.
+
+    def begin(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
+        """This handler is at these from now on: it was called, or an iterator has handed them out (D-9, T-48).
+
+        A handler of which this is never said is never stuck. Returns True where `next_timeout` may be another one now.
+        """
+        self._tick(now)
+        calls = self._calls.get(handler)
+        if calls is None:
+            calls = self._calls[handler] = Calls()
+        for delivery in deliveries:
+            calls.begun[delivery] = self._now
+            if calls.stuck:
+                self._inbox_of(delivery).set_exempt(delivery, True)
+        if calls.armed or self._policy.stuck_after is None:
+            return False
+        calls.armed = True
+        self._look_at_calls(handler, calls, self._policy.stuck_after)
+        return True
+
+    def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
+        """It is at these no more, whether or not they are settled. What was not begun is passed over.
+
+        Returns True where `next_timeout` may be another one now.
+        """
+        self._tick(now)
+        calls = self._calls.get(handler)
+        if calls is None:
+            return False
+        for delivery in deliveries:
+            calls.begun.pop(delivery, None)
+            if calls.stuck:
+                self._inbox_of(delivery).set_exempt(delivery, self._is_with_stuck(delivery))
+        if calls.stuck:
+            assert self._policy.stuck_after is not None
+            self._look_at_calls(handler, calls, self._policy.stuck_after)
+            return not calls.stuck
+        if not (calls.begun or calls.armed):
+            del self._calls[handler]
+        return False
+
+    def _on_calls_timeout(self, handler: Handler) -> None:
+        calls = self._calls[handler]
+        if calls.begun:
+            assert self._policy.stuck_after is not None
+            self._look_at_calls(handler, calls, self._policy.stuck_after)
+        else:
+            del self._calls[handler]
+
+    def _look_at_calls(self, handler: Handler, calls: Calls, stuck_after: float) -> None:
+        """It is stuck or goes on, by the call that has lasted for longest; where it goes on, when to look again."""
+        oldest = calls.oldest()
+        due = stuck_after + (self._now if oldest is None else oldest[1])
+        is_stuck = due <= self._now
+        if is_stuck is not calls.stuck:
+            self._set_stuck(handler, calls, is_stuck)
+        if not is_stuck:
+            self._timers.set(("calls", handler), due)
+
+    def _set_stuck(self, handler: Handler, calls: Calls, stuck: bool) -> None:
+        calls.stuck = stuck
+        (self._stuck.add if stuck else self._stuck.discard)(handler)
+        self._verdicts.clear()
+        for delivery in calls.begun:
+            self._inbox_of(delivery).set_exempt(delivery, self._is_with_stuck(delivery))
+        if not stuck:
+            return
+        delivery, _ = next(iter(calls.begun.items()))
+        self._notice(
+            NoticeKind.HANDLER_STUCK,
+            delivery.peer_id,
+            f"{handler!s:.200} has been at message {delivery.message_id} of {delivery.channel!r:.100} "
+            f"{delivery.key!r:.100} for {self._policy.stuck_after:g} s. Until it ends, what comes for it is not "
+            "acknowledged and comes again, and what comes for others goes on (D-9)",
+        )
+        for peer in self._peers.values():
+            if peer.inbox.exhausted:
+                self._release_credit(peer.inbox, peer)
+                if peer.inbox.exhausted:
+                    self._actions.append(TakeBack(handler, peer.uuid))
+
+    def _is_with_stuck(self, delivery: Delivery) -> bool:
+        return any(delivery in self._calls[handler].begun for handler in self._stuck)
+
+    # Credit.
+
+    def _inbox_of(self, delivery: Delivery) -> Inbox:
+        """The sender's; of one that is unknown, an empty one."""
+        link = self._links.get(delivery.cid)
+        peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
+        if peer is not None:
+            return peer.inbox
+        return self._left_inboxes.get(delivery.peer_id) or Inbox()
+
+    def _exhaust_credit(self, peer: Peer) -> None:
+        """Read nothing more of this peer until half of it is back, or stuck handlers have given theirs back."""
+        peer.inbox.exhausted = True
+        for link in [one for one in peer.voices if one.up and one.state is not LinkState.DRAINING]:
+            link.holding |= Hold.CREDIT
+        for handler in self._stuck:
+            self._actions.append(TakeBack(handler, peer.uuid))
+
+    def _release_credit(self, inbox: Inbox, peer: Peer | None) -> None:
+        """Go on reading, where there is credit again."""
+        if self._is_exhausted(inbox, 2):
+            return
+        inbox.exhausted = False
+        for link in [one for one in peer.voices if one.holding & Hold.CREDIT] if peer is not None else ():
+            self._release_hold(link, Hold.CREDIT)
+
+    def _is_exhausted(self, inbox: Inbox, share: int = 1) -> bool:
+        """True if as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
+        return inbox.count * share >= self.limits.inbox_messages or inbox.size * share >= self.limits.inbox_bytes
+
+    def _release_hold(self, link: Link, reason: Hold) -> None:
+        """Messages that are here already come first, and then what is still in the socket."""
+        link.holding &= ~reason
+        self._readable[link] = None
+
+    def _take_settled(self, delivery: Delivery, inbox: Inbox) -> bool:
+        """Its handlers have ended; False if that is known. Its credit is there again."""
+        if not inbox.remove(delivery):
+            return False
+        if inbox.exhausted:
+            self._release_credit(inbox, self._peers.get(delivery.peer_id))
+        if self._left_inboxes and not inbox.held:
+            self._left_inboxes.pop(delivery.peer_id, None)
+        return True
+
+    def _ack(self, link: Link, message_ids: Sequence[int]) -> None:
+        connection = link.connection
+        if connection is not None and connection.live:
+            before = connection.unsent_bytes
+            connection.send_acks(message_ids)
+            link.answers += connection.unsent_bytes - before
+            self._writable[link] = None
+
+    # Copies.
+
+    def _wait(self, link: Link, peer: Peer, held: Delivery, message: Message) -> None:
+        """A copy of what is being handled is not handed out: it shares the answer on the connection it came on."""
+        assert message.message_id is not None
+        if held.message != message:
+            self._on_id_reused(peer.uuid, message.message_id)
+        waits = peer.inbox.wait(_key_of(peer.uuid, message), link.cid)
+        self._counts["waited" if waits else "withheld"] += 1
+
+    def _take_copies(self, delivery: Delivery, inbox: Inbox) -> list[tuple[Link, int]]:
+        """Connections on which copies of it wait, and how many: none waits any more."""
+        if not inbox.waiting:
+            return []
+        waited = inbox.waiting.pop(_key_of(delivery.peer_id, delivery.message), {})
+        return [(self._up[cid], count) for cid, count in waited.items() if cid in self._up]
+
+    def _drop_copies(self, delivery: Delivery, inbox: Inbox) -> None:
+        """It was not handled: they come again, but where handlers have it twice."""
+        if inbox.waiting and inbox.find(delivery.message, is_derived(delivery.peer_id)) is None:
+            self._take_copies(delivery, inbox)
+
+    def _hands_out_again(self, peer: Peer, held: Delivery) -> bool:
+        """True if handlers have this message for so long that a copy of it is one more try (T-48).
+
+        What stuck handlers have takes no credit, and yet there is a bound.
+        """
+        inbox, limits = peer.inbox, self.limits
+        size = sum(len(one.message.body) for one in inbox.held.values())
+        if not self._is_overdue(held) or len(inbox.held) >= limits.inbox_messages or size >= limits.inbox_bytes:
+            return False
+        inbox.set_overdue(held)
+        self._tally.add(
+            NoticeKind.HANDED_OUT_AGAIN,
+            peer.uuid,
+            1,
+            f"messages were handed out again, as their handlers have not ended within "
+            f"{self._policy.handling_timeout:g} s, the last one message {held.message_id} of {held.channel!r:.100} "
+            f"{held.key!r:.100} (T-48)",
+            self._now,
+        )
+        return True
+
+    def _is_overdue(self, delivery: Delivery) -> bool:
+        timeout = self._policy.handling_timeout
+        if timeout is None:
+            return False
+        began = (calls.begun.get(delivery, self._now) for calls in self._calls.values())
+        return any(one + timeout <= self._now for one in began)
+
+    def _on_id_reused(self, peer: UUID, message_id: int) -> None:
+        """Told with a count: a copy of a database may reuse any number of ids."""
+        self._counts["ids_reused"] += 1
+        what = (
+            "not delivered: of a derived identity only the first message of an id is (T-72a). Give each job a label of "
+            "its own"
+            if is_derived(peer)
+            else "delivered. The peer's database was restored from a copy, or a copy of it is used beside it: see to "
+            "it that only one is used (T-48)"
+        )
+        self._tally.add(
+            NoticeKind.ID_REUSED,
+            peer,
+            1,
+            f"messages came under ids that it had given to others, the last one under {message_id}. Each was {what}",
+            self._now,
+        )
+
+
+def _key_of(peer: UUID, message: Message) -> MessageKey:
+    """Key by which two messages of a peer are the same: of a derived identity the id alone (T-72a)."""
+    assert message.message_id is not None
+    return message.message_id, None if is_derived(peer) else checksum_of(message)

@@ -1,0 +1,118 @@
+"""Messages of one peer that handlers have, over all its connections (D-9, T-48).
+
+A message has its place here from when it is handed out until its handlers have ended, whether or not the connection
+that it came on still stands. So a copy of it is known for one, and a peer that comes back again and again has no more
+credit than one that stays. A copy waits without its body, as a number for each connection, and shares the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from .._wire.events import Message
+from .actions import Delivery
+from .message_set import checksum_of
+
+COPIES = 64
+"""Copies of one message that wait on one connection: those beyond are let go, and come again."""
+
+MessageKey = tuple[int, int | None]
+"""Id and checksum: what makes two messages of a peer the same. From a derived identity it is the id alone."""
+
+
+class Inbox:
+    """Deliveries that are handed out and not settled, and the copies that wait for them."""
+
+    __slots__ = ("aside", "count", "exempt", "exhausted", "held", "size", "waiting")
+
+    def __init__(self) -> None:
+        self.count = 0  # messages that take credit
+        self.size = 0  # bytes of their bodies
+        self.exhausted = False  # nothing more is read until half of it is back
+        self.held: dict[Hashable, Delivery] = {}  # by id; unreliable and overdue ones by themselves
+        self.aside = 0  # of these, other messages of an id that one has: by id and checksum
+        self.exempt: set[Delivery] = set()  # of these, what stuck handlers have: it takes no credit
+        self.waiting: dict[MessageKey, dict[int, int]] = {}  # copies by message and connection
+
+    def find(self, message: Message, derived: bool) -> Delivery | None:
+        """Delivery of the same message that handlers have, if there is one."""
+        held = self.held.get(message.message_id)
+        if held is not None and (derived or held.message == message):
+            return held
+        return self.held.get(_aside(message)) if self.aside else None
+
+    def add(self, delivery: Delivery) -> None:
+        """It is handed out: of its message none is held, or an overdue one."""
+        message = delivery.message
+        key: Hashable = message.message_id
+        if key is None:
+            key = delivery
+        elif key in self.held:
+            key = _aside(message)
+            self.aside += 1
+        self.held[key] = delivery
+        self.count += 1
+        self.size += len(message.body)
+
+    def remove(self, delivery: Delivery) -> bool:
+        """Its handlers have ended; False if that is known."""
+        if not self._unlink(delivery):
+            return False
+        if delivery in self.exempt:
+            self.exempt.remove(delivery)
+        else:
+            self.count -= 1
+            self.size -= len(delivery.message.body)
+        return True
+
+    def set_overdue(self, delivery: Delivery) -> None:
+        """A copy of it may be handed out. It keeps its credit."""
+        self._unlink(delivery)
+        self.held[delivery] = delivery
+
+    def set_exempt(self, delivery: Delivery, exempt: bool) -> None:
+        """What a stuck handler has takes no credit. Nothing changes for what is not held."""
+        if exempt is (delivery in self.exempt) or self._key(delivery) is None:
+            return
+        (self.exempt.add if exempt else self.exempt.remove)(delivery)
+        sign = -1 if exempt else 1
+        self.count += sign
+        self.size += sign * len(delivery.message.body)
+
+    def _unlink(self, delivery: Delivery) -> bool:
+        held, message_id = self.held, delivery.message.message_id
+        if held.get(message_id) is delivery:
+            del held[message_id]
+            return True
+        key = self._key(delivery)
+        if key is None:
+            return False
+        del held[key]
+        self.aside -= isinstance(key, tuple)
+        return True
+
+    def _key(self, delivery: Delivery) -> Hashable | None:
+        """Place of a delivery that is held."""
+        message = delivery.message
+        keys = (message.message_id, delivery, _aside(message)) if self.aside else (message.message_id, delivery)
+        return next((key for key in keys if self.held.get(key) is delivery), None)
+
+    # Copies.
+
+    def wait(self, key: MessageKey, cid: int) -> bool:
+        """A copy came on this connection; False where as many wait already as may."""
+        counts = self.waiting.setdefault(key, {})
+        counts[cid] = counts.get(cid, 0) + 1
+        if counts[cid] > COPIES:
+            counts[cid] = COPIES
+            return False
+        return True
+
+    def lose(self, cid: int) -> None:
+        """The connection is over: an ack belongs to the one that its message came on (T-49)."""
+        for counts in self.waiting.values():
+            counts.pop(cid, None)
+
+
+def _aside(message: Message) -> tuple[int | None, int]:
+    return message.message_id, checksum_of(message)

@@ -1,0 +1,90 @@
+"""Simulated handlers: quick, slow, stuck for a while, failing, or without an end until the faults stop (T-45, D-9).
+
+Messages of one run come to their calls in pieces, each after a while in which they queue. A message is never in two
+calls at once, unless the first has lasted for the handling timeout (T-48).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .._node.actions import Deliver, Delivery, TakeBack
+from .checks import check
+from .network import Network
+from .world import Host
+
+
+class Handlers(Network):
+    """What becomes of a message that a node hands out."""
+
+    def _deliver(self, host: Host, action: Deliver) -> None:
+        for delivery in action.deliveries:
+            host.ledger.delivery(delivery, self._ledgers)
+            if self._is_in_call(host, delivery):
+                host.again.add(delivery.body)
+        start = 0
+        while start < len(action.deliveries):
+            size = self._rng.randint(1, len(action.deliveries) - start)
+            some = [*action.deliveries[start : start + size]]
+            host.queued.append(some)
+            self._at(self._delay(), self._begin, host, host.born, some)
+            start += size
+
+    def _take_back(self, host: Host, action: TakeBack) -> None:
+        """The handler is stuck: what waits for it is let go."""
+        for some in [*host.queued]:
+            gone = [one for one in some if one.peer_id == action.peer]
+            some[:] = [one for one in some if one.peer_id != action.peer]
+            self.counts["taken_back"] += len(gone)
+            self._call(host, "let_go", gone)
+
+    def _begin(self, host: Host, born: int, deliveries: list[Delivery]) -> None:
+        """They are called now."""
+        if host.born != born:
+            return
+        host.queued.remove(deliveries)
+        wait = self._delay()
+        if self._chance(self._weather.handler_slow):
+            wait = self._rng.random() * self._weather.handler_patience
+        for one in deliveries:
+            self._is_in_call(host, one)
+            host.calls[one.peer_id, one.body] = host.time(self.now)
+        self._call(host, "begin", "handler", deliveries)
+        if self._chance(self._weather.handler_hangs):
+            host.hanging.append((host.born, deliveries))
+            self.counts["hung"] += 1
+        else:
+            self._at(wait, self._handle, host, host.born, deliveries)
+
+    def _is_in_call(self, host: Host, delivery: Delivery) -> bool:
+        """True if the handler is at this message, and has been for so long that it may have it once more."""
+        began, timeout = host.calls.get((delivery.peer_id, delivery.body)), self._policy.handling_timeout
+        if began is None:
+            return False
+        is_overdue = timeout is not None and began + timeout <= host.time(self.now)
+        is_new = delivery.peer_id in host.ledger.forgot  # all of that peer is, since it was forgotten
+        check(is_overdue or is_new, f"{delivery} is handed out while it is handled (T-48)")
+        return True
+
+    def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
+        """Their calls end, one way or another."""
+        if host.born != born:
+            return
+        for one in deliveries:
+            host.calls.pop((one.peer_id, one.body), None)
+        failed = [one for one in deliveries if self._chance(self._weather.handler_fails)]
+        handled = [one for one in deliveries if one not in failed]
+        for one in handled:
+            host.ledger.handled[one.body] += 1
+            if self._policy.dedupe and one.reliable and one.body not in host.again:
+                is_known = one.body in host.ledger.handled_in_this_life and one.peer_id not in host.ledger.forgot
+                check(not is_known, f"{one} was handled before (T-48)")
+            host.ledger.handled_in_this_life.add(one.body)
+            end = host.ends.get(one.cid)
+            if end is not None and one.message_id is not None:
+                end.witness.acknowledged.add(one.message_id)
+        self._call(host, "end", "handler", deliveries)
+        self._call(host, "fail", failed)
+        self._call(host, "acknowledge", handled)
+        if handled and self._chance(0.02):
+            self._call(host, "acknowledge", handled)  # twice does no harm
