@@ -324,7 +324,7 @@ def test_what_always_fails_becomes_a_dead_letter_until_somebody_handles_it(nodes
         [letter] = right.dead_letters()
         assert (letter.peer, letter.channel, letter.key, letter.body) == (left.instance_id, "news", "k", b"poison")
         assert letter.attempts == 3
-        assert "'news' 'k' failed 3 times" in noticed(right, NoticeKind.DEAD_LETTER)[0]
+        assert "'news' 'k', from peer" in noticed(right, NoticeKind.DEAD_LETTER)[0]
     assert nodes.rows("left", "batch") == 0
     with nodes.open("right") as right:
         assert right.dead_letters() == [letter]

@@ -115,6 +115,6 @@ def test_a_handler_that_cannot_be_called_is_refused_at_once(nodes: Nodes) -> Non
             refused = left.start(call, "c", "k", "no function").outcome()
             assert isinstance(refused, TypeError), call
             assert "the handler 'no function' cannot be called: give a function" in str(refused)
-        assert left.subscriptions() == []
+        assert left.start("subscriptions").wait() == []
     with pytest.raises(TypeError, match="of which the last is a function"):
         nodes.options("left", handlers=[("c", "k", "no function")])

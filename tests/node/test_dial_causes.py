@@ -67,7 +67,7 @@ HEAD = bytes([1]) + (1).to_bytes(8) + LOW.bytes
 def test_the_cause(error: TolliverError | None, first: bytes, cause: DialCause) -> None:
     failure = failure_of(error, first)
     assert failure.cause is cause
-    assert str(failure) == f"{cause.text}: {failure.error}"
+    assert str(failure) == f"{cause.text}: {error or 'the connection was ended here'}"
 
 
 def fails(play: Play, actions: list[Action], error: TolliverError) -> list[Action]:

@@ -61,13 +61,13 @@ class RemoteState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DialFailure:
-    """Why a remote is not connected; its text has both, for people."""
+    """Why a remote is not connected; its text has both, for people. It keeps no error, which would keep a socket."""
 
     cause: DialCause
-    error: TolliverError
+    detail: str
 
     def __str__(self) -> str:
-        return f"{self.cause.text}: {self.error}"
+        return f"{self.cause.text}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class RemoteInfo:
 def failure_of(error: TolliverError | None, first: bytes) -> DialFailure:
     """Failure of a dial that ended so after these bytes came."""
     error = error or ConnectionLost("the connection was ended here", DialCause.HERE)
-    return DialFailure(_cause_of(error, first), error)
+    return DialFailure(_cause_of(error, first), str(error))
 
 
 def _cause_of(error: TolliverError, first: bytes) -> DialCause:
@@ -284,8 +284,7 @@ class Dialer:
             dialled.failure = failure_of(error, first)
             self._counts[f"dials_failed_{dialled.failure.cause}"] += 1
         else:
-            ended = error or ConnectionLost("in order, by the other side or by us")
-            dialled.failure = DialFailure(DialCause.LOST, ended)
+            dialled.failure = DialFailure(DialCause.LOST, str(error or "in order, by the other side or by us"))
             dialled.told = DialCause.LOST
 
     def _give_up(self, dialled: Dialled) -> None:

@@ -24,7 +24,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tolliver_proto import OutboxFull, PeerInfo, Receipt, Subscription
 
-from .._messages.instance import Item, words_of
+from .._messages.instance import Item
 from .._options.instance import InstanceOptions
 from ..anyio import Instance, create_instance
 from . import words
@@ -169,7 +169,12 @@ async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
     connected = sum(peer.connected for peer in instance.peers())
     if connected < max(1, len(remotes)):
         said = f"{words.count(connected, 'peer')} connected within {job.timeout:g} s; sending all the same"
-        words.say("; ".join((said, *(f"{one.remote}: {words_of(one)}" for one in instance.remotes() if one.error))))
+        words.say("; ".join((said, *missing(instance))))
+
+
+def missing(instance: Instance) -> list[str]:
+    """Each remote that is not connected, and why."""
+    return [words.line(f"{one.remote}: {one.error}") for one in instance.remotes() if one.error]
 
 
 def _wants(peer: PeerInfo, sought: Subscription | None) -> bool:
@@ -251,11 +256,11 @@ class _Sender:
             with anyio.move_on_after(self._job.timeout) as waited:
                 await self._acknowledged.wait()
             if waited.cancelled_caught:
-                missing = "".join(f"; {one.remote}: {words_of(one)}" for one in self._instance.remotes() if one.error)
-                raise TimeoutError(
+                late = (
                     f"no acknowledgement within {self._job.timeout:g} s: what is stored goes out with the next run on "
-                    f"this database, if it was given one{missing}"
+                    "this database, if it was given one"
                 )
+                raise TimeoutError("; ".join((late, *missing(self._instance))))
 
 
 def send_and_report(job: Job, run: Callable[[Callable[[], Awaitable[None]]], None], options: InstanceOptions) -> bool:
