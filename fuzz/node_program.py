@@ -71,17 +71,14 @@ class Book(Ledger):
 
     def __init__(self, uuid: UUID) -> None:
         super().__init__(uuid, [Subscription("p", "")])
-        self.given_up: set[bytes] = set()
         self.settled: set[int] = set()  # ids of the stranger's that were handled or given up
         self.watched: dict[object, list[Sent]] = {}
 
-    def applied(self, operations: Sequence[Operation]) -> None:
-        super().applied(operations)
+    def applied(self, operations: Sequence[Operation], now: float = 0.0) -> list[tuple[UUID, bytes]]:
         for operation in operations:
-            if isinstance(operation, AddDeadLetter):
-                self.given_up.add(operation.letter.body)
-                if operation.letter.peer == STRANGER:
-                    self.settled.add(operation.letter.message_id)
+            if isinstance(operation, AddDeadLetter) and operation.letter.peer == STRANGER:
+                self.settled.add(operation.letter.message_id)
+        return super().applied(operations, now)
 
     def forgive(self, peer: UUID) -> None:
         """Messages promised to this peer so far need not reach it."""
@@ -116,7 +113,7 @@ class Witness(WireWitness):
 
     def _own_ack(self, message_id: int) -> None:
         frame = self._received.get(message_id)
-        if not isinstance(frame, Message) or frame.body not in self._ledger.given_up:
+        if not isinstance(frame, Message) or frame.body not in self._ledger.letters:
             super()._own_ack(message_id)
 
 
@@ -433,7 +430,7 @@ class Program:
                     ledger = self.hosts[UUIDS.index(uuid)].ledger
                     if not host.ledger.is_owed(sent, uuid):
                         continue
-                    here = ledger.handled[sent.body] or sent.body in ledger.given_up
+                    here = ledger.handled[sent.body] or sent.body in ledger.letters
                     check(here, f"LOST: {sent.body!r} of {host.name} for {uuid}")
 
     def become_calm(self) -> None:

@@ -77,6 +77,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
         Room("tolliver_transports.anyio", "door: adapter for asyncio and trio"),
         Room("tolliver_transports.twisted", "door: adapter for Twisted"),
         Room("tolliver_transports.blocking", "door: adapter for threads"),
+        Room("tolliver_transports.events", "door: what `events()` and `on_event` tell"),
     ),
     (Room("tolliver_transports.staging", "door: messages in files, each once, before they are acknowledged"),),
     (Room("tolliver_transports.spark", "door: PySpark data sources, sink, streams with demand, audit"),),

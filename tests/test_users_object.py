@@ -22,6 +22,7 @@ INSTANCE = {
     "dead_letters",
     "drop_dead_letters",
     "drop_parked",
+    "events",
     "forget_peer",
     "instance_id",
     "message_runs",
@@ -46,8 +47,9 @@ INSTANCE = {
     "unreliable_send",
     "unsubscribe",
     "wait_acked",
+    "wait_subscribed",
 }
-STREAMS = {"addresses", "connect", "goodbye", "peers", "port", "publish", "stats", "subscribe"}
+STREAMS = {"addresses", "connect", "events", "goodbye", "peers", "port", "publish", "stats", "subscribe"}
 OWN = {
     ("blocking", "Instance"): {"close"},
     ("blocking", "Streams"): {"close", "max_feeds"},

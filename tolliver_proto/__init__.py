@@ -56,6 +56,7 @@ from ._node.actions import (
     PeerUp,
     Receipt,
     Stored,
+    SubscriptionsChanged,
     TakeBack,
 )
 from ._node.dialing import RemoteInfo, RemoteState
@@ -234,6 +235,7 @@ __all__ = [
     "StoredMessage",
     "Subscribe",
     "Subscription",
+    "SubscriptionsChanged",
     "TakeBack",
     "TolliverError",
     "TooFewRecipients",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bounds, core, drafts, field, handling, spark, storage, streams, transport
+from . import bounds, core, drafts, events, field, handling, spark, storage, streams, transport
 
 BUGS = (
     *core.BUGS,
@@ -13,5 +13,6 @@ BUGS = (
     *bounds.BUGS,
     *field.BUGS,
     *handling.BUGS,
+    *events.BUGS,
     *drafts.BUGS,
 )

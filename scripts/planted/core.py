@@ -8,6 +8,7 @@ from __future__ import annotations
 from .bug import Bug
 
 RECEIVING = "tolliver_proto/_node/receiving.py"
+HANDLING = "tolliver_proto/_node/handling.py"
 SENDING = "tolliver_proto/_node/sending.py"
 STORING = "tolliver_proto/_node/storing.py"
 HOLDS = "tolliver_proto/_node/holds.py"
@@ -813,7 +814,7 @@ BUGS = (
         "access: routes do not look at the rules",
         BASE,
         "NodeState._reroute",
-        "self._gate.acl.rights(peer.uuid).granted(peer.subscriptions.union(peer.held))",
+        "self._gate.acl.rights(peer.uuid).granted(wanted)",
         "peer.subscriptions.union(peer.held)",
         ("tests/node/test_access.py::test_rules_that_change_while_a_list_is_stored",),
     ),
@@ -1054,8 +1055,8 @@ BUGS = (
     ),
     Bug(
         "what a derived identity sends under a reused id is said to be delivered",
-        RECEIVING,
-        "Receiving._on_id_reused",
+        HANDLING,
+        "Handling._on_id_reused",
         "is_derived(peer)",
         "False",
         ("tests/node/test_derived.py::test_a_message_is_its_id",),

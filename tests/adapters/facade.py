@@ -297,6 +297,12 @@ class Facade(Opened):
     def wait_acked(self, receipt: Receipt, **options: Any) -> None:
         self._call("wait_acked", receipt, **options)
 
+    def wait_subscribed(self, channel: str, key: str = "", **options: Any) -> int:
+        return self._call("wait_subscribed", channel, key, **options)  # type: ignore[no-any-return]  # as above
+
+    def events(self) -> Items:
+        return Items(self.world, self._call("events"))
+
     def forget_peer(self, peer: UUID) -> None:
         self._call("forget_peer", peer)
 

@@ -18,7 +18,7 @@ from tolliver_transports._options.streams import StreamsOptions
 from tests.certificates import Certificates
 from tolliver_proto.reactive import Role
 
-from .facade import PATIENCE, Gate, Handle, Opened, World
+from .facade import PATIENCE, Gate, Handle, Items, Opened, World
 from .scripted import Scripted
 
 Form = Literal["plain", "own"]
@@ -51,6 +51,9 @@ class StreamsFacade(Opened):
 
     def goodbye(self, peer: PeerFacade, reason: str) -> None:
         self._call("goodbye", peer.itself, reason)
+
+    def events(self) -> Items:
+        return Items(self.world, self._call("events"))
 
     def peers(self) -> list[PeerFacade]:
         return [PeerFacade(self.world, peer) for peer in self._call("peers")]

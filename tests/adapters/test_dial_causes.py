@@ -178,6 +178,9 @@ def test_who_waits_for_an_acknowledgement_hears_of_it(nodes: Nodes) -> None:
         with pytest.raises(TimeoutError, match="2 of 2 messages are not acknowledged") as late:
             left.wait_acked(receipt, timeout=0.001)
         assert f"not connected: {remote} ({DialCause.REFUSED.text}" in str(late.value)
+        with pytest.raises(TimeoutError, match="fewer than 1 peers subscribe to 'olds' ''") as late:
+            left.start("wait_subscribed", "olds", timeout=0.001).wait()
+        assert f"not connected: {remote} ({DialCause.REFUSED.text}" in str(late.value)
         assert inbox.bodies == []
 
 

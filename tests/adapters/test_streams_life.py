@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tolliver_transports.events import StreamsPeerDown, StreamsPeerUp
 
 from tolliver_proto import Acl, CertificateError, ConnectionClosing, ConnectionLost, Rights, UnexpectedEOF
 from tolliver_proto.reactive import (
@@ -116,6 +117,25 @@ def test_a_goodbye_and_its_reason(stage: Stage, who: str) -> None:
     assert not back.connected
     with pytest.raises(ConnectionClosing):
         there.subscribe("l")
+
+
+def test_who_comes_and_goes_is_told(stage: Stage) -> None:
+    told: list[Any] = []
+    listener, dialler = stage.open(on_event=told.append), stage.open(listen=None)
+    with listener.events() as events:
+        peer = dialler.connect(listener)
+        up = events.start_next().wait()
+        assert isinstance(up, StreamsPeerUp)
+        assert up.peer in [one.itself for one in listener.peers()]
+        dialler.goodbye(peer, "enough of it")
+        down = events.start_next().wait()
+        assert isinstance(down, StreamsPeerDown)
+        assert down.peer is up.peer
+        assert "enough of it" in str(down.error)
+        until(lambda: told == [up, down], "the function's events")
+        waiting = events.start_next()
+        listener.close()
+        assert isinstance(waiting.outcome(), StopAsyncIteration)
 
 
 def test_closing_says_goodbye(stage: Stage) -> None:

@@ -87,6 +87,18 @@ def test_a_copy_of_what_fails_is_not_acknowledged() -> None:
     assert wire.acks() == [1], "those that waited for the first are forgotten"
 
 
+def test_an_unreliable_message_that_fails_has_no_copies() -> None:
+    """It takes nothing from those of another message, and `let_go` is no other way."""
+    play = subscriber()
+    wire = play.peer()
+    kept, failed, left = deliveries(wire.send(message(1), *[Message("c", "k", b"once", None)] * 2))
+    wire.send(message(1))
+    play.call("fail", [failed])
+    play.call("let_go", [left])
+    play.call("acknowledge", [kept])
+    assert wire.acks() == [1, 1]
+
+
 def test_an_ack_goes_out_on_the_connection_that_each_copy_came_on() -> None:
     """T-49, and a failure is counted though its connection is gone."""
     play = subscriber()

@@ -254,6 +254,68 @@ def test_what_the_remaining_connection_lacks_is_held() -> None:
     assert second.bodies() == []
 
 
+def beside(**options: object) -> tuple[Play, Wire, Wire]:
+    """A peer whose live connection has said nothing, while another one that wants C is being made: (.., live, other)."""
+    play, live = lacking(**options)
+    play.hold_commits = True
+    play.send("c", "k", b"1")
+    other = play.accepted(LOW)
+    other.request(C)
+    play.finish()
+    assert play.knows() == {C}, "the union counts (T-70)"
+    return play, live, other
+
+
+def test_what_only_another_connection_wants_is_not_sent_on_the_live_one() -> None:
+    """A second database of a peer acknowledges and drops what the first one wants."""
+    play, live, other = beside()
+    assert live.bodies() == []
+    assert play.node.unreliable_send("c", "k", b"not kept", now=play.now) == 0
+    play.finish()
+    assert other.bodies() == [b"1"], "it is the live one now"
+    play.hold_commits = False
+    sound(play)
+
+
+def test_what_only_another_connection_wanted_is_held_when_that_ends() -> None:
+    play, live, other = beside()
+    other.lose()
+    play.hold_commits = False
+    play.finish()
+    play.wait(1.0)
+    assert live.bodies() == []
+    assert held(play) == (C,)
+    live.send(Subscribe("c", "", 1))
+    assert live.bodies() == [b"1"]
+    sound(play)
+
+
+def test_what_the_live_connection_comes_to_want_too_goes_on_it() -> None:
+    play, live, other = beside()
+    live.send(Subscribe("c", "", 1))
+    other.lose()
+    play.hold_commits = False
+    play.finish()
+    play.wait(0.5)
+    assert live.bodies() == [b"1"]
+    assert held(play) == ()
+    sound(play)
+
+
+def test_without_a_hold_what_another_connection_wanted_goes_when_that_ends() -> None:
+    play, live = lacking(policy=Policy(unsubscribed_hold=0.0))
+    play.hold_commits = True
+    other = play.accepted(LOW)
+    other.request(C)
+    play.send("c", "k", b"1")
+    other.lose()
+    play.hold_commits = False
+    play.finish()
+    play.wait(1.0)
+    assert live.bodies() == [b"1"]
+    sound(play)
+
+
 def test_a_list_that_is_not_stored_holds_nothing() -> None:
     play = Play()
     play.peer(LOW, C).lose()

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from .._common.errors import LocalProtocolError, TolliverError, Undelivered, UndeliveredReason
 from .._common.transport import Remote, TransportAction, record
-from .._wire.events import Message
+from .._wire.events import Message, Subscription
 from .store import Operation
 
 Handler = Hashable
@@ -257,6 +257,18 @@ class PeerDown:
 
 
 @record
+class SubscriptionsChanged:
+    """A peer's list is another one now, and stored: from its handshake (then PeerUp follows), or as it subscribes.
+
+    Told where the node was made with `tell_subscriptions=True`. `subscriptions` is the whole list, less what the access
+    rules do not let it have.
+    """
+
+    peer: UUID
+    subscriptions: frozenset[Subscription]
+
+
+@record
 class DialEnded:
     """Nobody dials this remote any more: `error` says why trying again is no use (T-73), None after `disconnect`."""
 
@@ -293,6 +305,7 @@ Action = (
     | Acked
     | PeerUp
     | PeerDown
+    | SubscriptionsChanged
     | DialEnded
     | DialFailed
     | Notice

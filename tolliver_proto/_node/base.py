@@ -160,8 +160,9 @@ class NodeState(ConnectionTable[Link, Action]):
         return link
 
     def _reroute(self, peer: Peer) -> None:
-        """Messages go to a peer for what it wants and may have (D-4)."""
-        routed = self._gate.acl.rights(peer.uuid).granted(peer.subscriptions.union(peer.held))
+        """Messages go to a peer for what it wants and may have (D-4); to one that is being forgotten none (T-77)."""
+        wanted = frozenset() if peer.forgotten else peer.subscriptions.union(peer.held)
+        routed = self._gate.acl.rights(peer.uuid).granted(wanted)
         for subscription in peer.routed - routed:
             self._routes.discard(subscription, peer)
         for subscription in routed - peer.routed:

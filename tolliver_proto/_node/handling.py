@@ -182,7 +182,9 @@ class Handling(Holding):
 
     def _drop_copies(self, delivery: Delivery, inbox: Inbox) -> None:
         """It was not handled: they come again, but where handlers have it twice."""
-        if inbox.waiting and inbox.find(delivery.message, is_derived(delivery.peer_id)) is None:
+        if not inbox.waiting or delivery.message.message_id is None:
+            return
+        if inbox.find(delivery.message, is_derived(delivery.peer_id)) is None:
             self._take_copies(delivery, inbox)
 
     def _hands_out_again(self, peer: Peer, held: Delivery) -> bool:

@@ -260,6 +260,7 @@ class Handshakes(Receiving):
         link.up_since = self._now
         link.version = event.version
         peer.link = link
+        peer.keep_back()
         self._up[link.cid] = link
         peer.identity = link.identity
         link.ack_watch = AckWatch(self._policy.unacknowledged_after)

@@ -52,8 +52,8 @@ class Holding(Sending):
         self._end_oldest_holds(peer)
 
     def _hold(self, peer: Peer, held: dict[Subscription, float]) -> None:
-        changed = held.keys() != peer.held.keys()
         peer.held = held
+        changed = peer.keep_back()
         self._reroute(peer)
         if held:
             self._timers.set(("hold", peer.uuid), min(held.values()))

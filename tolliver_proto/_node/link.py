@@ -40,6 +40,7 @@ class Peer:
         "held",
         "identity",
         "inbox",
+        "kept_back",
         "link",
         "outbox",
         "repins",
@@ -58,6 +59,7 @@ class Peer:
         self.derived = is_derived(uuid)  # it only writes, over any number of connections, and is gone with the last
         self.subscriptions = loaded.subscriptions  # as they are stored
         self.held: dict[Subscription, float] = {}  # those that its newer list lacks, and until when (T-61)
+        self.kept_back: frozenset[Subscription] = frozenset()  # held, or wanted on another connection than the live one
         self.unsaid: dict[Subscription, float] = {}  # what it is to be told that we want no more, and until when (T-61)
         self.stored = False  # the store has a list of it
         self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
@@ -78,11 +80,18 @@ class Peer:
         return message_id, None if self.derived else checksum
 
     def holds(self, channel: str, key: str) -> bool:
-        """True if such a message waits for the peer to subscribe to it again (T-61)."""
-        if not self.held:
+        """True if such a message waits until the live connection is one that wants it (T-61, T-70)."""
+        if not self.kept_back:
             return False
         pairs = matching(channel, key)
-        return self.subscriptions.isdisjoint(pairs) and not self.held.keys().isdisjoint(pairs)
+        wanted = self.link.told if self.link is not None else self.subscriptions
+        return wanted.isdisjoint(pairs) and not self.kept_back.isdisjoint(pairs)
+
+    def keep_back(self) -> bool:
+        """Say anew what is kept and not sent. Returns True if that has changed."""
+        other = self.subscriptions - self.link.told if self.link is not None else frozenset()
+        before, self.kept_back = self.kept_back, other.union(self.held)
+        return self.kept_back != before
 
 
 class Recipients:

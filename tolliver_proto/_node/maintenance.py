@@ -71,6 +71,8 @@ class Maintenance(Storing):
                 peer.inbox = Inbox()
             elif peer.derived:
                 self._drop_derived(peer)
+            else:
+                self._reroute(peer)
             self._actions.append(Stored(receipts, error))
             repins, peer.repins = peer.repins, []
             for spki_sha256, receipt in repins:

@@ -93,13 +93,14 @@ class Node(Retrying):
         retry_interval: float | None = None,
         policy: Policy | None = None,
         acl: Acl | None = None,
+        tell_subscriptions: bool = False,
         now: float | None = None,
     ) -> None:
         """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50), `acl`
         who may do what: every member of the CA everything, if it is not given (D-4).
 
-        `subscriptions` are wanted beside the stored ones; what matches none is dropped from the start (T-46). Raises as
-        `subscribe` does.
+        `subscriptions` are wanted beside the stored ones; what matches none is dropped from the start (T-46). With
+        `tell_subscriptions` the actions have SubscriptionsChanged among them. Raises as `subscribe` does.
         """
         super().__init__(
             instance_id,
@@ -115,6 +116,7 @@ class Node(Retrying):
             subscriptions is not None,
             now,
         )
+        self._tells_subscriptions = tell_subscriptions
         self._dialer = Dialer(
             self.limits, rng.random, self._dial, self._redial_in, self._redial_due, self._is_live, self._counts
         )

@@ -85,6 +85,10 @@ class Sending(MakingRoom):
         self._counts["unreliable_sent"] += sent
         return sent
 
+    def subscribed(self, channel: str, key: str) -> int:
+        """Peers that a reliable message with these names would go to now, as `require_recipients` counts them."""
+        return _subscribed(self._routes.match(channel, key), channel, key)
+
     def watch(self, receipt: Receipt) -> None:
         """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up."""
         if receipt.undelivered:
@@ -252,8 +256,7 @@ class Sending(MakingRoom):
     def _committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
         link = peer.link
         if link is not None and link.window is not None:
-            held = bool(peer.held)
-            wanted = [one for one in messages if not peer.holds(one.channel, one.key)] if held else None
+            wanted = [one for one in messages if not peer.holds(one.channel, one.key)] if peer.kept_back else None
             link.window.committed(messages, wanted)
             self._sendable[link] = None
         else:
@@ -273,7 +276,7 @@ class Sending(MakingRoom):
             message = window.next_to_send()
             if message is None:
                 break
-            if peer.held and peer.holds(message.channel, message.key):
+            if peer.kept_back and peer.holds(message.channel, message.key):
                 window.acked(message.wire_id)  # it goes out anew when it is held no more
                 continue
             frame = frames.get(message.seq)
@@ -391,9 +394,14 @@ class Sending(MakingRoom):
             self._batch.linked.append((peer, messages))
 
 
+def _subscribed(recipients: Recipients, channel: str, key: str) -> int:
+    """Peers that want it now: a subscription that is held may never come back (T-61)."""
+    return sum(not peer.holds(channel, key) for peer in recipients.peers)
+
+
 def _check_recipients(items: Sequence[Item], routed: Sequence[Recipients], required: int) -> None:
     """Raises TooFewRecipients, before anything has changed."""
     for (channel, key, _), recipients in zip(items, routed, strict=True) if required else ():
-        found = sum(not peer.holds(channel, key) for peer in recipients.peers)
+        found = _subscribed(recipients, channel, key)
         if found < required:
             raise TooFewRecipients(channel, key, required, found)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from .._common.errors import DiskFull, TolliverError
-from .actions import Commit, NoticeKind, Stored
+from .actions import Commit, NoticeKind, Stored, SubscriptionsChanged
 from .batch import Batch
 from .handshakes import Handshakes
 from .intervals import spans_of
@@ -27,6 +27,7 @@ class Storing(Handshakes):
     """Commits and fetches."""
 
     _last_batch = 0
+    _tells_subscriptions = False
 
     def _begin_commit(self) -> None:
         self._removals_due = False
@@ -71,6 +72,9 @@ class Storing(Handshakes):
             self._ack(link, message_ids)
         for handled in batch.handled:
             self._learn(handled)
+        for peer, (before, _) in batch.peer_lists.items():
+            if self._tells_subscriptions and peer.subscriptions != before:
+                self._actions.append(SubscriptionsChanged(peer.uuid, peer.subscriptions))
         for go_on in batch.then:
             go_on(None)
         self._unblock()
@@ -167,7 +171,8 @@ class Storing(Handshakes):
         if link is None or link is not live or link.window is None:
             return
         outbox = link.window.outbox
-        for row in link.window.fetched(rows, after_seq, link.peer.holds if link.peer and link.peer.held else None):
+        holds = link.peer.holds if link.peer and link.peer.kept_back else None
+        for row in link.window.fetched(rows, after_seq, holds):
             outbox.tries = outbox.tries or SecondTries(self._now)
             outbox.tries.corrupt.add(row.seq, row.seq)
             self._park(outbox, peer, row.seq, row.size)

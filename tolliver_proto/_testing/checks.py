@@ -231,6 +231,7 @@ class Ledger:
         self.drops_in_this_life = 0
         self.left: set[Subscription] = set()  # what the application has ever subscribed to or unsubscribed by itself
         self.given_up: set[tuple[UUID, bytes]] = set()  # without an ack: for newer ones (D-10), or not wanted (T-61)
+        self.revived: set[tuple[UUID, bytes]] = set()  # given up, and owed again by a copy: after newer ones (D-13)
         self.forgotten: set[tuple[UUID, bytes]] = set()  # sent before that peer was to be forgotten (T-77)
         self.forgot: set[UUID] = set()  # and with them what was handled
         self.told_to_drop: set[UUID] = set()  # peers for which parked messages were to be dropped (T-09)
@@ -364,6 +365,12 @@ class Ledger:
         check(self.sent[body].damaged or is_refused, f"{body!r} is set aside for {peer}, which refuses it not (T-09)")
         self.set_aside.add((peer, body))
 
+    def revive(self, peer: UUID, body: bytes) -> None:
+        """A copy owes it again: if it had been given up, that is undone (D-13)."""
+        if (peer, body) in self.given_up:
+            self.given_up.discard((peer, body))
+            self.revived.add((peer, body))
+
     def is_owed(self, sent: Sent, peer: UUID) -> bool:
         """True but for what a peer's policy at its quota has kept from it (D-10), what was given up for a reason, and
         what went with a store (D-13)."""
@@ -384,6 +391,7 @@ class Ledger:
             self.ordered
             and not sender.forked
             and (self.uuid, body) not in sender.set_aside
+            and (self.uuid, body) not in sender.revived
             and self.uuid in entry.routed_to
             and body not in self.delivered
             and self.always_wants(message)
@@ -415,6 +423,9 @@ def audit(node: Node, store: MemoryStore) -> None:
         theirs = (known.pending, known.pending_bytes, known.parked, known.parked_bytes, *lists)
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
+        if one.link is not None:
+            kept_back = one.subscriptions.union(one.held) - one.link.told
+            check(one.kept_back == kept_back, "peer {}: {} kept back, not {} (T-61)", one.uuid, one.kept_back, kept_back)
         granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions.union(one.held))
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}

@@ -227,7 +227,7 @@ class Simulation(Handlers):
             for sent in batch:
                 sent.stored = action.error is None
             left = host.leaving.pop(receipt, [])
-            if action.error is None:
+            if action.error is None and host.twin is None and host not in self._twins:  # else the other may say more
                 host.ledger.said_gone.update(left)
             if batch and action.error is None:
                 host.answers.ask(receipt, batch)
@@ -449,6 +449,7 @@ class Simulation(Handlers):
             for sent in host.ledger.sent.values():
                 if sent.body in copy.owed[uuid]:
                     sent.lost_for.discard(uuid)
+                    host.ledger.revive(uuid, sent.body)
                 elif sent.body in lost:
                     sent.lost_for.add(uuid)
 

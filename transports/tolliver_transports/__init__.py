@@ -1,6 +1,7 @@
 """Adapters for the machines of `tolliver_proto`. Import one of the doors:
 
 - `anyio`, `twisted`, `blocking`: instances and streams on asyncio and trio, on Twisted, on threads
+- `events`: what `events()` and `on_event` of these tell
 - `spark`: data sources, sink, streams with demand and delivery audit in PySpark
 - `staging`: messages in files, each once, before they are acknowledged
 - `certs`: a private CA and certificates in PEM files

@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Protocol, Self
 
 import anyio
-from attrs import define
+from attrs import define, evolve
 
 from tolliver_proto.reactive import ConnectionClosed, Limits
 
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
+from ..anyio import Streams, create_streams
 from . import words
 from .connecting import alongside
-from .watching import PATIENCE, Watched
+from .watching import PATIENCE, Watch
 
 LISTEN = "127.0.0.1"
 _PIECE = 65536  # bytes
@@ -182,19 +183,20 @@ async def publish(options: StreamsOptions, remotes: list[Remote], name: str, con
     def reading(wanted: str) -> Reading:
         return Reading(content, f"stream {next(numbers)} of {words.name(wanted)}")
 
-    async with Watched(options, words.say) as streams:
+    watch = Watch(words.say)
+    async with create_streams(evolve(options, on_event=watch)) as streams:
         # Standard input can be read but once: that is the publication itself, not a function that makes another one.
         streams.publish(name, reading(name) if content.file is None else reading, element_size=content.record_size or 0)
         where = "".join(f", listening on {host}:{port}" for host, port in streams.addresses)
         words.say(f"publishing {content} as {words.name(name)}{where}; Ctrl-C ends")
-        await alongside(partial(_stay, streams, options, remotes), [])
+        await alongside(partial(_stay, streams, watch, options, remotes), [])
 
 
-async def _stay(streams: Watched, options: StreamsOptions, remotes: list[Remote]) -> None:
+async def _stay(streams: Streams, watch: Watch, options: StreamsOptions, remotes: list[Remote]) -> None:
     for remote in remotes:
         await streams.connect(remote, timeout=PATIENCE)
     if options.listen is not None:
         await anyio.sleep_forever()
-    ended = await streams.last_words()
+    ended = await watch.last_words()
     if not isinstance(ended, ConnectionClosed):
         raise ended

@@ -162,9 +162,9 @@ async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
         for remote in remotes:
             await instance.new_connection(remote)
         with anyio.move_on_after(_GRACE if options.listen is None else None):
-            # A second of polling is simpler than an event for each thing that peers may do.
-            while not any(peer.connected and _wants(peer, job.wanted) for peer in instance.peers()):  # noqa: ASYNC110
-                await anyio.sleep(_POLL)
+            async with instance.events() as events:
+                while not any(peer.connected and _wants(peer, job.wanted) for peer in instance.peers()):
+                    await anext(events)
             return
     connected = sum(peer.connected for peer in instance.peers())
     if connected < max(1, len(remotes)):

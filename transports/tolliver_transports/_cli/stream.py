@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 
 import anyio
-from attrs import define, field
+from attrs import define, evolve, field
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
@@ -20,9 +20,10 @@ from tolliver_proto import ConnectionClosing
 
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
+from ..anyio import create_streams
 from . import words
 from .connecting import alongside
-from .watching import PATIENCE, Watched
+from .watching import PATIENCE, Watch
 
 _TICK = 0.5  # seconds between two looks at the rate
 
@@ -126,16 +127,17 @@ async def _stream(
             await anyio.sleep(_TICK)
             show(meter.look())
 
-    async with Watched(options, _say_nothing) as streams:
+    watch = Watch(_say_nothing)
+    async with create_streams(evolve(options, on_event=watch)) as streams:
         for host, port in streams.addresses:
             words.say(f"listening on {host}:{port}; Ctrl-C ends")
         peers = [await streams.connect(remote, timeout=PATIENCE) for remote in remotes]
-        peer = peers[0] if peers else await streams.somebody()
+        peer = peers[0] if peers else await watch.somebody()
         meter.begun = time.monotonic()
         try:
             subscription = peer.subscribe(job.name, prefetch=job.demand)
         except ConnectionClosing as closing:  # it has said goodbye already, and why
-            raise await streams.last_words() from closing
+            raise await watch.last_words() from closing
         async with subscription:
             await alongside(partial(_take, subscription.runs(), job, meter), [keep_showing])
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import anyio
 
 from tolliver_proto import TolliverError
-from tolliver_proto.reactive import DEFAULT_PORT, ConnectionClosed, PeerDown, PeerUp
+from tolliver_proto.reactive import DEFAULT_PORT
 
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
-from ..anyio import Peer, Streams
-from ..anyio.streams import StreamsCore
+from ..anyio import Peer
+from ..events import StreamsPeerDown, StreamsPeerUp
 from . import words
 from .connecting import Meeting
 
@@ -36,58 +36,37 @@ def remotes_of(meeting: Meeting) -> list[Remote]:
     return meeting.remotes(DEFAULT_PORT)
 
 
-class Watched(Streams):
-    """Streams that tell `say` who comes and goes, and let one wait for that."""
+class Watch:
+    """Tells `say` who comes and goes, and lets one wait for that."""
 
-    _core: _WatchedCore
-
-    def __init__(self, options: StreamsOptions, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        super().__init__(options)
+        self._changed = anyio.Event()
+        self._peers: list[Peer] = []
+        self._last_words: TolliverError | None = None
 
-    def _make_core(self, options: StreamsOptions) -> _WatchedCore:
-        return _WatchedCore(options, self._say)
+    def __call__(self, event: object) -> None:
+        if isinstance(event, StreamsPeerUp):
+            self._peers.append(event.peer)
+            self._say(f"{_who(event.peer)} is connected")
+        elif isinstance(event, StreamsPeerDown):
+            self._peers.remove(event.peer)
+            self._last_words = event.error
+            self._say(f"{_who(event.peer)} is gone: {words.line(str(event.error))}")
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
     async def somebody(self) -> Peer:
         """The first peer that is there."""
-        while not self.peers():
-            await self._core.changed.wait()
-        return self.peers()[0]
+        while not self._peers:
+            await self._changed.wait()
+        return self._peers[0]
 
     async def last_words(self) -> TolliverError:
         """The error that ended the connection of the last peer, as soon as none is there any more."""
-        while self.peers() or self._core.last_words is None:
-            await self._core.changed.wait()
-        return self._core.last_words
-
-
-class _WatchedCore(StreamsCore):
-    """Its connections."""
-
-    def __init__(self, options: StreamsOptions, say: Callable[[str], None]) -> None:
-        super().__init__(options)
-        self._say = say
-        self.changed = anyio.Event()
-        self.last_words: TolliverError | None = None
-
-    def _on_peer_up(self, action: PeerUp) -> None:
-        super()._on_peer_up(action)
-        peer = self._peers.get(action.cid)
-        if peer is not None:
-            self._say(f"{_who(peer)} is connected")
-            self._change()
-
-    def _on_peer_down(self, action: PeerDown) -> None:
-        peer = self._peers.get(action.cid)
-        super()._on_peer_down(action)
-        if peer is not None:
-            self.last_words = action.error or ConnectionClosed(action.reason)
-            self._say(f"{_who(peer)} is gone: {words.line(str(self.last_words))}")
-            self._change()
-
-    def _change(self) -> None:
-        changed, self.changed = self.changed, anyio.Event()
-        changed.set()
+        while self._peers or self._last_words is None:
+            await self._changed.wait()
+        return self._last_words
 
 
 def _who(peer: Peer) -> str:

@@ -21,6 +21,7 @@ from tolliver_proto import AlreadyClosed, ForkedProcess, LocalProtocolError, Not
 from .._options.instance import TLS, Remote
 from .._tls.policy import Pumps
 from .driver import Driver, Machine
+from .events import EventFeed
 
 _NO_LOCK = nullcontext()
 
@@ -74,6 +75,7 @@ class BaseEndpoint(ABC):
     def __init__(self, options: EndpointOptions) -> None:
         self.options = options
         self.addresses: list[tuple[str, int]] = []
+        self.feed: EventFeed[Any] = EventFeed()
         self.wires: dict[int, Any] = {}  # a Transport of the adapter
         self.turn_follows = False  # what is asked for now is seen by a turn that comes without waiting
         self._abandoned: deque[Closable] = deque()
@@ -146,6 +148,11 @@ class BaseEndpoint(ABC):
         self._machine.close(monotonic())
         self._end_work()
         self.turn()
+
+    def _leave_nobody_waiting(self) -> None:
+        """On the loop, when it is closed or has failed: calls are answered, and listeners come to their end."""
+        self._driver.calls.give_up()
+        self.feed.close()
 
     def _finish(self) -> None:
         """The last step, off the loop, however far the opening came. The second time does nothing."""

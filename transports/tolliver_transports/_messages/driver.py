@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 from tolliver_proto import (
@@ -30,13 +30,15 @@ from tolliver_proto import (
     Receipt,
     Store,
     Stored,
+    SubscriptionsChanged,
     TakeBack,
     Transmit,
 )
 
 from .._driver.adapter import Done, Job, StoringAdapter, Transport
 from .._driver.driver import Driver
-from .._driver.pending import PendingCall
+from .._driver.pending import PendingCall, as_it_is
+from .events import Event
 from .inbox import Mailbox, Votes
 from .recorder import Recorder
 from .store_jobs import News, StoreJobs
@@ -45,6 +47,14 @@ R = TypeVar("R")
 T = TypeVar("T")
 log = logging.getLogger("tolliver")
 NOTICES_KEPT = 1000
+
+
+class _Awaited(NamedTuple):
+    """So many peers that a message with these names would go to."""
+
+    channel: str
+    key: str
+    peers: int
 
 
 class NodeDriver(Driver):
@@ -57,14 +67,17 @@ class NodeDriver(Driver):
         world: StoringAdapter,
         recorder: Recorder | None = None,
         news: News = lambda: (),
+        tell: Callable[[Event], object] = lambda _event: None,
     ) -> None:
         super().__init__(node, world)
         self.node = node
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
+        self._awaited: dict[_Awaited, PendingCall[int]] = {}
         self._storing = world.store
         self._beside = world.beside
         self._turn_soon = world.turn_soon
         self._recorder = recorder
+        self._tell = tell
         jobs = StoreJobs(node, store, world.store, news)
         self.register_handlers(
             {
@@ -76,9 +89,8 @@ class NodeDriver(Driver):
                 Stored: self._on_stored,
                 Acked: self._on_acked,
                 PeerUp: self._on_peer_up,
-                PeerDown: lambda action: log.info(
-                    "peer %s is gone: %s", self._who(action.peer), action.error or "closed in order"
-                ),
+                PeerDown: self._on_peer_down,
+                SubscriptionsChanged: self._on_subscriptions_changed,
                 DialEnded: self._on_dial_ended,
                 DialFailed: self._on_dial_failed,
                 Notice: self.on_notice,
@@ -123,6 +135,20 @@ class NodeDriver(Driver):
         self.turn()
         return call
 
+    def when_subscribed(self, channel: str, key: str, peers: int) -> PendingCall[int]:
+        """Answered with how many peers a message with these names would go to, once they are so many."""
+        wanted = _Awaited(channel, key, peers)
+        call: PendingCall[int] = self.calls.of(wanted, as_it_is)
+        self._awaited[wanted] = call
+        self._look_at(wanted)
+        return call
+
+    def _look_at(self, wanted: _Awaited) -> None:
+        found = self.node.subscribed(wanted.channel, wanted.key)
+        if found >= wanted.peers:
+            del self._awaited[wanted]
+            self.calls.settle(wanted, found)
+
     def when_read(self, job: Callable[[], R], answer: Callable[[R], T]) -> PendingCall[T]:
         """Answered with what the job finds, off the loop and in its turn with what the store has to do."""
         return self._when_run(self._storing, job, answer)
@@ -165,6 +191,16 @@ class NodeDriver(Driver):
         log.info("peer %s is up, version %d", self._who(action.peer), action.version)
         for keeps_trying in (False, True):
             self.calls.settle((Dial, action.remote, keeps_trying), action.peer)
+        self._tell(action)
+
+    def _on_peer_down(self, action: PeerDown) -> None:
+        log.info("peer %s is gone: %s", self._who(action.peer), action.error or "closed in order")
+        self._tell(action)
+
+    def _on_subscriptions_changed(self, action: SubscriptionsChanged) -> None:
+        for wanted in [*self._awaited]:
+            self._look_at(wanted)
+        self._tell(action)
 
     def _on_dial_ended(self, action: DialEnded) -> None:
         error = action.error or ConnectionClosing(f"{action.remote} was removed while it was being dialled")
@@ -179,6 +215,7 @@ class NodeDriver(Driver):
         self.notices.append(notice)
         whom = "" if notice.peer is None else f" [peer {self._who(notice.peer)}]"
         log.warning("%s: %s%s", notice.kind, notice.detail, whom, exc_info=error)
+        self._tell(notice)
 
     def _who(self, peer: UUID) -> str:
         """UUID, address and certificate name."""

@@ -34,6 +34,7 @@ from tolliver_proto import (
 
 from .._driver.adapter import Done, Job
 from .._driver.endpoint import BaseEndpoint
+from .._driver.events import OnEvent
 from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import InstanceOptions, Remote
 from .._store.sqlite import SQLiteStore
@@ -75,6 +76,10 @@ class BaseInstanceCore(BaseEndpoint):
     def handle(self, channel: str, key: str, handler: Handler) -> object:
         """Register a handler."""
 
+    @abstractmethod
+    def call_on_event(self, function: OnEvent) -> None:
+        """Have it called for each event."""
+
     # Connections.
 
     def new_connection(self, remote: str | Remote, keep_trying: bool) -> PendingCall[UUID]:
@@ -109,6 +114,15 @@ class BaseInstanceCore(BaseEndpoint):
     def unsubscribe(self, channel: str, key: str) -> PendingCall[None]:
         self.check_open()
         return self._driver.when_stored(self.node.unsubscribe(channel, key, monotonic()), _nothing)
+
+    def wait_subscribed(self, channel: str, key: str, peers: int) -> PendingCall[int]:
+        self.check_open()
+        call = self._driver.when_subscribed(channel, key, peers)
+        call.late = lambda: (
+            f"fewer than {peers} peers subscribe to {channel!r:.100} {key!r:.100}: see instance.peers()"
+            f"{self._not_connected()}"
+        )
+        return call
 
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
@@ -203,15 +217,18 @@ class BaseInstanceCore(BaseEndpoint):
 
     def _unacked(self, receipt: Receipt) -> str:
         """Words for whoever waits for this receipt."""
+        return (
+            f"{receipt.unacked} of {len(receipt.counts)} messages are not acknowledged by all their recipients yet: "
+            f"they are stored, and sent again until they are{self._not_connected()}"
+        )
+
+    def _not_connected(self) -> str:
+        """Words about the remotes that may be the reason."""
         missing = [one for one in self.remotes() if one.error]
         said = [f"{one.remote} ({words_of(one)})" for one in missing[:_REMOTES_SAID]]
         if len(missing) > _REMOTES_SAID:
             said.append(f"{len(missing) - _REMOTES_SAID} others")
-        where = f"; not connected: {', '.join(said)}" if said else ""
-        return (
-            f"{receipt.unacked} of {len(receipt.counts)} messages are not acknowledged by all their recipients yet: "
-            f"they are stored, and sent again until they are{where}"
-        )
+        return f"; not connected: {', '.join(said)}" if said else ""
 
     # The life of an instance.
 
@@ -223,7 +240,7 @@ class BaseInstanceCore(BaseEndpoint):
         self.node, self._store, self._pumps = open_instance(self.options, self._opened)
         self._machine = self.node
         self._recorder = self._open_recorder()
-        self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news)
+        self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news, self.feed.tell)
         self._watch_certificate()
 
     def _read_tls(self) -> Pumps:
@@ -256,6 +273,8 @@ class BaseInstanceCore(BaseEndpoint):
         self._driver.on_notice(Notice(NoticeKind.NOT_RECORDED, None, text))
 
     def _start_work(self) -> None:
+        if self.options.on_event is not None:
+            self.call_on_event(self.options.on_event)
         if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
             self.beside(self._store.check, self._on_checked)
         for channel, key, handler in self.options.handlers:
@@ -297,7 +316,8 @@ class BaseInstanceCore(BaseEndpoint):
             f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100}, attempt {delivery.attempt} of peer "
             f"{delivery.peer_id}'s message, {text}: not acknowledged"
         )
-        self._driver.on_notice(Notice(kind, delivery.peer_id, detail), error)
+        with self.lock:  # a handler's thread says it
+            self._driver.on_notice(Notice(kind, delivery.peer_id, detail), error)
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:
         if self._recorder is not None:

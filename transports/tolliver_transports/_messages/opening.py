@@ -60,6 +60,7 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         policy=options.policy,
         acl=options.acl,
         subscriptions=options.subscriptions,
+        tell_subscriptions=True,
         now=time.monotonic(),
     )
     _store_subscriptions(node, store)

@@ -181,6 +181,7 @@ def _is_listen(value: tuple[str, int]) -> bool:
     return len(value) == 2 and _is_host(value[0]) and 0 <= value[1] < 65536
 
 
+is_on_event = validators.optional(_check(callable, "give a function of an event", TypeError))
 is_listen = validators.optional(
     _check(_is_listen, 'write "host:port" with a port from 0 to 65535; "0.0.0.0:7011" listens everywhere')
 )
@@ -274,6 +275,8 @@ class InstanceOptions(EndpointOptions):
       stored ones. Where they are given, even as an empty list, what matches none is acknowledged and dropped from
       the start, else 30 seconds after the opening (T-46).
     - `handlers`: (channel, key, handler) of functions that are registered then, as by `register_callback`.
+    - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
+      may be async, on threads it has a thread of its own. A failure is logged with its traceback.
     - `revision`: the wire layout of all connections; `version`: what we announce (T-02); `speaks(version)`: whether
       we can speak a peer's version that is not ours (T-60).
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
@@ -309,6 +312,7 @@ class InstanceOptions(EndpointOptions):
     remotes: tuple[Remote, ...] = field(default=(), converter=_remotes)
     subscriptions: tuple[Subscription, ...] | None = field(default=None, converter=converters.optional(_subscriptions))
     handlers: tuple[Registering, ...] = field(default=(), converter=_handlers, eq=False, repr=False)
+    on_event: Callable[[Any], object] | None = field(default=None, eq=False, validator=is_on_event)
     revision: Revision = field(
         default=Revision.DRAFT_2, validator=_is(Revision, "give Revision.DRAFT_1 or Revision.DRAFT_2")
     )

@@ -10,7 +10,7 @@ from attrs import define, field, validators
 from tolliver_proto import Acl
 from tolliver_proto.reactive import DEFAULT_PORT, Connection, Extension, Limits, Role
 
-from .instance import EndpointOptions, is_listen, split_address
+from .instance import EndpointOptions, is_listen, is_on_event, split_address
 
 
 def _listen(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
@@ -31,6 +31,8 @@ class StreamsOptions(EndpointOptions):
     - `acl`: which peer may connect, and subscribe to which names; everything, if it is not given (D-4). A name stands
       where a channel does: `Rights(subscribe=(("sensors/*", "*"),))`. We ask for all that a peer
       publishes, so `publish` has no meaning here.
+    - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
+      may be async, on threads it has a thread of its own. A failure is logged with its traceback.
     - `extensions`: what is announced beyond the draft, `Extension(id, forms)` (R-27); `peer.extensions` has those that
       the peer announces too, and `peer.send(frame)` sends their frames.
     - `on_frame`: called as `on_frame(peer, frame)` for each frame of an extension that comes, in order. It must not
@@ -44,6 +46,7 @@ class StreamsOptions(EndpointOptions):
     listen: tuple[str, int] | None = field(default=None, converter=_listen, validator=is_listen)
     limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
     acl: Acl = field(factory=Acl, validator=validators.instance_of(Acl))
+    on_event: Callable[[Any], object] | None = field(default=None, eq=False, validator=is_on_event)
     extensions: tuple[Extension, ...] = field(default=(), converter=tuple, validator=_extensions)
     on_frame: Callable[[Any, Any], object] | None = field(
         default=None, validator=validators.optional(validators.is_callable())

@@ -34,11 +34,13 @@ from tolliver_proto.reactive import (
 from .._driver.adapter import Bell
 from .._driver.driver import Driver
 from .._driver.endpoint import BaseEndpoint
+from .._driver.events import OnEvent
 from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._tls.policy import Pumps
 from .codecs import Coding
+from .events import StreamsPeerDown, StreamsPeerUp
 from .peers import BasePeer
 from .publishing import Catalogue, OutboundStream, Publication, check_name
 from .stats import StreamsStats
@@ -83,6 +85,10 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
     @abstractmethod
     def make_peer(self, cid: int, identity: PeerIdentity, remote: Remote | None) -> P:
         """The other end of a connection that is up."""
+
+    @abstractmethod
+    def call_on_event(self, function: OnEvent) -> None:
+        """Have it called for each event."""
 
     # Calls.
 
@@ -165,12 +171,14 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         peer.extensions = action.extensions
         self._peers[action.cid] = peer
         self._driver.calls.settle((PeerUp, action.cid), peer)
+        self.feed.tell(StreamsPeerUp(peer))
 
     def _on_peer_down(self, action: PeerDown) -> None:
         peer = self._peers.pop(action.cid, None)
+        error = action.error or ConnectionClosed(action.reason)
         if peer is not None:
             peer.connected = False
-        error = action.error or ConnectionClosed(action.reason)
+            self.feed.tell(StreamsPeerDown(peer, error))
         log.info("the connection %d is over: %s", action.cid, error)
         self._driver.calls.settle((PeerUp, action.cid), None, error)
 
@@ -269,7 +277,8 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         )
 
     def _start_work(self) -> None:
-        pass
+        if self.options.on_event is not None:
+            self.call_on_event(self.options.on_event)
 
     def _begin_close(self) -> None:
         self.turn()  # as in `goodbye`

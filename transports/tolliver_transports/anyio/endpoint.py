@@ -67,7 +67,7 @@ class Endpoint(BaseEndpoint):
                 while not (self._machine.idle or self._halted):
                     await self._idle_bell.heard()
         finally:
-            self._driver.calls.give_up()
+            self._leave_nobody_waiting()
             await self._release()
 
     async def _release(self) -> None:

@@ -18,6 +18,8 @@ import anyio
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
+from .._driver.events import Events, OnEvent, call_on_loop
+from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, checked
@@ -61,6 +63,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
         return Registration(self, channel, key, checked(handler))
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_loop(self, self.feed, function)
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.append((job, done))
@@ -157,6 +162,24 @@ class Instance(BaseInstance[InstanceCore]):
     def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
         return Runs(self._core, channel, key, subscribe)
+
+    async def wait_subscribed(
+        self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None
+    ) -> int:
+        """Return once a message with these names would go to that many peers, connected or not; returns how many.
+
+        It counts as `require_recipients` does: a subscription that is held does not (T-61). Raises TimeoutError
+        after `timeout` seconds.
+        """
+        return await self._core.wait(self._core.wait_subscribed(channel, key, peers), timeout)
+
+    def events(self) -> Events[Event]:
+        """`async for event in instance.events()`: what happens from now on, until the instance is closed.
+
+        PeerUp, PeerDown (`error` says why), SubscriptionsChanged, Notice. One that is read too slowly keeps the newest
+        thousand and has EventsMissed in place of the others.
+        """
+        return Events(self._core, self._core.feed)
 
     async def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
         """Wait until every recipient has acknowledged all of it (T-54).

@@ -7,10 +7,12 @@ from typing import Self, TypeVar, overload
 
 from tolliver_proto import PeerIdentity
 
+from .._driver.events import Events, OnEvent, call_on_loop
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._streams.async_streams import AsyncOutboundStream, Subscription
 from .._streams.codecs import Codec, MessageClass, Source, coding_of
+from .._streams.events import StreamsPeerDown, StreamsPeerUp
 from .._streams.facade import BaseStreams
 from .._streams.peers import BasePeer
 from .._streams.publishing import Publication
@@ -25,6 +27,9 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> AsyncOutboundStream:
         return AsyncOutboundStream(self, key, name, publication, grant)
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_loop(self, self.feed, function)
 
     def make_peer(self, cid: int, identity: PeerIdentity, remote: Remote | None) -> Peer:
         return Peer(self, cid, identity, remote)
@@ -74,10 +79,7 @@ class Streams(BaseStreams[Peer]):
     _core: StreamsCore
 
     def __init__(self, options: StreamsOptions) -> None:
-        super().__init__(self._make_core(options))
-
-    def _make_core(self, options: StreamsOptions) -> StreamsCore:
-        return StreamsCore(options)
+        super().__init__(StreamsCore(options))
 
     async def __aenter__(self) -> Self:
         await self._core.open()
@@ -101,6 +103,14 @@ class Streams(BaseStreams[Peer]):
         except BaseException:
             self._core.give_up(cid)
             raise
+
+    def events(self) -> Events[StreamsPeerUp[Peer] | StreamsPeerDown[Peer]]:
+        """`async for event in streams.events()`: who comes and goes from now on, until the streams are closed.
+
+        StreamsPeerUp and StreamsPeerDown (`error` says why). One that is read too slowly keeps the newest thousand
+        and has EventsMissed in place of the others.
+        """
+        return Events(self._core, self._core.feed)
 
     @overload
     def publish(

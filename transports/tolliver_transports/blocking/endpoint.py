@@ -110,7 +110,7 @@ class Endpoint(BaseEndpoint):
                 self._idle.wait(self.options.limits.close_timeout + 1)
             finally:
                 with self._lock:
-                    self._driver.calls.give_up()
+                    self._leave_nobody_waiting()
                 self._stop()
 
     def _stop(self) -> None:
@@ -136,7 +136,7 @@ class Endpoint(BaseEndpoint):
         """A thread has failed, and the endpoint with it: nobody is left waiting."""
         with self._lock:
             self._open = False
-            self._driver.calls.give_up()
+            self._leave_nobody_waiting()
             self._idle.set()
             self._end_work()
 

@@ -17,12 +17,15 @@ from uuid import UUID
 from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
+from .._driver.events import OnEvent
 from .._driver.threads import start
+from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, checked
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
+from .events import Events, call_on_thread
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
 from .wire import Jobs, perform
@@ -69,6 +72,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
         return Registration(self, channel, key, checked(handler))
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_thread(self, self.feed, function)
 
     def store(self, job: Job, done: Done) -> None:
         self._jobs.put(job, done)
@@ -191,6 +197,23 @@ class Instance(BaseInstance[InstanceCore]):
     ) -> Runs:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
         return Runs(self._core, channel, key, subscribe, timeout)
+
+    def wait_subscribed(self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None) -> int:
+        """Return once a message with these names would go to that many peers, connected or not; returns how many.
+
+        It counts as `require_recipients` does: a subscription that is held does not (T-61). Raises TimeoutError
+        after `timeout` seconds.
+        """
+        return self._core.ask(lambda: self._core.wait_subscribed(channel, key, peers), timeout)
+
+    def events(self, *, timeout: float | None = None) -> Events[Event]:
+        """`for event in instance.events()`: what happens from now on, until the instance is closed.
+
+        PeerUp, PeerDown (`error` says why), SubscriptionsChanged, Notice. The loop ends, too, when nothing has happened
+        for `timeout` seconds. One that is read too slowly keeps the newest thousand and has EventsMissed in place of
+        the others.
+        """
+        return Events(self._core, self._core.feed, timeout)
 
     def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
         """Wait until every recipient has acknowledged all of it (T-54).

@@ -15,15 +15,18 @@ from typing import Any, Self, TypeVar, overload
 from tolliver_proto import ConnectionClosing, PeerIdentity
 from tolliver_proto.reactive import OnError, Subscribe
 
+from .._driver.events import OnEvent
 from .._driver.pending import PendingCall
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._streams.codecs import Codec, MessageClass, PlainSource, coding_of
+from .._streams.events import StreamsPeerDown, StreamsPeerUp
 from .._streams.facade import BaseStreams
 from .._streams.peers import BasePeer
 from .._streams.publishing import Catalogue, Publication
 from .._streams.streams import BaseStreamsCore, Key
 from .endpoint import Endpoint, Worker
+from .events import Events, call_on_thread
 from .feed import ThreadOutboundStream, is_async
 from .process import thread_of
 from .subscription import Subscription
@@ -82,6 +85,9 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
         self._catalogue = _Names(self)
         self._sources = 0  # threads
         self._frames: _Frames | None = None
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_thread(self, self.feed, function)
 
     def make_peer(self, cid: int, identity: PeerIdentity, remote: Remote | None) -> Peer:
         return Peer(self, cid, identity, remote)
@@ -263,6 +269,14 @@ class Streams(BaseStreams[Peer]):
         Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
         """
         self._core.close()
+
+    def events(self, *, timeout: float | None = None) -> Events[StreamsPeerUp[Peer] | StreamsPeerDown[Peer]]:
+        """`for event in streams.events()`: who comes and goes from now on, until the streams are closed.
+
+        StreamsPeerUp and StreamsPeerDown (`error` says why). The loop ends, too, after `timeout` seconds without one.
+        One that is read too slowly keeps the newest thousand and has EventsMissed in place of the others.
+        """
+        return Events(self._core, self._core.feed, timeout)
 
     @overload
     def publish(

@@ -90,7 +90,7 @@ class Endpoint(BaseEndpoint):
         self._begin_close()
         with suppress(TimeoutError):
             await self.wait(self._idle, self.options.limits.close_timeout + 1)
-        self._driver.calls.give_up()
+        self._leave_nobody_waiting()
         await stopped
         await self._release()
 

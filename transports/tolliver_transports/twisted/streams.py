@@ -14,17 +14,20 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from tolliver_proto import PeerIdentity
 
 from .._driver.adapter import AwaitableBell
+from .._driver.events import OnEvent, call_on_loop
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._streams.async_streams import AsyncOutboundStream
 from .._streams.async_streams import Subscription as AsyncSubscription
 from .._streams.codecs import Codec, MessageClass, Source, coding_of
+from .._streams.events import StreamsPeerDown, StreamsPeerUp
 from .._streams.facade import BaseStreams
 from .._streams.peers import BasePeer
 from .._streams.publishing import Publication
 from .._streams.streams import BaseStreamsCore, Key
 from .._streams.subscribing import InboundStream
 from .endpoint import Endpoint
+from .events import Events
 
 T = TypeVar("T")
 
@@ -88,6 +91,9 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> OutboundStream:
         return OutboundStream(self, key, name, publication, grant)
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_loop(self, self.feed, function)
 
     def make_peer(self, cid: int, identity: PeerIdentity, remote: Remote | None) -> Peer:
         return Peer(self, cid, identity, remote)
@@ -170,6 +176,14 @@ class Streams(BaseStreams[Peer]):
             if not isinstance(error, TimeoutError):
                 raise
             raise TimeoutError(f"{remote} said no hello within {timeout:g} s and was given up: try again") from error
+
+    def events(self) -> Events[StreamsPeerUp[Peer] | StreamsPeerDown[Peer]]:
+        """`async for event in streams.events()`: who comes and goes from now on, until the streams are closed.
+
+        StreamsPeerUp and StreamsPeerDown (`error` says why). One that is read too slowly keeps the newest thousand
+        and has EventsMissed in place of the others.
+        """
+        return Events(self._core, self._core.feed)
 
     @overload
     def publish(

@@ -1,0 +1,153 @@
+"""Events of an endpoint, for any number of listeners, each at its own pace.
+
+A listener that is slow must neither hold the endpoint up nor fill its memory. So each has a queue of its own, which
+keeps the newest events and says how many older ones it let go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Protocol, Self, TypeVar
+from weakref import WeakSet
+
+from .adapter import AwaitableBell, Bell
+from .ends import is_interrupt
+
+E = TypeVar("E")
+OnEvent = Callable[[Any], object]
+"""A function of an event. On a loop, its result may be awaitable."""
+
+KEPT = 1000
+log = logging.getLogger("tolliver")
+
+
+@dataclass(frozen=True, slots=True)
+class EventsMissed:
+    """This listener was too slow: `count` events that came before its next one were let go."""
+
+    count: int
+
+
+class EventQueue(Generic[E]):
+    """Events for one listener, from the moment when it was made."""
+
+    def __init__(self, bell: Bell) -> None:
+        self.bell = bell
+        self.closed = False
+        self._events: deque[E] = deque(maxlen=KEPT)
+        self._missed = 0
+
+    def put(self, event: E) -> None:
+        self._missed += len(self._events) == KEPT
+        self._events.append(event)
+        self.bell.ring()
+
+    def take(self) -> E | EventsMissed | None:
+        """The oldest one that is left, None where there is none."""
+        if self._missed:
+            missed, self._missed = EventsMissed(self._missed), 0
+            return missed
+        return self._events.popleft() if self._events else None
+
+    def close(self) -> None:
+        """No more are put in; those that are there can be taken."""
+        self.closed = True
+        self.bell.ring()
+
+
+class EventFeed(Generic[E]):
+    """Listeners of one endpoint. A queue that nobody holds any more is forgotten."""
+
+    def __init__(self) -> None:
+        self._queues: WeakSet[EventQueue[E]] = WeakSet()
+
+    def listen(self, bell: Bell) -> EventQueue[E]:
+        queue: EventQueue[E] = EventQueue(bell)
+        self._queues.add(queue)
+        return queue
+
+    def tell(self, event: E) -> None:
+        for queue in self._queues:
+            queue.put(event)
+
+    def leave(self, queue: EventQueue[E]) -> None:
+        self._queues.discard(queue)
+        queue.close()
+
+    def close(self) -> None:
+        """The endpoint is closed: its listeners come to their end."""
+        for queue in [*self._queues]:
+            self.leave(queue)
+
+
+class AsyncCore(Protocol):
+    """The core of an endpoint whose users await."""
+
+    def bell(self) -> AwaitableBell: ...
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
+
+    def is_outside(self, error: BaseException) -> bool: ...
+
+
+class Events(Generic[E]):
+    """Iterator over events: `async for event in endpoint.events()`. It ends with its endpoint, or by `close()`.
+
+    It has what happens from when it was made. Several tasks may share one: each event goes to one of them.
+    """
+
+    def __init__(self, core: AsyncCore, feed: EventFeed[E]) -> None:
+        self._feed = feed
+        self._bell = core.bell()
+        self._queue = feed.listen(self._bell)
+
+    async def __anext__(self) -> E | EventsMissed:
+        while (event := self._queue.take()) is None:
+            if self._queue.closed:
+                raise StopAsyncIteration
+            await self._bell.heard()
+        return event
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more: those that came before can still be taken."""
+        self._feed.leave(self._queue)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}{' (closed)' if self._queue.closed else ''}>"
+
+
+def call_on_loop(core: AsyncCore, feed: EventFeed[E], function: OnEvent) -> None:
+    """Call the function for each event, one after the other, for as long as the endpoint is open."""
+    core.spawn(partial(_call_each, core, Events(core, feed), function))
+
+
+async def _call_each(core: AsyncCore, events: Events[E], function: OnEvent) -> None:
+    async for event in events:
+        ends_us = is_interrupt
+        try:
+            result = function(event)
+            if isinstance(result, Awaitable):
+                ends_us = core.is_outside
+                await result
+        except BaseException as error:
+            if ends_us(error):
+                raise
+            log_failure(event, error)
+
+
+def log_failure(event: object, error: BaseException) -> None:
+    """`on_event` has raised: the next event is told all the same."""
+    log.error("on_event raised for %.200r", event, exc_info=error)

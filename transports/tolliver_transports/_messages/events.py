@@ -1,0 +1,10 @@
+"""Events of an instance: what `events()` and `on_event` tell."""
+
+from __future__ import annotations
+
+from tolliver_proto import Notice, PeerDown, PeerUp, SubscriptionsChanged
+
+from .._driver.events import EventsMissed
+
+Event = PeerUp | PeerDown | SubscriptionsChanged | Notice | EventsMissed
+"""All that can be told."""

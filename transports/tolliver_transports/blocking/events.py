@@ -1,0 +1,106 @@
+"""Events for threads: an iterator that blocks, and a thread that calls a function for each."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Generic, Protocol, Self, TypeVar
+
+from tolliver_proto import ConnectionClosing
+
+from .._driver.ends import is_interrupt
+from .._driver.events import EventFeed, EventsMissed, OnEvent, log_failure
+from .._driver.threads import interrupt_program, start
+from .waits import BellOwner, wait
+from .wire import Bell, limited
+
+E = TypeVar("E")
+
+
+class ThreadCore(BellOwner, Protocol):
+    """The core of an endpoint on threads."""
+
+    @property
+    def lock(self) -> threading.RLock: ...
+
+    def bell(self) -> Bell: ...
+
+
+class Events(Generic[E]):
+    """Iterator over events: `for event in endpoint.events()`. It ends with its endpoint, or by `close()`.
+
+    It has what happens from when it was made. It ends, too, after `timeout` seconds without an event, and may be used
+    again then. Several threads may share one: each event goes to one of them.
+    """
+
+    def __init__(self, core: ThreadCore, feed: EventFeed[E], timeout: float | None = None) -> None:
+        self._core = core
+        self._feed = feed
+        self._timeout = timeout
+        self._bell = core.bell()
+        with core.lock:
+            self._queue = feed.listen(self._bell)
+
+    def next(self, timeout: float | None = None) -> E | EventsMissed:
+        """The next one. Raises TimeoutError after `timeout` seconds, and ConnectionClosing when it was closed."""
+        event = self._take(timeout)
+        if event is None:
+            raise ConnectionClosing(
+                "the events came to their end, by close() or with their instance: nothing more comes"
+            )
+        return event
+
+    def _take(self, timeout: float | None) -> E | EventsMissed | None:
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        with self._core.lock:
+            while (event := self._queue.take()) is None and not self._queue.closed:
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"after {timeout:g} s nothing has happened: go on")
+                if not wait(self._core, self._bell, limited(left)):
+                    break
+        return event
+
+    def __next__(self) -> E | EventsMissed:
+        try:
+            event = self._take(self._timeout)
+        except TimeoutError:
+            event = None
+        if event is None:
+            raise StopIteration
+        return event
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more: those that came before can still be taken."""
+        with self._core.lock:
+            self._feed.leave(self._queue)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}{' (closed)' if self._queue.closed else ''}>"
+
+
+def call_on_thread(core: ThreadCore, feed: EventFeed[E], function: OnEvent) -> None:
+    """Call the function for each event, one after the other, for as long as the endpoint is open."""
+    events = Events(core, feed)
+
+    def work() -> None:
+        for event in events:
+            try:
+                function(event)
+            except BaseException as error:
+                if is_interrupt(error):
+                    interrupt_program()
+                    raise
+                log_failure(event, error)
+
+    start(threading.Thread(target=work, name="tolliver tells of events", daemon=True))

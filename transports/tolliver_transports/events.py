@@ -1,0 +1,20 @@
+"""Events of an instance and of streams, as `events()` and `on_event` tell them."""
+
+from __future__ import annotations
+
+from tolliver_proto import Notice, PeerDown, PeerUp, SubscriptionsChanged
+
+from ._driver.events import EventsMissed
+from ._messages.events import Event
+from ._streams.events import StreamsPeerDown, StreamsPeerUp
+
+__all__ = [
+    "Event",
+    "EventsMissed",
+    "Notice",
+    "PeerDown",
+    "PeerUp",
+    "StreamsPeerDown",
+    "StreamsPeerUp",
+    "SubscriptionsChanged",
+]

@@ -1,0 +1,23 @@
+"""Events on Twisted: an iterator for coroutines, whose next event comes as a Deferred, too."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
+
+from .._driver import events
+from .._driver.events import EventsMissed
+
+E = TypeVar("E")
+
+
+class Events(events.Events[E]):
+    """Iterator over events: `async for`, or `next()` once for each. It ends with its endpoint, or by `close()`.
+
+    It has what happens from when it was made. Several tasks may share one: each event goes to one of them.
+    """
+
+    def next(self) -> Deferred[E | EventsMissed]:
+        """Fires with the next one. Fails with StopAsyncIteration when it was closed."""
+        return Deferred.fromCoroutine(self.__anext__())
