@@ -15,6 +15,7 @@ from tests.raw import RawListener
 from tolliver_proto import (
     CertificateError,
     ConnectionClosing,
+    DialFailed,
     HandshakeRejected,
     HandshakeResponse,
     HandshakeStatus,
@@ -183,8 +184,10 @@ def test_an_answer_that_is_no_handshake_ends_the_call(nodes: Nodes, answer: byte
             assert not waiting.done
             assert isinstance(error_of(left, listener.address), error)
             assert not waiting.done
-        with nodes.open("right", plaintext=True, remotes=[listener.address], **QUICK) as right:
+        told: list[Any] = []
+        with nodes.open("right", plaintext=True, remotes=[listener.address], on_event=told.append, **QUICK) as right:
             assert isinstance(error_of(right, listener.address), error)
+            until(lambda: any(isinstance(event, DialFailed) for event in told))
             until(lambda before=listener.accepted: listener.accepted > before + 2)  # type: ignore[misc]  # bound now
 
 

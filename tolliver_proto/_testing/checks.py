@@ -425,7 +425,9 @@ def audit(node: Node, store: MemoryStore) -> None:
     for one in node._peers.values():
         if one.link is not None:
             kept_back = one.subscriptions.union(one.held) - one.link.told
-            check(one.kept_back == kept_back, "peer {}: {} kept back, not {} (T-61)", one.uuid, one.kept_back, kept_back)
+            check(
+                one.kept_back == kept_back, "peer {}: {} kept back, not {} (T-61)", one.uuid, one.kept_back, kept_back
+            )
         granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions.union(one.held))
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}

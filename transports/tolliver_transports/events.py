@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tolliver_proto import Notice, PeerDown, PeerUp, SubscriptionsChanged
+from tolliver_proto import DialFailed, Notice, PeerDown, PeerUp, SubscriptionsChanged
 
 from ._driver.events import EventsMissed
 from ._messages.events import Event
 from ._streams.events import StreamsPeerDown, StreamsPeerUp
 
 __all__ = [
+    "DialFailed",
     "Event",
     "EventsMissed",
     "Notice",

@@ -209,6 +209,7 @@ class NodeDriver(Driver):
 
     def _on_dial_failed(self, action: DialFailed) -> None:
         self.calls.settle((Dial, action.remote, False), None, action.error)
+        self._tell(action)
 
     def on_notice(self, notice: Notice, error: BaseException | None = None) -> None:
         """`error` is what the application raised: its traceback goes into the log."""
