@@ -16,6 +16,7 @@ import pytest
 WIRE = ("vectors", "decoding", "limits", "transitions", "versions", "connection", "third_layout", "recording")
 NODE = (
     "access",
+    "answers",
     "connecting",
     "corners",
     "derived",
@@ -36,6 +37,7 @@ NODE = (
     "mute",
     "parts",
     "patience",
+    "peer_lists",
     "probes",
     "promises",
     "quota",

@@ -905,8 +905,8 @@ BUGS = (
         "a connection that was denied is dialled again",
         DIALING,
         "",
-        "(AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)",
-        "(HandshakeRejected, IdentityConflict, SelfConnection)",
+        "HOPELESS = tuple(_FINAL)",
+        "HOPELESS = (HandshakeRejected, IdentityConflict, SelfConnection)",
         ("tests/node/test_access.py::test_who_is_kept_out_by_its_certificate_alone_does_not_see_our_request",),
     ),
     Bug(

@@ -7,6 +7,7 @@ import pytest
 from tolliver_proto import (
     AccessDenied,
     Action,
+    CannotListen,
     CertificateError,
     ConnectionLost,
     Dial,
@@ -68,6 +69,13 @@ def test_the_cause(error: TolliverError | None, first: bytes, cause: DialCause) 
     failure = failure_of(error, first)
     assert failure.cause is cause
     assert str(failure) == f"{cause.text}: {error or 'the connection was ended here'}"
+
+
+def test_a_port_that_is_taken_is_an_oserror() -> None:
+    taken = CannotListen(98, "cannot listen on localhost:1")
+    assert (str(taken), taken.errno, taken.cause) == ("cannot listen on localhost:1", 98, None)
+    assert isinstance(taken, OSError)
+    assert isinstance(taken, TolliverError)
 
 
 def fails(play: Play, actions: list[Action], error: TolliverError) -> list[Action]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tolliver_proto import Action, Delivery, Limits, Message, Notice, NoticeKind, PeerIdentity, Policy
+from tolliver_proto._node.ack_watch import AckWatch
 
 from .play import HIGH, LOW, Play, deliveries, every
 
@@ -58,6 +59,10 @@ def test_its_end_ends_it_and_none_asks_for_none() -> None:
     (message,) = wire.messages()
     assert told(play.wait(600.0)) == []
     wire.ack(message)
+
+
+def test_a_look_where_nothing_waits_tells_nothing() -> None:
+    assert AckWatch(60.0).look(100.0) == AckWatch(None).look(100.0) == (None, None)
 
 
 def test_acks_that_we_do_not_read_are_no_silence() -> None:
