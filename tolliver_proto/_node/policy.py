@@ -127,9 +127,9 @@ class Policy:
         for name in (
             "expire_after",
             "max_connection_age",
+            "unacknowledged_after",
             "stuck_after",
             "handling_timeout",
-            "unacknowledged_after",
         ):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
