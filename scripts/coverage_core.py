@@ -16,6 +16,7 @@ import pytest
 WIRE = ("vectors", "decoding", "limits", "transitions", "versions", "connection", "third_layout", "recording")
 NODE = (
     "access",
+    "answers",
     "connecting",
     "corners",
     "derived",
@@ -35,6 +36,7 @@ NODE = (
     "mute",
     "parts",
     "patience",
+    "peer_lists",
     "probes",
     "promises",
     "quota",

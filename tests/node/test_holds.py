@@ -87,6 +87,18 @@ def test_what_waited_already_is_held_too_and_released_in_order() -> None:
     sound(play)
 
 
+def test_another_subscription_that_matches_it_releases_it() -> None:
+    play, wire = lacking()
+    play.send("c", "k", b"1")
+    play.send("c", "other", b"2")
+    wire.send(Subscribe("", "k", 1))
+    assert wire.bodies() == [b"1"]
+    assert held(play) == (C,)
+    wire.send(Subscribe("c", "other", 2))
+    assert wire.bodies() == [b"2"]
+    sound(play)
+
+
 def test_a_handshake_that_lists_it_again_releases_it() -> None:
     play, _ = lacking()
     play.send("c", "k", b"1")
@@ -255,7 +267,7 @@ def test_what_the_remaining_connection_lacks_is_held() -> None:
 
 
 def beside(**options: object) -> tuple[Play, Wire, Wire]:
-    """A peer whose live connection has said nothing, while another one that wants C is being made: (.., live, other)."""
+    """A live connection of a peer has said nothing, another one that wants C is being made: (.., live, other)."""
     play, live = lacking(**options)
     play.hold_commits = True
     play.send("c", "k", b"1")

@@ -45,6 +45,7 @@ class Peer:
         "outbox",
         "repins",
         "routed",
+        "served",
         "spki_sha256",
         "stored",
         "subscriptions",
@@ -59,7 +60,8 @@ class Peer:
         self.derived = is_derived(uuid)  # it only writes, over any number of connections, and is gone with the last
         self.subscriptions = loaded.subscriptions  # as they are stored
         self.held: dict[Subscription, float] = {}  # those that its newer list lacks, and until when (T-61)
-        self.kept_back: frozenset[Subscription] = frozenset()  # held, or wanted on another connection than the live one
+        self.served = loaded.subscriptions  # those that it wants on its live connection (T-70)
+        self.kept_back: frozenset[Subscription] = frozenset()  # the others that messages are kept for
         self.unsaid: dict[Subscription, float] = {}  # what it is to be told that we want no more, and until when (T-61)
         self.stored = False  # the store has a list of it
         self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
@@ -84,14 +86,13 @@ class Peer:
         if not self.kept_back:
             return False
         pairs = matching(channel, key)
-        wanted = self.link.told if self.link is not None else self.subscriptions
-        return wanted.isdisjoint(pairs) and not self.kept_back.isdisjoint(pairs)
+        return self.served.isdisjoint(pairs) and not self.kept_back.isdisjoint(pairs)
 
     def keep_back(self) -> bool:
-        """Say anew what is kept and not sent. Returns True if that has changed."""
-        other = self.subscriptions - self.link.told if self.link is not None else frozenset()
-        before, self.kept_back = self.kept_back, other.union(self.held)
-        return self.kept_back != before
+        """Say anew what is sent and what is kept. Returns True if what waits has to be looked at again."""
+        before, served = (self.served, self.kept_back), self.link.told if self.link is not None else self.subscriptions
+        self.served, self.kept_back = served, (self.subscriptions - served).union(self.held)
+        return bool(before[1] or self.kept_back) and before != (self.served, self.kept_back)
 
 
 class Recipients:
