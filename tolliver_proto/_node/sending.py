@@ -335,9 +335,8 @@ class Sending(MakingRoom):
         peer.outbox.leave(spans)
         peer.outbox.poison.acked()
         link.exposure.acked(self._now)
-        if link.window is not None:
-            waits = bool(link.window.in_backoff or link.window.in_window[0])
-            self._look_at_acks(link, link.ack_watch.acked(self._now, waits))
+        waits = link.window is not None and bool(link.window.in_backoff or link.window.in_window[0])
+        self._look_at_acks(link, link.ack_watch.acked(self._now, waits))
         link.fruitful = True
         if peer.outbox.tries is not None:
             self._look_at_tries(link, peer.outbox.tries, ids)
