@@ -45,17 +45,17 @@ BUGS = (
     Bug(
         "a failed dial is told each time",
         DIALING,
-        "Dialer.news",
-        "dialled.told = dialled.failure.cause",
-        "pass",
+        "Dialer.ended",
+        "is_news, dialled.told = dialled.told is not failure.cause, failure.cause",
+        "is_news = True",
         SEEN,
     ),
     Bug(
         "another cause of a failed dial is not told",
         DIALING,
-        "Dialer.news",
-        "dialled.told is dialled.failure.cause",
-        "dialled.told is not None",
+        "Dialer.ended",
+        "dialled.told is not failure.cause",
+        "dialled.told is None",
         SEEN,
     ),
     Bug(
@@ -102,7 +102,7 @@ BUGS = (
         "what is held is sent",
         LINK,
         "Peer.holds",
-        "self.subscriptions.isdisjoint(pairs) and not self.held.keys().isdisjoint(pairs)",
+        "self.served.isdisjoint(pairs) and not self.kept_back.isdisjoint(pairs)",
         "False",
         ("tests/node/test_holds.py",),
     ),
@@ -1143,7 +1143,7 @@ BUGS = (
         """
         message = self._unacked.pop(wire_id)
         self._unacked_bytes -= message.size
-        self._backoff[wire_id] = _Resend(message.seq, message.size)
+        self._backoff[wire_id] = _Resend(message.seq, message.size, (message.channel, message.key))
         self._again.append(message)
         """,
         "heappush(self._due, (now + self.interval(0), True, [wire_id]))",

@@ -14,6 +14,7 @@ from tolliver_proto import (
     CertificateError,
     ConnectionLost,
     Dial,
+    DialCause,
     DialEnded,
     DialFailed,
     HandshakeFinal,
@@ -498,7 +499,7 @@ def test_an_answer_that_is_no_handshake_ends_a_dial_that_is_not_kept_up(answer: 
 @pytest.mark.parametrize("kept", ["from the start", "by another call", "once up"])
 def test_a_remote_that_is_kept_up_is_dialled_on(kept: str) -> None:
     """T-73: who waits for it and does not keep trying is told."""
-    play = Play()
+    play = Play(tell_events=True)
     if kept != "from the start":
         play.node.connect("there", keep_trying=False)
     if kept != "once up":
@@ -512,7 +513,7 @@ def test_a_remote_that_is_kept_up_is_dialled_on(kept: str) -> None:
     for _ in range(3):
         actions = answered(play, actions, NO_HANDSHAKE["another protocol"])
         failed = only(actions, DialFailed)
-        assert failed.remote == "there"
+        assert (failed.remote, failed.cause) == ("there", DialCause.HTTP)
         assert isinstance(failed.error, MalformedFrame)
         assert every(actions, DialEnded) == []
         actions = play.wait(1.0)
