@@ -342,6 +342,22 @@ def test_a_list_that_is_not_stored_holds_nothing() -> None:
     sound(play)
 
 
+def test_of_two_lists_that_are_not_stored_the_one_before_both_stands() -> None:
+    """The second was heard while the first was on its way to the disk, and says what the store has."""
+    play = Play()
+    play.peer(LOW, C).lose()
+    play.hold_commits = True
+    play.accepted(LOW).request(D)
+    play.accepted(LOW).request(C)
+    play.fail()
+    play.fail()
+    play.hold_commits = False
+    play.run()
+    assert play.knows() == {C}
+    assert held(play) == ()
+    sound(play)
+
+
 def test_a_message_that_was_sent_before_is_not_sent_again_while_it_is_held() -> None:
     play = Play()
     wire = play.peer(LOW, C)
