@@ -52,7 +52,7 @@ BUGS = (
         "what is held is sent",
         LINK,
         "Peer.holds",
-        "self.subscriptions.isdisjoint(pairs) and not self.held.keys().isdisjoint(pairs)",
+        "self.served.isdisjoint(pairs) and not self.kept_back.isdisjoint(pairs)",
         "False",
         ("tests/node/test_holds.py",),
     ),

@@ -267,7 +267,7 @@ def test_what_the_remaining_connection_lacks_is_held() -> None:
 
 
 def beside(**options: object) -> tuple[Play, Wire, Wire]:
-    """A peer whose live connection has said nothing, while another one that wants C is being made: (.., live, other)."""
+    """A peer whose live connection has said nothing, while another one that wants C is being made."""
     play, live = lacking(**options)
     play.hold_commits = True
     play.send("c", "k", b"1")

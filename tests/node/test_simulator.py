@@ -140,7 +140,7 @@ def test_a_copy_that_lacks_what_was_stored_before_it_is_found(monkeypatch: pytes
         return copy
 
     monkeypatch.setattr(MemoryStore, "snapshot", forgetful)
-    with pytest.raises(SimFailure, match="LOST|is forgotten"):
+    with pytest.raises(SimFailure, match=r"LOST|is forgotten"):
         list(harmed())
 
 

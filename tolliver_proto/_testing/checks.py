@@ -427,8 +427,9 @@ def audit(node: Node, store: MemoryStore) -> None:
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
         if one.link is not None:
-            mine, theirs = (one.served, one.kept_back), one.subscriptions.union(one.held) - one.link.told
-            check(mine == (one.link.told, theirs), "peer {}: served and kept back {}, not {}", one.uuid, mine, theirs)
+            sent = one.served, one.kept_back
+            told = one.link.told, one.subscriptions.union(one.held) - one.link.told
+            check(sent == told, "peer {}: served and kept back are {}, not {} (T-61)", one.uuid, sent, told)
         granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions.union(one.held))
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
