@@ -51,7 +51,7 @@ def send(directory: Path, address: str, count: int, size: int) -> None:
         begun = time.perf_counter()
         receipts = [instance.send_many([("c", "k", body)] * BATCH) for _ in range(count // BATCH)]
         for receipt in receipts:
-            assert receipt.recipients == BATCH
+            assert receipt.deliveries == BATCH
             instance.wait_acked(receipt)
         print(time.perf_counter() - begun)
 

@@ -34,7 +34,7 @@ def main(database: str, address: str) -> None:
             else:
                 prefix, count = given
                 receipt = instance.send_many([("news", "", f"{prefix} {n}".encode()) for n in range(count)])
-                assert receipt.recipients == count
+                assert receipt.deliveries == count
                 instance.wait_acked(receipt, timeout=PATIENCE)
             done()
 

@@ -32,7 +32,7 @@ from tolliver_transports.spark.stream._options import LIVE_OPTIONS
 
 import tolliver_proto
 from tests.certificates import Certificates
-from tolliver_proto import Limits, NodeStats, NoticeKind, Policy, Snapshot
+from tolliver_proto import DialCause, Limits, NodeStats, NoticeKind, Policy, Snapshot
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -258,6 +258,10 @@ def names(snapshot: type[Snapshot]) -> set[str]:
 
 def test_every_notice_has_a_row() -> None:
     assert in_tables("kind") == set(NoticeKind)
+
+
+def test_every_cause_of_a_failed_dial_has_a_row() -> None:
+    assert in_tables("cause") == set(DialCause)
 
 
 def test_every_counter_has_a_row() -> None:

@@ -33,6 +33,7 @@ INSTANCE = {
     "port",
     "register_callback",
     "reload_tls",
+    "remotes",
     "remove_connection",
     "replay",
     "repin",

@@ -5,19 +5,24 @@ This file is the public surface; every other module of the package is private bu
 
 from __future__ import annotations
 
+from ._common.causes import DialCause
 from ._common.derived import is_derive_prefix, is_derived
 from ._common.errors import (
     AccessDenied,
+    AlreadyClosed,
     Blocked,
+    CannotListen,
     CertificateError,
     ConnectionClosing,
     ConnectionLost,
     DiskFull,
+    ForkedProcess,
     HandshakeRejected,
     IdentityConflict,
     LimitExceeded,
     LocalProtocolError,
     MalformedFrame,
+    NotOpenYet,
     OutboxFull,
     OutOfThreads,
     OwnLimitExceeded,
@@ -54,6 +59,7 @@ from ._node.actions import (
     SubscriptionsChanged,
     TakeBack,
 )
+from ._node.dialing import RemoteInfo, RemoteState
 from ._node.ids import Randomness, begin_elsewhere
 from ._node.node import Node, PeerInfo
 from ._node.policy import Policy, Probe, QuotaPolicy
@@ -132,7 +138,9 @@ __all__ = [
     "AddDeliveries",
     "AddOwnSubscription",
     "AddPeerSubscription",
+    "AlreadyClosed",
     "Blocked",
+    "CannotListen",
     "CertificateError",
     "Closed",
     "Commit",
@@ -146,6 +154,7 @@ __all__ = [
     "Deliver",
     "Delivery",
     "Dial",
+    "DialCause",
     "DialEnded",
     "DiskFull",
     "Established",
@@ -154,6 +163,7 @@ __all__ = [
     "Find",
     "ForgetPeer",
     "ForgetUnsubscribe",
+    "ForkedProcess",
     "Found",
     "Frame",
     "HandshakeFinal",
@@ -174,6 +184,7 @@ __all__ = [
     "Message",
     "Node",
     "NodeStats",
+    "NotOpenYet",
     "Notice",
     "NoticeKind",
     "Operation",
@@ -194,7 +205,9 @@ __all__ = [
     "Randomness",
     "Receipt",
     "RememberHandled",
+    "RemoteInfo",
     "RemoteProtocolError",
+    "RemoteState",
     "RemoveDeadLetters",
     "RemoveDeliveries",
     "RemoveMessages",

@@ -39,7 +39,57 @@ POISON = "tolliver_proto/_node/poison.py"
 HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
 CONNECTION = "tolliver_proto/_wire/connection.py"
 
+SEEN = ("tests/node/test_dial_causes.py",)
+
 BUGS = (
+    Bug(
+        "a failed dial is told each time",
+        DIALING,
+        "Dialer.news",
+        "dialled.told = dialled.failure.cause",
+        "pass",
+        SEEN,
+    ),
+    Bug(
+        "another cause of a failed dial is not told",
+        DIALING,
+        "Dialer.news",
+        "dialled.told is dialled.failure.cause",
+        "dialled.told is not None",
+        SEEN,
+    ),
+    Bug(
+        "HTTP is taken for a peer that breaks the rules",
+        DIALING,
+        "_cause_of",
+        "DialCause.told_by(first) or (DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL)",
+        "DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL",
+        SEEN,
+    ),
+    Bug(
+        "a silence is told though acknowledgements come",
+        "tolliver_proto/_node/ack_watch.py",
+        "AckWatch.acked",
+        "self._since = now if waits and self._after is not None else None",
+        "pass",
+        ("tests/node/test_silence.py",),
+    ),
+    Bug(
+        "a silence is told again and again",
+        "tolliver_proto/_node/ack_watch.py",
+        "AckWatch.look",
+        "self._told = True",
+        "self._told = False",
+        ("tests/node/test_silence.py",),
+    ),
+    Bug(
+        "a handshake that times out is not told",
+        NODE,
+        "Node._on_link_timeout",
+        "connection is None or connection.state in HANDSHAKING",
+        "False",
+        SEEN,
+    ),
     Bug(
         "what a newer list lacks is dropped",
         HOLDS,
@@ -764,7 +814,7 @@ BUGS = (
         "access: routes do not look at the rules",
         BASE,
         "NodeState._reroute",
-        "self._gate.acl.rights(peer.uuid).granted(peer.subscriptions.union(peer.held))",
+        "self._gate.acl.rights(peer.uuid).granted(wanted)",
         "peer.subscriptions.union(peer.held)",
         ("tests/node/test_access.py::test_rules_that_change_while_a_list_is_stored",),
     ),
@@ -855,8 +905,8 @@ BUGS = (
         "a connection that was denied is dialled again",
         DIALING,
         "",
-        "(AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)",
-        "(HandshakeRejected, IdentityConflict, SelfConnection)",
+        "HOPELESS = tuple(_FINAL)",
+        "HOPELESS = (HandshakeRejected, IdentityConflict, SelfConnection)",
         ("tests/node/test_access.py::test_who_is_kept_out_by_its_certificate_alone_does_not_see_our_request",),
     ),
     Bug(

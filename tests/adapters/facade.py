@@ -24,7 +24,7 @@ from uuid import UUID
 from tolliver_transports._options.instance import InstanceOptions, Remote
 from tolliver_transports._options.streams import StreamsOptions
 
-from tolliver_proto import DeadLetter, Delivery, NodeStats, Notice, PeerInfo, Receipt
+from tolliver_proto import DeadLetter, Delivery, NodeStats, Notice, PeerInfo, Receipt, RemoteInfo
 
 PATIENCE = 60.0  # seconds for one call, far above what any takes
 STEP = 0.002  # seconds between two looks
@@ -335,6 +335,9 @@ class Facade(Opened):
 
     def peers(self) -> list[PeerInfo]:
         return self._call("peers")  # type: ignore[no-any-return]  # as above
+
+    def remotes(self) -> list[RemoteInfo]:
+        return self._call("remotes")  # type: ignore[no-any-return]  # as above
 
     def notices(self) -> list[Notice]:
         return self._call("notices")  # type: ignore[no-any-return]  # as above

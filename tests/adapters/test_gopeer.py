@@ -101,7 +101,7 @@ def test_messages_subscriptions_and_acks_pass_both_ways(nodes: Nodes, identity: 
             go.subscribe("back", "k")
             until(lambda: node.peers()[0].subscriptions, "its subscription")
             receipt = node.send_many([("back", "k", body) for body in (b"", b"ho", BIG)])
-            assert receipt.recipients == 3
+            assert receipt.deliveries == 3
             node.wait_acked(receipt)
             assert node.unreliable_send("back", "k", b"unreliable") == 1
             until(lambda: go.acked[-1] == DRAFT_UNRELIABLE, "its ack for what is unreliable to us")

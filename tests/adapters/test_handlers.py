@@ -50,7 +50,10 @@ def test_a_failed_message_comes_again_until_it_is_handled(nodes: Nodes, how: str
         subscribed(left)
         left.wait_acked(left.send("news", "", b"x"))
         assert attempts == [1, 2, 3]
-        assert len(noticed(right, NoticeKind.HANDLER_FAILED)) == 2
+        told = noticed(right, NoticeKind.HANDLER_FAILED)
+        assert len(told) == 2
+        for attempt, detail in enumerate(told, 1):
+            assert f"'news' '', attempt {attempt} of peer {left.instance_id}'s message" in detail
 
 
 def test_all_matching_handlers_must_handle_it_well(nodes: Nodes) -> None:
@@ -321,7 +324,7 @@ def test_what_always_fails_becomes_a_dead_letter_until_somebody_handles_it(nodes
         [letter] = right.dead_letters()
         assert (letter.peer, letter.channel, letter.key, letter.body) == (left.instance_id, "news", "k", b"poison")
         assert letter.attempts == 3
-        assert "'news' 'k' failed 3 times" in noticed(right, NoticeKind.DEAD_LETTER)[0]
+        assert "'news' 'k', from peer" in noticed(right, NoticeKind.DEAD_LETTER)[0]
     assert nodes.rows("left", "batch") == 0
     with nodes.open("right") as right:
         assert right.dead_letters() == [letter]

@@ -101,3 +101,14 @@ def test_what_cannot_work_is_refused(tmp_path: Path, arguments: tuple[object, ..
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1].startswith("tolliver: ")
     assert not list(tmp_path.glob("*alice*"))
+
+
+def test_what_to_pin(tmp_path: Path) -> None:
+    tolliver("certs", tmp_path, "alice", "--uuid", ONE)
+    result = tolliver("pin", tmp_path / "alice.pem")
+    assert result.exit_code == 0, result.stderr
+    tls = TLS(tmp_path / "alice.pem", tmp_path / "alice.key", tmp_path / "ca.pem")
+    digest = Pumps(tls).identity.spki_sha256
+    assert digest is not None
+    assert result.stdout == f"{tls.cert}  {digest.hex()}  {ONE}\n"
+    assert "alice.key" in tolliver("pin", tmp_path / "alice.key").stderr

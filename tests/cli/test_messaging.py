@@ -119,7 +119,7 @@ def test_subscriptions_of_earlier_runs_stay_until_only(who: Who, tmp_path: Path)
     anyio.run(subscribe)
     for arguments, subscribed in (
         (("--key", "b"), ["'' 'b'", "'a' ''"]),
-        (("--channel", "c", "--only"), ["'c' ''"]),
+        (("--channel", "c", "--channel", "d", "--only"), ["'c' ''", "'d' ''"]),
     ):
         with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", *arguments) as alice:
             listed = alice.words.partition("subscribed to ")[2].partition(" (")[0]

@@ -103,7 +103,7 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             if "--timeout" in arguments:
                 assert listening[-1][0].process.wait(SECONDS) == 0
             result = tolliver(*arguments)
-            assert steady((result.stdout + result.stderr).splitlines()) == steady(example.output)
+            assert steady((result.stdout + result.stderr).splitlines()) == steady([*map(here, example.output)])
         for alice, example in listening:
             alice.until_said("is gone" if example.arguments[0] == "publish" else "Ctrl-C ends")
             if example.arguments[0] != "listen":

@@ -171,7 +171,7 @@ def test_an_ack_that_nobody_can_see_is_found() -> None:
 
 # Whole networks.
 
-SOME = (1, 41, 49, 57, 89, 17)
+SOME = (1, 41, 49, 57, 65, 69, 89, 17)
 """Worlds of the field, with both drafts, short holds, quotas, peers that refuse, and what was found in them."""
 
 
@@ -206,6 +206,22 @@ def test_what_is_held_in_vain_is_found() -> None:
     other.ledger.said_gone.add((host.ledger.uuid, WANTED))
     with pytest.raises(SimFailure, match="in vain"):
         net._nothing_is_held_in_vain(host)
+
+
+def test_a_copy_that_owes_again_what_was_given_up_undoes_that() -> None:
+    ledger = Ledger(LOW, [WANTED])
+    ledger.given_up.add((HIGH, b"x"))
+    for body in (b"x", b"y"):
+        ledger.revive(HIGH, body)
+    assert (ledger.given_up, ledger.revived) == (set(), {(HIGH, b"x")})
+
+
+def test_a_peer_of_another_world_is_none_of_the_ledger() -> None:
+    store = MemoryStore()
+    store.commit([ReplacePeerSubscriptions(HIGH, (WANTED,), ())])
+    ledger = Ledger(LOW, [WANTED])
+    ledger.holds(store)
+    assert ledger.knows == {}
 
 
 def test_a_storm_of_dials_is_found() -> None:

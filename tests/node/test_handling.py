@@ -280,6 +280,21 @@ def test_an_overdue_message_with_another_one_of_its_id() -> None:
     assert bodies(wire.send(message(1))) == [b"1"]
 
 
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_message_that_two_calls_have_handled_is_remembered_once(durable: bool) -> None:
+    play = subscriber(policy=Policy(handling_timeout=5.0, dedupe=10, dedupe_durable=durable))
+    wire = play.peer()
+    [original] = deliveries(wire.send(message(1)))
+    play.call("begin", "c", [original])
+    play.wait(5.0)
+    [copy] = deliveries(wire.send(message(1)))
+    play.call("acknowledge", [original])
+    play.call("acknowledge", [copy])
+    assert wire.acks() == [1, 1]
+    assert deliveries(wire.send(message(1))) == []
+    assert [*play.node._dedupe._known] == [*play.store.reopen().load().handled] or not durable
+
+
 def test_without_a_timeout_a_copy_waits_for_ever() -> None:
     play = subscriber(policy=Policy(stuck_after=None, handling_timeout=None))
     wire = play.peer()

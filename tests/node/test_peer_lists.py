@@ -64,3 +64,21 @@ def test_peers_that_are_away_count_and_held_subscriptions_do_not() -> None:
     assert play.node.subscribed("c", "k") == 2
     play.accepted(LOW).request()
     assert play.node.subscribed("c", "k") == 1
+
+
+def test_a_peer_that_is_being_forgotten_gets_nothing_though_an_older_list_could_not_be_stored() -> None:
+    """The failed commit brought its routes back, and they stayed when it was gone."""
+    play = Play()
+    wire = play.peer(LOW, C)
+    play.hold_commits = play.hold_searches = True
+    wire.send(Subscribe(*D, 1))
+    play.node.forget_peer(LOW, now=play.now)
+    play.run()
+    play.fail()
+    assert play.node.subscribed(*C) == 0
+    play.hold_commits = False
+    play.finish()
+    play.looked()
+    play.wait(2.0)
+    assert not play.node.peers()
+    assert play.node.subscribed(*C) == 0

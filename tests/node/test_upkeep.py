@@ -199,7 +199,7 @@ def test_retry_sends_again_on_the_connection_that_stands() -> None:
     receipt = play.node.retry(LOW, now=play.now)
     stored = only(play.run(), Stored)
     assert stored.tokens == [receipt]
-    assert receipt.recipients == 2
+    assert receipt.deliveries == 2
     messages = wire.messages()
     assert sorted(message.body for message in messages) == [b"later", b"x", b"y"]
     sound(play)
@@ -240,7 +240,7 @@ def test_drop_parked_gives_up_what_was_set_aside_and_nothing_else() -> None:
     play.send("c", "k", b"stays")
     watched = play.node.drop_parked(LOW, now=play.now)
     assert only(play.run(), Stored).tokens == [watched]
-    assert watched.recipients == 2
+    assert watched.deliveries == 2
     assert [(peer.pending, peer.parked) for peer in play.node.peers()] == [(1, 0)]
     assert [message.body for message in play.store.messages] == [b"stays"]
     assert wire.bodies() == [b"stays"]
@@ -268,7 +268,7 @@ def test_nobody_to_do_it_for_is_no_error() -> None:
     for call in ("retry", "drop_parked", "forget_peer"):
         receipt = getattr(play.node, call)(LOW, now=play.now)
         assert only(play.run(), Stored).tokens == [receipt]
-        assert receipt.recipients == 0
+        assert receipt.deliveries == 0
 
 
 @pytest.mark.parametrize("call", ["retry", "drop_parked", "forget_peer"])

@@ -70,7 +70,7 @@ class Sender(threading.Thread):
                 some = self._run if self.count is None else min(self._run, self.count - self.sent)
                 bodies = range(self.first + self.sent, self.first + self.sent + some)
                 receipt = instance.send_many([("readings", f"k{at % 7}", b"%d" % at) for at in bodies])
-                assert receipt.recipients == some
+                assert receipt.deliveries == some
                 self.sent += some
                 self._ending.wait(self._pause)
             while instance.stats()["pending"]:

@@ -52,7 +52,7 @@ def sender(nodes: Nodes, stager: Stager, name: str = "bob", **more: Any) -> Iter
 
 def send(instance: Instance, bodies: Sequence[bytes], channel: str = "news", key: str = "k") -> Receipt:
     receipt = instance.send_many([(channel, key, body) for body in bodies])
-    assert receipt.recipients == len(bodies)
+    assert receipt.deliveries == len(bodies)
     return receipt
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
+from .causes import FIRST_BYTES, DialCause
 from .errors import ConnectionLost, TolliverError
 from .handshake_limiter import HandshakeLimiter
 from .link import HANDING_OUT, SHUTTABLE, BaseLink, LinkSignal, LinkState
@@ -83,6 +84,8 @@ class ConnectionTable(Generic[L, A]):
         link = self._links.get(cid)
         if link is not None and link.connection is not None:
             link.connection.receive_data(data, self._now)
+            if len(link.first) < FIRST_BYTES:
+                link.first += bytes(data[:FIRST_BYTES])
             self._readable[link] = None
             self._limiter.heard(cid)
             self._on_data(link, len(data))
@@ -212,7 +215,8 @@ class ConnectionTable(Generic[L, A]):
         connection = link.connection
         if connection is None:
             link.error = ConnectionLost(
-                f"no connection within {self._handshake_timeout:g} s (TCP and TLS, T-68): is the peer there?"
+                f"no connection within {self._handshake_timeout:g} s (TCP and TLS, T-68): is the peer there?",
+                DialCause.NO_ANSWER,
             )
             self._abort(link)
         elif connection.state is self._CLOSED:  # and the peer, or the application, still does not let go

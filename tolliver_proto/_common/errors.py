@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import StrEnum
 from uuid import UUID
 
+from .causes import DialCause
+
 
 class TolliverError(Exception):
     """The root: `except TolliverError` catches all that this project raises."""
@@ -117,8 +119,35 @@ class ConnectionClosing(TolliverError):
     """The call lost a race with the close. Not a bug: nothing was sent."""
 
 
+class NotOpenYet(ConnectionClosing):
+    """The instance, or the streams, were never opened."""
+
+
+class AlreadyClosed(ConnectionClosing):
+    """The instance, or the streams, are closing or closed."""
+
+
+class ForkedProcess(ConnectionClosing):
+    """This process is a fork of the one that opened it (T-79)."""
+
+
 class ConnectionLost(TolliverError):
-    """The transport went away or fell silent."""
+    """The transport went away or fell silent. `cause` says why a dial came to nothing, where that is known."""
+
+    def __init__(self, text: str = "", cause: DialCause | None = None) -> None:
+        super().__init__(text)
+        self.cause = cause
+
+
+class CannotListen(ConnectionLost, OSError):
+    """The address to listen on is taken, not ours or not allowed; `errno` says which, as of any OSError."""
+
+    def __init__(self, number: int | None, text: str) -> None:
+        OSError.__init__(self, number, text)
+        self.cause = None
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 class Blocked(TolliverError):

@@ -88,7 +88,7 @@ class Connection(Protocol):
 class BaseLink:
     """One connection, from its cid on."""
 
-    __slots__ = ("cid", "connection", "error", "identity", "in_transit", "paused", "remote", "role", "state")
+    __slots__ = ("cid", "connection", "error", "first", "identity", "in_transit", "paused", "remote", "role", "state")
 
     connection: Connection | None
 
@@ -98,6 +98,7 @@ class BaseLink:
         self.remote = remote  # None where the peer dialled us
         self.identity = PeerIdentity()
         self.connection = None  # until TLS is done
+        self.first = b""  # bytes that came, as many as tell whose they are
         self.state = LinkState.CONNECTING
         self.in_transit = 0  # bytes of the Transmit that is outstanding
         self.paused = False  # the transport reads no more for now

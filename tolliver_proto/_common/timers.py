@@ -37,6 +37,11 @@ class Timers:
     def cancel(self, key: Hashable) -> None:
         self._due.pop(key, None)
 
+    def due(self, key: Hashable) -> float | None:
+        """Its deadline, if it has one."""
+        known = self._due.get(key)
+        return None if known is None else known[0]
+
     def earliest(self) -> tuple[float, Hashable] | None:
         """The next deadline and whose it is."""
         heap = self._heap

@@ -6,7 +6,7 @@ A machine of either protocol asks for these actions, so that one driver carries 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar, dataclass_transform
 from uuid import UUID
@@ -44,6 +44,10 @@ class PeerIdentity:
     spki_sha256: bytes | None = None
     address: str = ""
     prefixes: frozenset[str] = frozenset()
+    name: str = field(default="", compare=False)
+    """The certificate's common name: for people."""
+    not_after: float | None = field(default=None, compare=False)
+    """When the certificate ends, in seconds since 1970."""
 
     def may_be(self, claimed: UUID) -> bool:
         """True if the certificate allows this UUID (D-3, T-72a). One that names nobody leaves it to a pin, but for a

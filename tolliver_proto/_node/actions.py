@@ -84,22 +84,25 @@ class Delivery:
 
 
 class Receipt:
-    """Outcome of a send. `recipients` counts its deliveries, final when Stored names it (T-53, T-62).
+    """Outcome of a send, final when Stored names it (T-53, T-62).
 
-    `counts` has the recipients of each message of a `send_many`. `first_seq` and `last_seq` are the node's own order.
+    `recipients` counts the peers that it is for, `counts` those of each message of a `send_many`, and `deliveries` is
+    the sum of these. `first_seq` and `last_seq` are the node's own order.
     """
 
-    __slots__ = ("__weakref__", "_given_up", "counts", "first_seq", "last_seq", "unacked")
+    __slots__ = ("__weakref__", "_given_up", "counts", "first_seq", "last_seq", "recipients", "unacked")
 
     def __init__(self, first_seq: int, last_seq: int, counts: list[int]) -> None:
         self.first_seq = first_seq
         self.last_seq = last_seq
         self.counts = counts
+        self.recipients = 0
         self.unacked = 0  # messages still owed to somebody, kept once `watch` was called
         self._given_up: dict[tuple[UUID, UndeliveredReason], int] | None = None
 
     @property
-    def recipients(self) -> int:
+    def deliveries(self) -> int:
+        """Each message once for each of its recipients."""
         return sum(self.counts)
 
     @property
@@ -114,7 +117,7 @@ class Receipt:
         given_up[peer, reason] = given_up.get((peer, reason), 0) + count
 
     def __repr__(self) -> str:
-        return f"Receipt(messages={len(self.counts)}, recipients={self.recipients})"
+        return f"Receipt(messages={len(self.counts)}, recipients={self.recipients}, deliveries={self.deliveries})"
 
 
 class NoticeKind(StrEnum):
@@ -125,12 +128,17 @@ class NoticeKind(StrEnum):
     ACCESS_DENIED = "access_denied"  # D-4, T-77: closed before a response
     WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: told where there are access rules, once for each peer
     TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some of them are through
+    HANDSHAKE_TIMEOUT = "handshake_timeout"  # T-68: of those who dialled us; throttled, with a count
+    PROBE_UNANSWERED = "probe_unanswered"  # T-80: the connection was dropped; throttled, with a count
+    UNACKNOWLEDGED = "unacknowledged"  # connected, and nothing is acknowledged; once for each silence
+    CERTIFICATE_ENDS = "certificate_ends"  # our own, within 30 days; daily
     SELF_CONNECTION = "self_connection"  # T-71
     DUPLICATE_IDENTITY = "duplicate_identity"  # T-70: two live instances have one UUID
     DUPLICATE_CLOSED = "duplicate_closed"  # T-70
     PROTOCOL_ERROR = "protocol_error"  # a peer broke the rules
     STORE_ERROR = "store_error"
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
+    DIAL_FAILED = "dial_failed"  # T-73: told at the first failure, and at each change of cause
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
     UNWANTED = "unwanted"  # T-46: acknowledged and dropped; throttled, with counts by channel, as are the next two
     REFUSED = "refused"  # D-5: the same, as the peer may not publish it

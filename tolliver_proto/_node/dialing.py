@@ -2,39 +2,124 @@
 
 Each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time, parked
 because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it (T-73); everything
-else is tried again with full jitter (0.1 to 30 s), for ever, until `disconnect` (T-76). A connection on which something
+else is tried again with full jitter (0.1 to 30 s), for ever, until `disconnect` (T-76). Why the last try failed is kept
+with each, and is news once, and again where the cause is another one. A connection on which something
 was acknowledged has the pauses begin anew, so what bounds a link that always breaks is the number of dials in a minute.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 from uuid import UUID
 
+from .._common.causes import DialCause, is_handshake
 from .._common.errors import (
     AccessDenied,
     CertificateError,
+    ConnectionLost,
     HandshakeRejected,
     IdentityConflict,
+    RemoteProtocolError,
     SelfConnection,
     TolliverError,
+    UnexpectedEOF,
 )
 from .._common.transport import Remote
 from .._wire.limits import Limits
 
-HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)
+_FINAL: dict[type[TolliverError], DialCause] = {
+    AccessDenied: DialCause.ACCESS,
+    CertificateError: DialCause.CERTIFICATE,
+    HandshakeRejected: DialCause.VERSION,
+    IdentityConflict: DialCause.IDENTITY,
+    SelfConnection: DialCause.SELF,
+}
+HOPELESS = tuple(_FINAL)
 """Errors that trying again does not mend."""
 
 _STEADY = 10.0  # seconds of being up after which a remote's failures are forgotten
 _FRUITFUL = 1.0  # and where a message was acknowledged meanwhile
 _DIALS, _WITHIN = 30, 60.0  # at most so many in any so many seconds
+_GIVEN_UP_KEPT = 1000  # that `states` still shows
+
+
+class RemoteState(StrEnum):
+    """What is done about a remote."""
+
+    CONNECTED = "connected"
+    DIALLING = "dialling"
+    WAITING = "waiting"  # for the next try
+    GAVE_UP = "gave_up"  # trying again would not help (T-73)
+
+
+@dataclass(frozen=True, slots=True)
+class DialFailure:
+    """Why a remote is not connected; its text has both, for people. It keeps no error, which would keep a socket."""
+
+    cause: DialCause
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.cause.text}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteInfo:
+    """A remote as `Node.remotes` shows it.
+
+    `peer` is who answered there last. `cause` and `error`, its text for people, say why it is not connected, None and
+    "" where no try has failed. `tries` counts the dials since it was connected last, `next_try` is in seconds from now.
+    """
+
+    remote: Remote
+    state: RemoteState
+    peer: UUID | None
+    cause: DialCause | None
+    error: str
+    tries: int
+    next_try: float | None
+
+
+def failure_of(error: TolliverError | None, first: bytes) -> DialFailure:
+    """Failure of a dial that ended so after these bytes came."""
+    error = error or ConnectionLost("the connection was ended here", DialCause.HERE)
+    return DialFailure(_cause_of(error, first), str(error))
+
+
+def _cause_of(error: TolliverError, first: bytes) -> DialCause:
+    for kind, cause in _FINAL.items():
+        if isinstance(error, kind):
+            return cause
+    if isinstance(error, UnexpectedEOF):
+        return DialCause.told_by(first) or DialCause.CLOSED
+    if isinstance(error, RemoteProtocolError):
+        return DialCause.told_by(first) or (DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL)
+    if not isinstance(error, ConnectionLost):
+        return DialCause.HERE
+    if error.cause is DialCause.NO_ANSWER and is_handshake(first):
+        return DialCause.LAYOUT  # where another one has a length, it has us wait for more
+    return error.cause or DialCause.CLOSED
 
 
 class Dialled:
     """One remote."""
 
-    __slots__ = ("cid", "dials", "failures", "mute", "parked_on", "peer", "remote", "up_since")
+    __slots__ = (
+        "cid",
+        "dials",
+        "failure",
+        "failures",
+        "mute",
+        "parked_on",
+        "peer",
+        "remote",
+        "told",
+        "tries",
+        "up_since",
+    )
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
@@ -45,12 +130,22 @@ class Dialled:
         self.mute = False  # its peer is sent no control messages
         self.dials: deque[float] = deque(maxlen=_DIALS)  # the times of the last ones
         self.up_since: float | None = None
+        self.tries = 0  # since it was up
+        self.failure: DialFailure | None = None  # why it is not
+        self.told: DialCause | None = None  # of the last failure that was news
+
+    @property
+    def state(self) -> RemoteState:
+        if self.up_since is not None or self.parked_on is not None:
+            return RemoteState.CONNECTED
+        return RemoteState.WAITING if self.cid is None else RemoteState.DIALLING
 
 
 class Dialer:
     """The remotes of a node.
 
-    `start(remote)` begins a dial and returns its cid, `wait(remote, seconds)` asks for `retry` later.
+    `start(remote)` begins a dial and returns its cid, `wait(remote, seconds)` asks for `retry` later, and
+    `due(remote)` is when that is.
     """
 
     def __init__(
@@ -59,15 +154,20 @@ class Dialer:
         jitter: Callable[[], float],
         start: Callable[[Remote], int],
         wait: Callable[[Remote, float], None],
+        due: Callable[[Remote], float | None],
         is_live: Callable[[UUID], bool],
+        counts: Counter[str],
     ) -> None:
         self._limits = limits
         self._jitter = jitter
         self._start = start
         self._wait = wait
+        self._due = due
         self._is_live = is_live
+        self._counts = counts
         self._remotes: dict[Remote, Dialled] = {}
         self._parked: dict[UUID, list[Remote]] = {}
+        self._given_up: dict[Remote, Dialled] = {}  # to be seen
 
     def peer_of(self, remote: Remote) -> UUID | None:
         dialled = self._remotes.get(remote)
@@ -75,6 +175,7 @@ class Dialer:
 
     def add(self, remote: Remote, mute: bool, now: float) -> None:
         is_new = remote not in self._remotes
+        self._given_up.pop(remote, None)
         self._remotes.setdefault(remote, Dialled(remote)).mute = mute
         if is_new:
             self.retry(remote, now)
@@ -86,7 +187,27 @@ class Dialer:
     def remotes(self) -> list[Remote]:
         return list(self._remotes)
 
+    def states(self, now: float) -> list[RemoteInfo]:
+        """Each remote, and those that were given up."""
+        shown = [(one, one.state) for one in self._remotes.values()]
+        shown += [(one, RemoteState.GAVE_UP) for one in self._given_up.values()]
+        return [self._info(one, state, now) for one, state in shown]
+
+    def _info(self, dialled: Dialled, state: RemoteState, now: float) -> RemoteInfo:
+        failure = None if state is RemoteState.CONNECTED else dialled.failure
+        due = self._due(dialled.remote) if state is RemoteState.WAITING else None
+        return RemoteInfo(
+            dialled.remote,
+            state,
+            dialled.peer,
+            failure.cause if failure is not None else None,
+            str(failure or ""),
+            dialled.tries,
+            None if due is None else max(0.0, due - now),
+        )
+
     def remove(self, remote: Remote) -> Dialled | None:
+        self._given_up.pop(remote, None)
         return self._remotes.pop(remote, None)
 
     def retry(self, remote: Remote, now: float) -> None:
@@ -102,27 +223,36 @@ class Dialer:
             self._wait(remote, free_at - now)
             return
         dialled.dials.append(now)
+        dialled.tries += 1
+        self._counts["dials"] += 1
         dialled.cid = self._start(remote)
 
     def established(self, remote: Remote, peer: UUID, now: float) -> None:
         dialled = self._remotes[remote]
         dialled.peer = peer
         dialled.up_since = now
+        dialled.tries = 0
+        dialled.failure = dialled.told = None
 
     def answered(self, remote: Remote, peer: UUID) -> None:
         """We know now who is there."""
         self._remotes[remote].peer = peer
 
-    def ended(self, remote: Remote, cid: int, error: TolliverError | None, fruitful: bool, now: float) -> bool:
+    def ended(
+        self, remote: Remote, cid: int, error: TolliverError | None, first: bytes, fruitful: bool, now: float
+    ) -> bool:
         """Its connection, or the try to make one, is over. True if that is for good.
 
-        `fruitful` if a message of an outbox was acknowledged on it, ours or the peer's."""
+        `first` are the first bytes that came on it; `fruitful` if a message of an outbox was acknowledged on it, ours
+        or the peer's.
+        """
         dialled = self._remotes.get(remote)
         if dialled is None or dialled.cid != cid:
             return False
         dialled.cid = None
+        self._fail(dialled, error, first)
         if isinstance(error, HOPELESS):
-            del self._remotes[remote]
+            self._give_up(dialled)
             return True
         if dialled.up_since is not None and now - dialled.up_since >= (_FRUITFUL if fruitful else _STEADY):
             dialled.failures = 0
@@ -131,6 +261,28 @@ class Dialer:
         dialled.failures += 1
         self._wait(remote, ceiling * self._jitter())
         return False
+
+    def _fail(self, dialled: Dialled, error: TolliverError | None, first: bytes) -> None:
+        if dialled.up_since is None:
+            dialled.failure = failure_of(error, first)
+            self._counts[f"dials_failed_{dialled.failure.cause}"] += 1
+        else:
+            dialled.failure = DialFailure(DialCause.LOST, str(error or "in order, by the other side or by us"))
+            dialled.told = DialCause.LOST
+
+    def _give_up(self, dialled: Dialled) -> None:
+        del self._remotes[dialled.remote]
+        self._given_up[dialled.remote] = dialled
+        if len(self._given_up) > _GIVEN_UP_KEPT:
+            del self._given_up[next(iter(self._given_up))]
+
+    def news(self, remote: Remote) -> tuple[UUID | None, DialFailure] | None:
+        """The failure of this remote, with its peer, if it is the first or has another cause than the one before."""
+        dialled = self._remotes.get(remote)
+        if dialled is None or dialled.failure is None or dialled.told is dialled.failure.cause:
+            return None
+        dialled.told = dialled.failure.cause
+        return dialled.peer, dialled.failure
 
     def peer_left(self, peer: UUID) -> None:
         """Its live connection is over: those that were parked on it are dialled again."""

@@ -33,7 +33,9 @@ class HandshakeGate:
         """Reason against this claim to a UUID, or None (D-3, T-72, T-72a)."""
         known = self._peers.get(claimed)
         if not proved.may_be(claimed):
-            return f"its certificate names {proved.names}"
+            return (
+                f"its certificate names {proved.names}: `tolliver certs DIR NAME --uuid {claimed}` makes the right one"
+            )
         if known is None:
             return self._excess(proved)
         if not proved.uuids and known.spki_sha256 not in (None, proved.spki_sha256):

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from uuid import UUID
 
+from .._common.causes import DialCause
 from .._common.errors import (
     AccessDenied,
     CertificateError,
@@ -36,6 +37,7 @@ from .._wire.events import (
     Subscription,
 )
 from .._wire.state import HOLDING, State
+from .ack_watch import AckWatch
 from .actions import DialEnded, NoticeKind, PeerDown, PeerUp
 from .dialing import Dialer
 from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
@@ -54,6 +56,9 @@ class Handshakes(Receiving):
 
     def _redial_in(self, remote: Remote, seconds: float) -> None:
         self._timers.set(("redial", remote), self._now + seconds)
+
+    def _redial_due(self, remote: Remote) -> float | None:
+        return self._timers.due(("redial", remote))
 
     def _is_live(self, uuid: UUID) -> bool:
         peer = self._peers.get(uuid)
@@ -251,6 +256,8 @@ class Handshakes(Receiving):
         peer.link = link
         peer.keep_back()
         self._up[link.cid] = link
+        peer.identity = link.identity
+        link.ack_watch = AckWatch(self._policy.unacknowledged_after)
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         self._sendable[link] = None
         if peer.inbox.exhausted:
@@ -354,7 +361,8 @@ class Handshakes(Receiving):
         link.error = link.error or event.error
         if isinstance(event.error, RemoteProtocolError) and before is not LinkState.DRAINING:
             uuid = link.peer.uuid if link.peer else None
-            self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {event.error}")
+            detail = f"{link.identity.address or 'a peer'}: {event.error}{look_of(link)}"
+            self._notice(NoticeKind.PROTOCOL_ERROR, uuid, detail)
         if link.up:
             in_order = event.error is None and before is LinkState.OPEN
             self._look_at_brief_end(link, in_order)
@@ -407,7 +415,8 @@ class Handshakes(Receiving):
             f"over {self.limits.max_answers} bytes of acks and answers that were caused and are not read (D-12)",
         )
         uuid = link.peer.uuid if link.peer else None
-        self._notice(NoticeKind.PROTOCOL_ERROR, uuid, f"{link.identity.address or 'a peer'}: {error}")
+        detail = f"{link.identity.address or 'a peer'}: {error}"
+        self._notice(NoticeKind.PROTOCOL_ERROR, uuid, detail)
         self._refuse(link, error)
 
     def _refuse_self(self, link: Link, what: str) -> None:
@@ -428,7 +437,8 @@ class Handshakes(Receiving):
     def _lost(self, link: Link, error: TolliverError | None) -> None:
         if link.role is Role.SERVER and isinstance(error, CertificateError):
             where = self._limiter.address(link.cid) or "an unknown address"
-            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, f"a connection from {where} was refused: {error}")
+            detail = f"a connection from {where} was refused: {error}"
+            self._tally.repeat(NoticeKind.CERTIFICATE_REFUSED, None, detail, self._now)
         link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
         super()._lost(link, error)
         if link.holding & Hold.DUEL and link.peer is not None:
@@ -477,7 +487,7 @@ class Handshakes(Receiving):
     def _forget(self, link: Link) -> None:
         super()._forget(link)
         self._sendable.pop(link, None)
-        for name in ("resend", "fetch", "rate", "probe", "age", "patience"):
+        for name in ("resend", "fetch", "rate", "probe", "age", "patience", "unacked"):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         if link in self._keeping:
@@ -490,9 +500,18 @@ class Handshakes(Receiving):
         if link.remote is None:
             return
         error = link.error
-        if self._dialer.ended(link.remote, link.cid, error, link.fruitful, self._now):
+        if self._dialer.ended(link.remote, link.cid, error, link.first, link.fruitful, self._now):
             self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {error}")
             self._actions.append(DialEnded(link.remote, error))
+        elif (news := self._dialer.news(link.remote)) is not None:
+            peer, failure = news
+            self._notice(NoticeKind.DIAL_FAILED, peer, f"{link.remote} is not connected, and dialled again: {failure}")
+
+
+def look_of(link: Link) -> str:
+    """Words about what came first, if that is known for something else."""
+    cause = DialCause.told_by(link.first)
+    return f" ({cause.text})" if cause is not None else ""
 
 
 def _connection(link: Link) -> Connection:

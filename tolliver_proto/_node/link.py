@@ -14,9 +14,10 @@ from uuid import UUID
 from .._common.derived import is_derived
 from .._common.link import BaseLink
 from .._common.token_bucket import TokenBucket
-from .._common.transport import Remote, Role
+from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
+from .ack_watch import AckWatch
 from .actions import Receipt
 from .duels import Duel
 from .exposure import Exposure
@@ -37,6 +38,7 @@ class Peer:
         "duel",
         "forgotten",
         "held",
+        "identity",
         "inbox",
         "kept_back",
         "link",
@@ -67,6 +69,7 @@ class Peer:
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
+        self.identity = PeerIdentity()  # as it was proved last
         self.duel: Duel[Link] = Duel()
         self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
         self.repins: list[tuple[bytes | None, Receipt]] = []  # what its pin is to be after that
@@ -248,6 +251,7 @@ class Link(BaseLink):
 
     __slots__ = (
         "above_high_water",
+        "ack_watch",
         "answers",
         "began",
         "control",
@@ -285,6 +289,7 @@ class Link(BaseLink):
         self.began = 0.0  # as a connection that is made, and when that stood, as one whose handshake is made
         self.up_since = 0.0
         self.exposure = Exposure()
+        self.ack_watch = AckWatch(None)  # the policy's, once it is up
         self.fruitful = False  # a message of an outbox was acknowledged on it (T-76)
         self.struck = False  # it ended in order while something was exposed (T-09)
         self.sent_at = 0.0  # when the socket was given something last

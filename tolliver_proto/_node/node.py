@@ -45,9 +45,11 @@ from .._wire.events import (
     Unsubscribe,
 )
 from .._wire.limits import Limits
+from .._wire.state import HANDSHAKING
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
-from .dialing import Dialer
+from .dialing import Dialer, RemoteInfo
+from .handshakes import look_of
 from .ids import Randomness
 from .link import ControlSync, Hold, Link
 from .policy import Policy
@@ -56,6 +58,9 @@ from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
 
+_LOOK_AGAIN = 1.0  # seconds
+_DAY = 86400.0
+_CERTIFICATE_ENDS = 30 * _DAY  # that is soon
 _EVENTS_A_TURN = 256  # events of one connection before the next one has its turn
 
 
@@ -110,7 +115,10 @@ class Node(Retrying):
             now,
         )
         self._tells_subscriptions = tell_subscriptions
-        self._dialer = Dialer(self.limits, rng.random, self._dial, self._redial_in, self._is_live)
+        self._dialer = Dialer(
+            self.limits, rng.random, self._dial, self._redial_in, self._redial_due, self._is_live, self._counts
+        )
+        self._certificate = 0.0, ""
         self._on_event: dict[type, Callable[[Link, Any], None]] = {
             Message: self._on_message if self._gate.acl.is_open else self._on_guarded_message,
             Ignored: self._on_ignored,
@@ -131,6 +139,8 @@ class Node(Retrying):
             "fetch": self._on_fetch_timeout,
             "rate": self._on_rate_timeout,
             "probe": self._on_probe_timeout,
+            "unacked": self._on_unacked_timeout,
+            "certificate": self._on_certificate_timeout,
             "age": self._on_age_timeout,
             "silence": self._on_silence_timeout,
             "patience": self._on_patience_timeout,
@@ -214,6 +224,8 @@ class Node(Retrying):
             control_ids = link.control.under_way if link.control is not None else ()
             link.window.transmitted(link.in_flight, control_ids, self._now)
             link.exposure.taken(self._now)
+            if link.window.in_window[0] or link.window.in_backoff:
+                self._look_at_acks(link, link.ack_watch.sent(self._now))
             self._sendable[link] = None
         link.in_flight = []
 
@@ -378,6 +390,21 @@ class Node(Retrying):
             name, subject = key if isinstance(key, tuple) else (key, None)
             self._on_timer[name](subject)
 
+    def _on_link_timeout(self, link: Link) -> None:
+        connection = link.connection
+        if link.role is Role.SERVER and (connection is None or connection.state in HANDSHAKING):
+            where = link.identity.address or self._limiter.address(link.cid) or "an unknown address"
+            self._counts["handshakes_timed_out"] += 1
+            self._tally.add(
+                NoticeKind.HANDSHAKE_TIMEOUT,
+                None,
+                1,
+                f"connections did not finish their handshake within {self.limits.handshake_timeout:g} s, the last one "
+                f"from {where} (T-68){look_of(link)}",
+                self._now,
+            )
+        super()._on_link_timeout(link)
+
     def _on_resend_timeout(self, cid: int) -> None:
         link = self._links[cid]
         if link.window is None:
@@ -409,8 +436,62 @@ class Node(Retrying):
             self._writable[link] = None
             return
         seconds = self._policy.probe_timeout
+        self._tally.add(
+            NoticeKind.PROBE_UNANSWERED,
+            link.peer.uuid if link.peer else None,
+            1,
+            f"connections to {link.identity.address or 'it'} were dropped, as no probe was answered within {seconds:g} "
+            "s: does its process hang, or is the line cut? (T-80)",
+            self._now,
+        )
         self._actions.append(Abort(cid))
         self._lost(link, ConnectionLost(f"the peer did not answer a probe within {seconds:g} s (T-80)"))
+
+    def _on_unacked_timeout(self, cid: int) -> None:
+        """Acks that we do not read, as our own handlers have enough, are no silence of the peer's."""
+        link = self._links[cid]
+        oldest = link.window.oldest() if link.window is not None else None
+        if oldest is None or link.window is None:
+            return
+        if link.holding or link.paused:
+            self._timers.set(("unacked", cid), self._now + _LOOK_AGAIN)
+            return
+        seconds, due = link.ack_watch.look(self._now)
+        self._look_at_acks(link, due)
+        if seconds is not None:
+            self._notice_silence(link, link.window.in_backoff + link.window.in_window[0], seconds, *oldest)
+
+    def _notice_silence(
+        self, link: Link, count: int, seconds: float, message_id: int, name: tuple[str, str] | None
+    ) -> None:
+        where = f" on {name[0]!r:.100} {name[1]!r:.100}" if name is not None else ""
+        self._notice(
+            NoticeKind.UNACKNOWLEDGED,
+            link.peer.uuid if link.peer else None,
+            f"it is connected, and has acknowledged none of {count} messages for {seconds:.0f} s; the oldest is "
+            f"{message_id}{where}: do its handlers hang, or does it not read? (unacknowledged_after)",
+        )
+
+    # Our certificate.
+
+    def watch_certificate(self, seconds_left: float, what: str, now: float | None = None) -> None:
+        """Our certificate, `what` in words, is valid for so long: it is told when that are 30 days, and each day."""
+        self._tick(now)
+        self._certificate = self._now + seconds_left, what
+        self._timers.set("certificate", self._now)
+
+    def _on_certificate_timeout(self, _subject: None) -> None:
+        ends, what = self._certificate
+        left = ends - self._now
+        self._timers.set("certificate", self._now + _DAY)
+        if left > _CERTIFICATE_ENDS:
+            return
+        when = f"ends in {left / _DAY:.1f} days" if left > 0 else "has ended"
+        self._notice(
+            NoticeKind.CERTIFICATE_ENDS,
+            None,
+            f"our certificate {what} {when}: make a new one with the same UUID, and call reload_tls()",
+        )
 
     def _on_age_timeout(self, cid: int) -> None:
         link = self._links[cid]
@@ -461,6 +542,16 @@ class Node(Retrying):
             )
             for peer in self._peers.values()
         ]
+
+    def identity_of(self, peer: UUID) -> PeerIdentity:
+        """Address and certificate of a peer, as it was connected last; empty where it never was."""
+        known = self._peers.get(peer)
+        return known.identity if known is not None else PeerIdentity()
+
+    def remotes(self, now: float | None = None) -> list[RemoteInfo]:
+        """Every remote that is dialled, or was until trying again was no use (T-73), and why it is not connected."""
+        self._tick(now)
+        return self._dialer.states(self._now)
 
     def subscriptions(self) -> list[Subscription]:
         """Our own, as the next handshake will list them."""

@@ -85,10 +85,11 @@ class Outbox:
 class _Resend:
     """A message that left the window: acknowledged late, if ever. Its body is on disk."""
 
-    __slots__ = ("attempts", "message_size", "queued", "seq")
+    __slots__ = ("attempts", "message_size", "name", "queued", "seq")
 
-    def __init__(self, seq: int, size: int) -> None:
+    def __init__(self, seq: int, size: int, name: tuple[str, str] | None = None) -> None:
         self.seq = seq
+        self.name = name  # channel and key, where they are known
         self.message_size = size
         self.attempts = 1
         self.queued = True  # due, waiting for its body or for room
@@ -322,7 +323,7 @@ class Window:
             return
         message = self._unacked.pop(wire_id)
         self._unacked_bytes -= message.size
-        self._backoff[wire_id] = _Resend(message.seq, message.size)
+        self._backoff[wire_id] = _Resend(message.seq, message.size, (message.channel, message.key))
         self._again.append(message)
 
     def _ask_again(self, wire_id: int) -> None:
@@ -345,6 +346,13 @@ class Window:
     def is_in_flight(self, wire_id: int) -> bool:
         """True if it was sent and is unacknowledged."""
         return wire_id in self._unacked or wire_id in self._backoff
+
+    def oldest(self) -> tuple[int, tuple[str, str] | None] | None:
+        """Of what was sent and is unacknowledged, the oldest: its wire id, and its channel and key where they are
+        known."""
+        waiting = [(one.seq, wire_id, one.name) for wire_id, one in self._backoff.items()]
+        waiting += [(one.seq, wire_id, (one.channel, one.key)) for wire_id, one in self._unacked.items()]
+        return min(waiting)[1:] if waiting else None
 
     @property
     def in_window(self) -> tuple[int, int]:

@@ -56,6 +56,8 @@ class Policy:
       never (T-48).
     - `unsubscribed_hold`: seconds for which messages wait for a peer whose newer list lacks their subscription, 0 for
       none (T-61).
+    - `unacknowledged_after`: seconds after which it is told that a connected peer acknowledges nothing of what was sent
+      to it, or None.
     """
 
     dedupe: int = 0
@@ -73,6 +75,7 @@ class Policy:
     stuck_after: float | None = 10.0
     handling_timeout: float | None = 600.0
     unsubscribed_hold: float = 3600.0
+    unacknowledged_after: float | None = 60.0
 
     def __post_init__(self) -> None:
         if self.dedupe < 0:
@@ -100,7 +103,13 @@ class Policy:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")
         if not self.unsubscribed_hold >= 0:
             raise ValueError(f"Policy.unsubscribed_hold is {self.unsubscribed_hold}: give seconds, or 0")
-        for name in ("expire_after", "max_connection_age", "stuck_after", "handling_timeout"):
+        for name in (
+            "expire_after",
+            "max_connection_age",
+            "stuck_after",
+            "handling_timeout",
+            "unacknowledged_after",
+        ):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
                 raise ValueError(f"Policy.{name} is {seconds}: give seconds above zero, or None")

@@ -334,8 +334,8 @@ class Receiving(Handling):
         self._notice(
             NoticeKind.DEAD_LETTER,
             delivery.peer_id,
-            f"message {message_id} of {message.channel!r:.100} {message.key!r:.100} failed {delivery.attempt} times: "
-            "kept as a dead letter, see dead_letters() and replay() (T-47)",
+            f"message {message_id} of {message.channel!r:.100} {message.key!r:.100}, from peer {delivery.peer_id}, "
+            f"failed {delivery.attempt} times: kept as a dead letter, see dead_letters() and replay() (T-47)",
         )
 
     def _keep_letter(self, letter: DeadLetter) -> None:

@@ -142,6 +142,7 @@ class Sending(MakingRoom):
         if room is not None:
             self._use_room(room, receipt, stored, kept)
         receipt.counts += [len(recipients.peers) for recipients in routed]
+        receipt.recipients = len({peer for recipients in set(routed) for peer in recipients.peers})
         receipt.first_seq = self._next_seq
         for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
             messages = [StoredMessage(seq, wire_id, *items[at], sizes[at]) for at, seq, wire_id in run]
@@ -331,6 +332,9 @@ class Sending(MakingRoom):
         peer.outbox.leave(spans)
         peer.outbox.poison.acked()
         link.exposure.acked(self._now)
+        if link.window is not None:
+            waits = bool(link.window.in_backoff or link.window.in_window[0])
+            self._look_at_acks(link, link.ack_watch.acked(self._now, waits))
         link.fruitful = True
         if peer.outbox.tries is not None:
             self._look_at_tries(link, peer.outbox.tries, ids)
@@ -338,6 +342,10 @@ class Sending(MakingRoom):
         self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
         self._sendable[link] = None
+
+    def _look_at_acks(self, link: Link, due: float | None) -> None:
+        if due is not None:
+            self._timers.set(("unacked", link.cid), due)
 
     def _look_at_tries(self, link: Link, tries: SecondTries, acked: Container[int]) -> None:
         """The peer takes messages: it may be given a parked one again, if this was not one (T-09)."""

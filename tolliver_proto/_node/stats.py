@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .._common.causes import DialCause
 from .._common.snapshot import Snapshot, counter, counters_by, gauge
 from .._wire.events import IgnoreReason
 from .actions import NoticeKind
@@ -43,6 +44,10 @@ class NodeStats(Snapshot):
     hurried: int = counter()
     ignored: Mapping[IgnoreReason, int] = counters_by()
     """By reason: frames that were whole but not understandable (T-10, T-20, T-27)."""
+    dials: int = counter()
+    dials_failed: Mapping[DialCause, int] = counters_by()
+    """By cause: dials that came to nothing."""
+    handshakes_timed_out: int = counter()
     notices: Mapping[NoticeKind, int] = counters_by()
     """By kind: the node's own notices."""
 
@@ -63,6 +68,7 @@ class NodeStats(Snapshot):
         return cls(
             **{name: counts.get(name, 0) for name in _COUNTED},
             ignored={reason: counts.get(f"ignored_{reason}", 0) for reason in IgnoreReason},
+            dials_failed={cause: counts.get(f"dials_failed_{cause}", 0) for cause in DialCause},
             notices={kind: counts.get(f"notices_{kind}", 0) for kind in NoticeKind},
             **gauges,
         )

@@ -31,6 +31,16 @@ class NoticeTally:
         else:
             self._say(subject, count, text, now)
 
+    def repeat(self, kind: NoticeKind, peer: UUID | None, detail: str, now: float) -> None:
+        """It has happened, in these words; again within the minute it is counted."""
+        subject = kind, peer
+        known = self._untold.get(subject)
+        if known is None:
+            self._tell(kind, peer, detail)
+            self._begin(subject, "", now)
+        else:
+            self._untold[subject] = known[0] + 1, f"more like it within a minute; the last one: {detail}"
+
     def fall_due(self, subject: Subject, now: float) -> None:
         """A minute is over."""
         count, text = self._untold.pop(subject)
@@ -39,5 +49,8 @@ class NoticeTally:
 
     def _say(self, subject: Subject, count: int, text: str, now: float) -> None:
         self._tell(*subject, f"{count} {text}")
+        self._begin(subject, text, now)
+
+    def _begin(self, subject: Subject, text: str, now: float) -> None:
         self._untold[subject] = 0, text
         self._timers.set(("tally", subject), now + EVERY)

@@ -427,10 +427,11 @@ def audit(node: Node, store: MemoryStore) -> None:
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in node._peers.values():
         if one.link is not None:
-            sent = one.served, one.kept_back
-            told = one.link.told, one.subscriptions.union(one.held) - one.link.told
-            check(sent == told, "peer {}: served and kept back are {}, not {} (T-61)", one.uuid, sent, told)
-        granted = node._gate.acl.rights(one.uuid).granted(one.subscriptions.union(one.held))
+            split = (one.served, one.kept_back)
+            told = (one.link.told, one.subscriptions.union(one.held) - one.link.told)
+            check(split == told, "peer {}: served and kept back {}, not {}", one.uuid, split, told)
+        wanted = frozenset() if one.forgotten else one.subscriptions.union(one.held)
+        granted = node._gate.acl.rights(one.uuid).granted(wanted)
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
     targets = {(subscription, one) for subscription, peers in node._routes for one in peers}

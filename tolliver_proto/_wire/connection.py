@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
+from .._common.causes import DialCause
 from .._common.errors import (
     ConnectionClosing,
     ConnectionLost,
@@ -174,7 +175,8 @@ class Connection:
             return
         lost = ConnectionLost(
             f"no handshake within {self.limits.handshake_timeout:g} s (T-68): is this a tolliver peer, and of the "
-            "same revision?"
+            "same revision?",
+            DialCause.NO_ANSWER,
         )
         if self.state is State.CLOSING:
             lost = ConnectionLost(f"the peer did not close within {self.limits.close_timeout:g} s: abort")

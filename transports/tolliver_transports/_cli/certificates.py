@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
+import typer
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from .._tls.x509 import identity_of
 from ..certs import LOCAL_HOSTS, Member, make_ca, make_certificate
 from ..derived import new_prefix
 from . import words
@@ -30,6 +35,23 @@ def make(
     finally:
         if made:
             _show(made)
+
+
+def show_pins(files: Sequence[Path]) -> None:
+    """A line for each certificate: its file, the SHA-256 of its key, its names. Raises OSError and ValueError."""
+    for file in files:
+        try:
+            certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{file} holds no certificate in PEM form: {error}") from error
+        names = [
+            uri
+            for extension in certificate.extensions
+            if isinstance(extension.value, x509.SubjectAlternativeName)
+            for uri in extension.value.get_values_for_type(x509.UniformResourceIdentifier)
+        ]
+        identity = identity_of(certificate.public_bytes(Encoding.DER), names, str(file))
+        typer.echo(f"{file}  {(identity.spki_sha256 or b'').hex()}  {identity.names}")
 
 
 def _show(made: dict[str, Member]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -187,11 +188,22 @@ def certs(
 
 
 @app.command()
+def pin(
+    files: Annotated[list[Path], typer.Argument(help="Certificates (PEM).", show_default=False)],
+) -> None:
+    """Print what to pin of each certificate: the SHA-256 of its key, for Remote(spki_sha256=...), and its names."""
+    from .certificates import show_pins
+
+    with words.clear_errors():
+        show_pins(files)
+
+
+@app.command()
 @grouped(place=_place)
 def listen(
     *,
-    channel: Annotated[str, typer.Option(help='The channel; "" is any.')] = "",
-    key: Annotated[str, typer.Option(help='The key; "" is any.')] = "",
+    channel: Annotated[list[str] | None, typer.Option(help="A channel; repeatable (default: any).")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key of each channel; repeatable (default: any).")] = None,
     place: Place,
     json: Json = False,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
@@ -204,7 +216,7 @@ def listen(
 
     with words.clear_errors(), _interruptible(0):
         show = listening.as_json if json else listening.as_text
-        wanted = Subscription(channel, key)
+        wanted = [Subscription(*one) for one in product(channel or [""], key or [""])]
         run(
             partial(
                 listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show, place.meeting.acl

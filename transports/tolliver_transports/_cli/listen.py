@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -46,16 +46,17 @@ def as_json(delivery: Delivery) -> str:
 async def listen(
     options: InstanceOptions,
     remotes: list[Remote],
-    wanted: Subscription,
+    wanted: list[Subscription],
     only: bool,
     count: int | None,
     show: Callable[[Delivery], str],
     acl: Path | None = None,
 ) -> None:
     """Until `count` messages were printed, or for ever. The rules in the file `acl` are read again on SIGHUP."""
-    async with create_instance(options, subscriptions=[wanted]) as instance:
+    async with create_instance(options, subscriptions=wanted) as instance:
         runs = instance.message_runs("", "", subscribe=False)
-        await _drop_earlier(instance, wanted if only else None)
+        if only:
+            await _drop_earlier(instance, wanted)
         _say_where(instance)
         others = [partial(_dial, instance, remote) for remote in remotes]
         if acl is not None:
@@ -68,9 +69,9 @@ async def _dial(instance: Instance, remote: Remote) -> None:
     words.say(f"connected to {remote}, which is {peer}")
 
 
-async def _drop_earlier(instance: Instance, wanted: Subscription | None) -> None:
+async def _drop_earlier(instance: Instance, wanted: Collection[Subscription]) -> None:
     for earlier in instance.subscriptions():
-        if wanted not in (None, earlier):
+        if earlier not in wanted:
             await instance.unsubscribe(*earlier)
 
 

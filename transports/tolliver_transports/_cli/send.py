@@ -106,6 +106,7 @@ class Tally:
     sent: int = 0
     unwanted: int = 0
     acknowledged: int = 0
+    deliveries: int = 0
     recipients: tuple[int, int] = (0, 0)
     begun: float = field(factory=time.monotonic)
 
@@ -123,6 +124,7 @@ class Tally:
             self.stored += len(wanted)
         else:
             self.sent += len(wanted)
+        self.deliveries += sum(wanted)
         if wanted:
             low, high = self.recipients
             self.recipients = min(min(wanted), low or wanted[0]), max(max(wanted), high)
@@ -134,6 +136,8 @@ class Tally:
         recipients = words.count(high, "recipient") if low == high else f"{low:,} to {high:,} recipients"
         done = self.stored + self.sent
         said = [f"{job.verb} {done:,} of {words.count(self.read, 'message')} for {recipients}"]
+        if self.deliveries > done:
+            said.append(f"{self.deliveries:,} deliveries")
         if job.waits:
             said.append(f"{self.acknowledged:,} acknowledged")
         return f"{', '.join(said)}, in {seconds:.2f} s ({done / max(seconds, 1e-6):,.0f}/s)"
@@ -164,7 +168,13 @@ async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
             return
     connected = sum(peer.connected for peer in instance.peers())
     if connected < max(1, len(remotes)):
-        words.say(f"{words.count(connected, 'peer')} connected within {job.timeout:g} s; sending all the same")
+        said = f"{words.count(connected, 'peer')} connected within {job.timeout:g} s; sending all the same"
+        words.say("; ".join((said, *missing(instance))))
+
+
+def missing(instance: Instance) -> list[str]:
+    """Each remote that is not connected, and why."""
+    return [words.line(f"{one.remote}: {one.error}") for one in instance.remotes() if one.error]
 
 
 def _wants(peer: PeerInfo, sought: Subscription | None) -> bool:
@@ -246,10 +256,11 @@ class _Sender:
             with anyio.move_on_after(self._job.timeout) as waited:
                 await self._acknowledged.wait()
             if waited.cancelled_caught:
-                raise TimeoutError(
+                late = (
                     f"no acknowledgement within {self._job.timeout:g} s: what is stored goes out with the next run on "
                     "this database, if it was given one"
                 )
+                raise TimeoutError("; ".join((late, *missing(self._instance))))
 
 
 def send_and_report(job: Job, run: Callable[[Callable[[], Awaitable[None]]], None], options: InstanceOptions) -> bool:

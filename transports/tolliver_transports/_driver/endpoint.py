@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from time import monotonic
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from tolliver_proto import ConnectionClosing, LocalProtocolError, TolliverError
+from tolliver_proto import AlreadyClosed, ForkedProcess, LocalProtocolError, NotOpenYet, TolliverError
 
 from .._options.instance import TLS, Remote
 from .._tls.policy import Pumps
@@ -161,14 +161,16 @@ class BaseEndpoint(ABC):
         self._claimed = False
 
     def check_open(self) -> None:
-        """Raises ConnectionClosing before it is open, once it is being closed, and in a forked child."""
+        """Raises NotOpenYet, AlreadyClosed, and ForkedProcess in a forked child: each a ConnectionClosing."""
         if self._open and self._process != os.getpid():
-            raise ConnectionClosing(
+            raise ForkedProcess(
                 f"{self} belongs to process {self._process}, and this is a fork of it: open another one here, in an "
                 "event loop of its own, and an instance on a database of its own (T-79)"
             )
+        if not self._open and self._process:
+            raise AlreadyClosed(f"{self} is closed, or being closed: make another one with {self.made_by}(options)")
         if not self._open:
-            raise ConnectionClosing(
+            raise NotOpenYet(
                 f"{self} is not open: make one with {self.made_by}(options), as the page of your adapter shows, and "
                 "use it until it is closed"
             )

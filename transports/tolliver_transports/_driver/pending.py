@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, cast
 
-from tolliver_proto import ConnectionClosing, TolliverError
+from tolliver_proto import AlreadyClosed, TolliverError
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -18,10 +18,12 @@ V = TypeVar("V")
 class PendingCall(Generic[T]):
     """An answer that comes once, for any number of waiters. On threads it is touched under the machine's lock alone."""
 
-    __slots__ = ("_value", "_waiters", "done", "error")
+    __slots__ = ("_value", "_waiters", "done", "error", "late")
 
     def __init__(self) -> None:
         self.done = False
+        self.late: Callable[[], str] | None = None
+        """Words for whoever has waited too long: what is not done, and why."""
         self.error: BaseException | None = None
         self._waiters: list[Callable[[], object]] = []
 
@@ -44,6 +46,10 @@ class PendingCall(Generic[T]):
         """The waiter that gave this to `when_done` waits no more."""
         if wake in self._waiters:
             self._waiters.remove(wake)
+
+    def too_late(self, seconds: float) -> TimeoutError:
+        """For a waiter whose time is over; what was asked for goes on."""
+        return TimeoutError(f"after {seconds:g} s {self.late() if self.late else 'it is not done, and goes on'}")
 
     def result(self) -> T:
         """The answer. Raises the error that it is."""
@@ -85,7 +91,7 @@ class PendingCalls:
 
     def give_up(self) -> None:
         """The endpoint is closed: nobody is left waiting."""
-        error = ConnectionClosing("the instance was closed before this was done")
+        error = AlreadyClosed("the instance was closed before this was done")
         for name in list(self._calls):
             self.settle(name, None, error)
 

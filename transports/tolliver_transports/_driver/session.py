@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from tolliver_proto import ConnectionLost, PeerIdentity, Role, TolliverError
+from tolliver_proto import ConnectionLost, DialCause, PeerIdentity, Role, TolliverError
 
 from .._tls.pump import AnyPump
 from .sockets import SELF_CONNECTED, address_of, is_self_connected, tune
@@ -86,7 +86,7 @@ class Session(ABC):
         tune(sock)
         self._address = address_of(sock.getpeername())
         if is_self_connected(sock):
-            self._end(ConnectionLost(SELF_CONNECTED))
+            self._end(ConnectionLost(SELF_CONNECTED, DialCause.REFUSED))
         self._go_on()
 
     def receive(self, ciphertext: bytes) -> None:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable
 from typing import Any
 
-from tolliver_proto import ConnectionLost
+from tolliver_proto import CannotListen, ConnectionLost, DialCause
 
 Address = tuple[Any, ...]
 """A socket address, as getaddrinfo gives it."""
@@ -32,6 +32,11 @@ _OPTIONS = (  # those that the platform does not have are left out
     ("IPPROTO_TCP", "TCP_KEEPINTVL", 10),
     ("IPPROTO_TCP", "TCP_KEEPCNT", 3),
     ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 30_000),  # milliseconds
+)
+_CAUSES: tuple[tuple[type[OSError], DialCause], ...] = (
+    (socket.gaierror, DialCause.NAME),
+    (ConnectionRefusedError, DialCause.REFUSED),
+    (TimeoutError, DialCause.NO_ANSWER),
 )
 SELF_CONNECTED = "the dial met its own socket, as nobody listens there"
 LISTENING = socket.AI_PASSIVE | socket.AI_ADDRCONFIG  # for `look_up`
@@ -102,7 +107,7 @@ def check_connected(sock: socket.socket) -> None:
 def open_listeners(host: str, port: int) -> list[socket.socket]:
     """One for each address of the host, all on one port; they do not block.
 
-    Raises ConnectionLost, and then none is open.
+    Raises CannotListen, and then none is open.
     """
     opened: list[socket.socket] = []
     missing = None
@@ -120,8 +125,16 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         close_all(opened)
         advice = MORE_FILES if error.errno in _TOO_MANY else "Choose another port or address"
-        raise ConnectionLost(f"cannot listen on {host}:{port}: {error}. {advice}") from error
+        raise CannotListen(error.errno, f"cannot listen on {host}:{port}: {error}. {advice}") from error
     return opened
+
+
+def unreached(remote: object, error: OSError) -> ConnectionLost:
+    """Error of a dial for which there is no connection of TCP."""
+    cause = next((cause for kind, cause in _CAUSES if isinstance(error, kind)), DialCause.UNREACHABLE)
+    if error.errno in (*_TOO_MANY, errno.EAGAIN):
+        cause = DialCause.HERE
+    return ConnectionLost(f"cannot reach {remote}: {error}", cause)
 
 
 def close_all(sockets: Iterable[socket.socket]) -> None:

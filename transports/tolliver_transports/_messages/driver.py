@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
+from uuid import UUID
 
 from tolliver_proto import (
     Acked,
@@ -185,12 +186,12 @@ class NodeDriver(Driver):
             self.calls.settle((Acked, receipt), receipt, action.error)
 
     def _on_peer_up(self, action: PeerUp) -> None:
-        log.info("peer %s is up, version %d", action.peer, action.version)
+        log.info("peer %s is up, version %d", self._who(action.peer), action.version)
         self.calls.settle((Dial, action.remote), action.peer)
         self._tell(action)
 
     def _on_peer_down(self, action: PeerDown) -> None:
-        log.info("peer %s is gone: %s", action.peer, action.error or "closed in order")
+        log.info("peer %s is gone: %s", self._who(action.peer), action.error or "closed in order")
         self._tell(action)
 
     def _on_subscriptions_changed(self, action: SubscriptionsChanged) -> None:
@@ -205,5 +206,11 @@ class NodeDriver(Driver):
     def on_notice(self, notice: Notice, error: BaseException | None = None) -> None:
         """`error` is what the application raised: its traceback goes into the log."""
         self.notices.append(notice)
-        log.warning("%s: %s", notice.kind, notice.detail, exc_info=error)
+        whom = "" if notice.peer is None else f" [peer {self._who(notice.peer)}]"
+        log.warning("%s: %s%s", notice.kind, notice.detail, whom, exc_info=error)
         self._tell(notice)
+
+    def _who(self, peer: UUID) -> str:
+        """UUID, address and certificate name."""
+        identity = self.node.identity_of(peer)
+        return " ".join(filter(None, (str(peer), identity.address and f"at {identity.address}", identity.name)))

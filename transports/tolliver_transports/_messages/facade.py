@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Generic, NoReturn, TypeVar
 from uuid import UUID
 
-from tolliver_proto import Acl, DeadLetter, NodeStats, Notice, PeerInfo, Subscription
+from tolliver_proto import Acl, DeadLetter, NodeStats, Notice, PeerInfo, RemoteInfo, Subscription
 
 from .._options.instance import Remote
 from .instance import BaseInstanceCore
@@ -73,6 +73,14 @@ class BaseInstance(Generic[C]):
         """Every peer that is known, connected or not: UUID, address, subscriptions, messages and bytes that wait."""
         with self._core.lock:
             return self._core.peers()
+
+    def remotes(self) -> list[RemoteInfo]:
+        """Every remote that is dialled: its state, why it is not connected, tries, seconds until the next one.
+
+        One that was given up, as trying again is no use (T-73), stays until `remove_connection`.
+        """
+        with self._core.lock:
+            return self._core.remotes()
 
     def notices(self) -> list[Notice]:
         """The last thousand things that an operator may want to know, oldest first."""

@@ -11,7 +11,8 @@ import os
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from contextlib import closing
-from time import monotonic
+from functools import partial
+from time import monotonic, time
 from uuid import UUID
 
 from tolliver_proto import (
@@ -26,6 +27,7 @@ from tolliver_proto import (
     NoticeKind,
     PeerInfo,
     Receipt,
+    RemoteInfo,
     Subscription,
     TolliverError,
 )
@@ -43,6 +45,7 @@ from .opening import open_instance
 from .recorder import Recorder
 
 log = logging.getLogger("tolliver")
+_REMOTES_SAID = 3  # in one text
 Item = tuple[str, str, bytes]
 
 
@@ -83,6 +86,7 @@ class BaseInstanceCore(BaseEndpoint):
         self.check_open()
         wanted = self.options.remote(remote)
         call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted), as_it_is)
+        call.late = partial(self._unconnected, wanted)
         self.node.connect(wanted, monotonic(), control_messages=wanted.control_messages)
         self.turn()
         return call
@@ -104,7 +108,12 @@ class BaseInstanceCore(BaseEndpoint):
 
     def wait_subscribed(self, channel: str, key: str, peers: int) -> PendingCall[int]:
         self.check_open()
-        return self._driver.when_subscribed(channel, key, peers)
+        call = self._driver.when_subscribed(channel, key, peers)
+        call.late = lambda: (
+            f"fewer than {peers} peers subscribe to {channel!r:.100} {key!r:.100}: see instance.peers()"
+            f"{self._not_connected()}"
+        )
+        return call
 
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
@@ -122,7 +131,11 @@ class BaseInstanceCore(BaseEndpoint):
 
     def wait_acked(self, receipt: Receipt) -> PendingCall[None]:
         self.check_open()
-        return self._driver.when_acked(receipt, _nothing)
+        if not isinstance(receipt, Receipt):
+            raise TypeError(f"{receipt!r:.100} is no receipt: give what `send` or `send_many` returned")
+        call = self._driver.when_acked(receipt, _nothing)
+        call.late = partial(self._unacked, receipt)
+        return call
 
     # Upkeep.
 
@@ -172,6 +185,9 @@ class BaseInstanceCore(BaseEndpoint):
     def peers(self) -> list[PeerInfo]:
         return self.node.peers()
 
+    def remotes(self) -> list[RemoteInfo]:
+        return self.node.remotes(monotonic())
+
     def notices(self) -> list[Notice]:
         return list(self._driver.notices)
 
@@ -185,6 +201,26 @@ class BaseInstanceCore(BaseEndpoint):
         where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
         return f"<{name} {self.node.instance_id} on {self.options.database}{where}, {self.stats().peers_up} peers up>"
 
+    def _unconnected(self, remote: Remote) -> str:
+        """Words for whoever waits for this remote."""
+        why = "".join(f" ({words_of(one)})" for one in self.remotes() if one.remote == remote and one.error)
+        return f"there is no connection to {remote} yet{why}: it is dialled until remove_connection({str(remote)!r})"
+
+    def _unacked(self, receipt: Receipt) -> str:
+        """Words for whoever waits for this receipt."""
+        return (
+            f"{receipt.unacked} of {len(receipt.counts)} messages are not acknowledged by all their recipients yet: "
+            f"they are stored, and sent again until they are{self._not_connected()}"
+        )
+
+    def _not_connected(self) -> str:
+        """Words about the remotes that may be the reason."""
+        missing = [one for one in self.remotes() if one.error]
+        said = [f"{one.remote} ({words_of(one)})" for one in missing[:_REMOTES_SAID]]
+        if len(missing) > _REMOTES_SAID:
+            said.append(f"{len(missing) - _REMOTES_SAID} others")
+        return f"; not connected: {', '.join(said)}" if said else ""
+
     # The life of an instance.
 
     def _prepare(self) -> None:
@@ -196,6 +232,7 @@ class BaseInstanceCore(BaseEndpoint):
         self._machine = self.node
         self._recorder = self._open_recorder()
         self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news, self.feed.tell)
+        self._watch_certificate()
 
     def _read_tls(self) -> Pumps:
         pumps = Pumps(self.options.tls)
@@ -208,6 +245,12 @@ class BaseInstanceCore(BaseEndpoint):
 
     def _use_tls(self, pumps: Pumps) -> None:
         self._pumps = pumps
+        self._watch_certificate()
+
+    def _watch_certificate(self) -> None:
+        ends, tls = self._pumps.identity.not_after, self.options.tls
+        if ends is not None and tls is not None:
+            self.node.watch_certificate(ends - time(), str(tls.cert), monotonic())
 
     def _open_recorder(self) -> Recorder | None:
         directory = self.options.record
@@ -260,7 +303,10 @@ class BaseInstanceCore(BaseEndpoint):
         self._driver.end(mailbox, deliveries)
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None:
-        detail = f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100} {text}: not acknowledged"
+        detail = (
+            f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100}, attempt {delivery.attempt} of peer "
+            f"{delivery.peer_id}'s message, {text}: not acknowledged"
+        )
         with self.lock:  # a handler's thread says it
             self._driver.on_notice(Notice(kind, delivery.peer_id, detail), error)
 
@@ -271,6 +317,20 @@ class BaseInstanceCore(BaseEndpoint):
 
     def __str__(self) -> str:
         return f"the instance on {self.options.database}"
+
+
+def checked(handler: Handler) -> Handler:
+    """The handler, which can be called. Raises TypeError."""
+    if not callable(handler):
+        raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
+    return handler
+
+
+def words_of(remote: RemoteInfo) -> str:
+    """Words about a remote that is not connected: why, how often it was tried, when again."""
+    tries = f"tried {remote.tries} times" if remote.tries > 1 else "tried once"
+    again = "" if remote.next_try is None else f", again in {remote.next_try:.1f} s"
+    return f"{remote.error}; {tries}{again}"
 
 
 def _nothing(_receipt: Receipt) -> None:

@@ -45,7 +45,8 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         raise IdentityConflict(
             f"the database {options.database} belongs to instance {known}, but "
             f"{f'the option identity is {wanted}' if options.identity else f'the certificate says {mine.names}'}: "
-            "use the database or the certificate that belongs to this instance"
+            "use the database or the certificate that belongs to this instance, or make a certificate for it: "
+            f"`tolliver certs DIR NAME --uuid {known}`"
         )
     node = Node(
         instance_id=known,

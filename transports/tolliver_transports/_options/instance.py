@@ -12,7 +12,7 @@ import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from attrs import Attribute, converters, define, evolve, field, validators
@@ -98,6 +98,8 @@ def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int
             raise ValueError(f'the address {text!r} is not closed: write "[::1]:{default_port}"')
     else:
         host, colon, port = text.partition(":")
+        if text.isascii() and text.isdigit():
+            raise ValueError(f'the address {text!r} is a port, and the host is missing: write "127.0.0.1:{text}"')
         if ":" in port:
             raise ValueError(f'the address {text!r} has several colons: write IPv6 as "[{text}]" or "[...]:port"')
     if not colon:
@@ -281,7 +283,8 @@ class InstanceOptions(EndpointOptions):
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `quota_policy`, `quota_policies`, `strict_block`,
       `announce_after_handshake`, `stuck_after`, `handling_timeout`, `unsubscribed_hold`, `no_control_messages`,
-      `probe`, `probe_interval`, `probe_timeout`, `max_connection_age`: see `Policy`.
+      `probe`, `probe_interval`, `probe_timeout`, `max_connection_age`, `unacknowledged_after`: see
+      `Policy`.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
 
@@ -356,6 +359,10 @@ class InstanceOptions(EndpointOptions):
     probe_timeout: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
     max_connection_age: float | None = field(
         default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
+    )
+    unacknowledged_after: float | None = field(
+        default=cast("float | None", 60.0),
+        validator=validators.optional(_is(int | float, "give seconds as a number, or None")),
     )
 
     @property

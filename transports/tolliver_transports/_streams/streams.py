@@ -97,6 +97,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         self.check_open()
         cid = self.hub.connect(self.options.remote(remote), monotonic())
         call: PendingCall[P] = self._driver.calls.of((PeerUp, cid), as_it_is)
+        call.late = lambda: f"{remote} has said no hello, and is given up: try again"
         self.turn()
         return cid, call
 

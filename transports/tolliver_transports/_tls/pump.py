@@ -31,6 +31,7 @@ import ssl
 from tolliver_proto import (
     ConnectionClosing,
     ConnectionLost,
+    DialCause,
     PeerIdentity,
     TolliverError,
 )
@@ -46,6 +47,9 @@ from .x509 import (
 )
 
 _RECORD = 16384  # plaintext bytes in the largest TLS record
+_FIRST = 16  # bytes
+_NOT_TLS = (DialCause.NOT_TLS, DialCause.HTTP, DialCause.STREAMS)
+_NOT_TLS_ALERT = bytes((21, 3, 3, 0, 2, 2, 70))  # a record with the fatal alert protocol_version (RFC 8446, 6)
 _SLICE = 4 * _RECORD  # a memory BIO never shrinks: this is what each may grow to
 
 
@@ -73,6 +77,7 @@ class Pump:
         self._peer = "the peer that dialled us" if remote is None else f"the peer at {remote}"
         self._identity: PeerIdentity | None = None  # set when the handshake is over
         self._failure: TolliverError | None = None
+        self._first = b""  # what came first, as much as tells another protocol
         self._read_ahead: list[bytes] = []
         self._ciphertext: list[bytes] = []
         self.heard = False
@@ -106,6 +111,8 @@ class Pump:
         """Bytes from the network, cut anywhere. They are dropped where nobody would read them any more."""
         if not (self._no_more or self._closed_by_peer or self._failure):
             self._incoming.write(ciphertext)
+            if self._identity is None:
+                self._first = (self._first + ciphertext)[:_FIRST]
 
     def receive_eof(self) -> None:
         """The network will bring nothing more."""
@@ -228,6 +235,15 @@ class Pump:
         self._failure = self._explain(error)
         self._failure.__cause__ = error.with_traceback(None)  # whose frames hold this pump: see Session
 
+        if self._server and self._failure_cause is not None:
+            self._ciphertext.append(_NOT_TLS_ALERT)  # OpenSSL says nothing, and the other end would not know why
+
+    @property
+    def _failure_cause(self) -> DialCause | None:
+        """The protocol of a peer that does not speak TLS."""
+        failure = self._failure
+        return failure.cause if isinstance(failure, ConnectionLost) and failure.cause in _NOT_TLS else None
+
     def _explain(self, error: ssl.SSLError) -> TolliverError:
         return Breakdown(
             peer=self._peer,
@@ -237,6 +253,7 @@ class Pump:
             heard=self.heard,
             shaken=self._identity is not None,
             ended=is_abrupt_end(error) or isinstance(error, ssl.SSLZeroReturnError),
+            protocol=DialCause.told_by(self._first),
         ).explain()
 
 

@@ -6,21 +6,36 @@ place in the DER bytes. OpenSSL's reasons are data here: to each belongs a sente
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from tolliver_proto import CertificateError, ConnectionLost, IdentityConflict, PeerIdentity, TolliverError
+from tolliver_proto import (
+    CertificateError,
+    ConnectionLost,
+    DialCause,
+    IdentityConflict,
+    PeerIdentity,
+    TolliverError,
+)
 
 from .._options.instance import Remote
 from ..derived import URN, check_prefix
 
 _URN = re.compile(r"urn:uuid:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.IGNORECASE)
 
+_NAME_SHOWN = 64
 _SAME_CA = "both sides need certificates of the same private CA"
+_WITH_UUID = "`tolliver certs DIR NAME --uuid UUID`"
+_THE_PEER = (
+    "the peer: Remote(host, port, identity=...), or, where its certificate has no UUID, Remote(host, port, "
+    "spki_sha256=...), which `tolliver pin FILE` prints"
+)
 NEW_CERTIFICATE = "make a new certificate with `tolliver certs`"
 _REMEDIES = {  # what to do about a certificate that we refuse, by OpenSSL's X509_V_ERR_ number
     7: _SAME_CA,  # CERT_SIGNATURE_FAILURE
@@ -31,8 +46,8 @@ _REMEDIES = {  # what to do about a certificate that we refuse, by OpenSSL's X50
     20: _SAME_CA,  # UNABLE_TO_GET_ISSUER_CERT_LOCALLY
     21: _SAME_CA,  # UNABLE_TO_VERIFY_LEAF_SIGNATURE
     26: "it needs the extended key usages serverAuth and clientAuth",  # INVALID_PURPOSE
-    62: "dial a name that is in it, or pin the peer: Remote(host, port, identity=...)",  # HOSTNAME_MISMATCH
-    64: "dial an address that is in it, or pin the peer: Remote(host, port, identity=...)",  # IP_ADDRESS_MISMATCH
+    62: f"dial a name that is in it, or pin {_THE_PEER}",  # HOSTNAME_MISMATCH
+    64: f"dial an address that is in it, or pin {_THE_PEER}",  # IP_ADDRESS_MISMATCH
 }
 _REFUSALS = {  # what a peer's alert says about our certificate, by the alert's name (RFC 8446, 6.2)
     "ACCESS_DENIED": "access denied: ask the peer's operator to let this instance in",
@@ -60,11 +75,19 @@ _MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's
 
 def read_identity(tls: ssl.SSLObject, peer: str) -> PeerIdentity:
     try:
-        names = (tls.getpeercert() or {}).get("subjectAltName", ())
+        shown: dict[str, Any] = dict(tls.getpeercert() or {})
+        ends = ssl.cert_time_to_seconds(shown["notAfter"]) if "notAfter" in shown else None
     except ValueError as error:  # UnicodeDecodeError is a ValueError
         raise not_understood(peer, error) from error
-    uris = [str(entry[1]) for entry in names if entry[0] == "URI"]
-    return identity_of(tls.getpeercert(binary_form=True) or b"", uris, peer)
+    uris = [str(entry[1]) for entry in shown.get("subjectAltName", ()) if entry[0] == "URI"]
+    called = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
+    proved = identity_of(tls.getpeercert(binary_form=True) or b"", uris, peer)
+    return dataclasses.replace(proved, name=_printable("".join(called)), not_after=ends)
+
+
+def _printable(name: str) -> str:
+    """A name that somebody else chose, for a line of a log (D-14)."""
+    return "".join(c if c.isprintable() else "?" for c in name[:_NAME_SHOWN])
 
 
 def identity_of(der: bytes, uris: Iterable[str], peer: str) -> PeerIdentity:
@@ -93,14 +116,24 @@ def check_pin(remote: Remote, identity: PeerIdentity) -> None:
     if remote.identity is not None and remote.identity not in identity.uuids:
         shown = ", ".join(map(str, identity.uuids)) or "no UUID"
         raise IdentityConflict(
-            f"the peer at {remote} shows {shown} instead of {remote.identity}: correct the address or the identity "
-            "pinned to it (D-2)"
+            f"the peer at {remote} shows {shown} instead of {remote.identity}: {_advice(identity)} (D-2)"
         )
     if remote.spki_sha256 is not None and remote.spki_sha256 != identity.spki_sha256:
         raise IdentityConflict(
-            f"the peer at {remote} has another key than the one pinned to it: correct the address, or the pin if its "
-            "certificate was renewed (D-2)"
+            f"the peer at {remote} has another key than the one pinned to it: correct the address, or, if its "
+            f"certificate was renewed, the pin, to {_pin_of(identity)} (D-2)"
         )
+
+
+def _advice(identity: PeerIdentity) -> str:
+    """What to pin instead of a UUID that is not there."""
+    if identity.uuids:
+        return "correct the address or the identity pinned to it"
+    return f"correct the address, or pin its key, {_pin_of(identity)}, or have it make a certificate with {_WITH_UUID}"
+
+
+def _pin_of(identity: PeerIdentity) -> str:
+    return f'spki_sha256=bytes.fromhex("{(identity.spki_sha256 or b"").hex()}")'
 
 
 @dataclass(frozen=True)
@@ -121,6 +154,8 @@ class Breakdown:
     """The handshake is over on our side."""
     ended: bool
     """The peer ended the connection, in whatever way."""
+    protocol: DialCause | None = None
+    """The protocol that it speaks instead, if that is known."""
 
     def explain(self) -> TolliverError:
         """Error for the caller, with the cause and the next step: CertificateError if trying again is no use, else
@@ -133,10 +168,19 @@ class Breakdown:
         if self.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
             return CertificateError(f"we refuse {self.peer}, as it shows no certificate: {_SAME_CA} (D-1)")
         if self.shaken:
-            return ConnectionLost(f"TLS with {self.peer} broke down: {self.words}")
+            return ConnectionLost(f"TLS with {self.peer} broke down: {self.words}", DialCause.TLS)
         if self.ended:
-            return ConnectionLost(f"{self.peer} closed during the TLS handshake: its own log may say why")
-        return ConnectionLost(f"TLS with {self.peer} failed: {_MISUNDERSTANDINGS.get(self.reason, self.words)}")
+            return ConnectionLost(
+                f"{self.peer} closed during the TLS handshake, as one with plaintext=True does: its log may say why",
+                DialCause.CLOSED,
+            )
+        text = _MISUNDERSTANDINGS.get(self.reason, self.words)
+        cause = DialCause.NOT_TLS if text == _NOT_TLS else DialCause.TLS
+        return ConnectionLost(f"TLS with {self.peer} failed: {text}", self._other_protocol or cause)
+
+    @property
+    def _other_protocol(self) -> DialCause | None:
+        return None if self.protocol is DialCause.NEEDS_TLS else self.protocol
 
 
 def words(error: ssl.SSLError) -> str:

@@ -7,6 +7,10 @@ docs/anyio.md shows it at work.
 
 from __future__ import annotations
 
+from .._extras import needed
+
+needed("anyio", "attrs", "anyio")
+
 from tolliver_proto import Delivery
 
 from .._messages.inbox import Handler, Run

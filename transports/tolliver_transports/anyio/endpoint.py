@@ -15,11 +15,11 @@ from typing import TypeVar
 import anyio
 import anyio.lowlevel
 
-from tolliver_proto import ConnectionClosing, ConnectionLost, OutOfThreads, Role, TolliverError
+from tolliver_proto import ConnectionClosing, OutOfThreads, Role, TolliverError
 
 from .._driver.endpoint import BaseEndpoint, EndpointOptions
 from .._driver.pending import PendingCall
-from .._driver.sockets import close_all, host_of, open_listeners
+from .._driver.sockets import close_all, host_of, open_listeners, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import accept, dial
@@ -104,10 +104,12 @@ class Endpoint(BaseEndpoint):
             event = anyio.Event()
             call.when_done(event.set)
             try:
-                with anyio.fail_after(timeout):
+                with anyio.move_on_after(timeout) as waited:
                     await event.wait()
             finally:
                 call.forget(event.set)
+            if waited.cancelled_caught and not call.done:
+                raise call.too_late(timeout or 0.0)
         return call.result()
 
     # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
@@ -142,7 +144,7 @@ class Endpoint(BaseEndpoint):
             try:
                 return await dial(remote.host, remote.port)
             except OSError as failure:
-                raise ConnectionLost(f"cannot reach {remote}: {failure}") from failure
+                raise unreached(remote, failure) from failure
 
         self._start(cid, Role.CLIENT, self._pumps.client(remote), connect)
 

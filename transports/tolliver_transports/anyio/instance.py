@@ -22,7 +22,7 @@ from .._driver.events import Events, OnEvent, call_on_loop
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item
+from .._messages.instance import BaseInstanceCore, Item, checked
 from .._messages.iterators import Messages, Registration, Runs
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
@@ -62,7 +62,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         self.turn()
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, handler)
+        return Registration(self, channel, key, checked(handler))
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)
@@ -247,7 +247,7 @@ def create_instance(
     `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
     (T-46).
 
-    Entering raises CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen.
+    Entering raises CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError.
     """
     return Instance(options.given(subscriptions, handlers))
 

@@ -7,6 +7,10 @@ docs/blocking.md shows it at work.
 
 from __future__ import annotations
 
+from .._extras import needed
+
+needed("blocking", "attrs")
+
 from tolliver_proto import Delivery
 
 from .._messages.inbox import Handler, Run

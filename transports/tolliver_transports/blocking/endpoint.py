@@ -145,8 +145,11 @@ class Endpoint(BaseEndpoint):
             self.keep_time()
             return self._driver.arm()
 
-    def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None, late: str) -> T:
-        """The answer to a call that is made under the lock. Raises TimeoutError(late) after `timeout` seconds."""
+    def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None, late: str = "") -> T:
+        """The answer to a call that is made under the lock.
+
+        Raises TimeoutError after `timeout` seconds, with these words or else the call's own.
+        """
         answered = threading.Event()
         with self.lock:
             pending = call()
@@ -154,7 +157,9 @@ class Endpoint(BaseEndpoint):
         if not answered.wait(limited(timeout)):
             with self._lock:
                 pending.forget(answered.set)
-            raise TimeoutError(f"after {timeout:g} s {late}")
+                if late:
+                    pending.late = lambda: late
+                raise pending.too_late(timeout or 0.0)
         return pending.result()
 
     # Asked for by the driver and the mailboxes, under the lock (see LoopAdapter and ThreadCore).

@@ -22,7 +22,7 @@ from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item
+from .._messages.instance import BaseInstanceCore, Item, checked
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
@@ -71,7 +71,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             self.turn()
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, handler)
+        return Registration(self, channel, key, checked(handler))
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_thread(self, self.feed, function)
@@ -125,8 +125,7 @@ class Instance(BaseInstance[InstanceCore]):
         Raises CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
         (T-73). Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
         """
-        late = f"there is no connection to {remote} yet: it is dialled until remove_connection({str(remote)!r})"
-        return self._core.ask(lambda: self._core.new_connection(remote), timeout, late)
+        return self._core.ask(lambda: self._core.new_connection(remote), timeout)
 
     def subscribe(
         self, channel: str, key: str = "", handler: Handler | None = None, *, timeout: float | None = None
@@ -202,8 +201,7 @@ class Instance(BaseInstance[InstanceCore]):
         It counts as `require_recipients` does: a subscription that is held does not (T-61). Raises TimeoutError
         after `timeout` seconds.
         """
-        late = f"fewer than {peers} peers subscribe to {channel!r:.100} {key!r:.100}: see instance.peers()"
-        return self._core.ask(lambda: self._core.wait_subscribed(channel, key, peers), timeout, late)
+        return self._core.ask(lambda: self._core.wait_subscribed(channel, key, peers), timeout)
 
     def events(self, *, timeout: float | None = None) -> Events[Event]:
         """`for event in instance.events()`: what happens from now on, until the instance is closed.
@@ -222,8 +220,7 @@ class Instance(BaseInstance[InstanceCore]):
         peer, and whenever it is asked again; `receipt.undelivered` has all of that. Raises TimeoutError after
         `timeout` seconds.
         """
-        late = "not every recipient has acknowledged it yet: it is stored, and sent again until they do"
-        self._core.ask(lambda: self._core.wait_acked(receipt), timeout, late)
+        self._core.ask(lambda: self._core.wait_acked(receipt), timeout)
 
     def forget_peer(self, peer: UUID, *, timeout: float | None = None) -> None:
         """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
@@ -294,6 +291,6 @@ def create_instance(
     `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
     (T-46).
 
-    Entering raises CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen.
+    Entering raises CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError.
     """
     return Instance(options.given(subscriptions, handlers))

@@ -34,6 +34,7 @@ from .._driver.sockets import (
 )
 
 log = logging.getLogger("tolliver")
+_LONGEST = 86400.0  # seconds: what a selector counts in milliseconds ends after 24 days
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -87,7 +88,7 @@ class Loop:
             wait = self._tick()
             for _ in range(len(self._calls)):
                 self._calls.popleft()()
-            wait = self._run_timers(wait)
+            wait = self._run_timers(_LONGEST if wait is None else min(wait, _LONGEST))
             self._asleep = True  # and only then look whether somebody called meanwhile
             ready = self._selector.select(0 if self._woken else wait)
             self._asleep = False
@@ -135,7 +136,7 @@ class Loop:
 
 
 class Listeners:
-    """Listening sockets, one for each address of the host, on one port; none for None. Raises ConnectionLost."""
+    """Listening sockets, one for each address of the host, on one port; none for None. Raises CannotListen."""
 
     def __init__(self, where: tuple[str, int] | None) -> None:
         self._sockets = [] if where is None else open_listeners(*where)

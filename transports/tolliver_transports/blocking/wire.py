@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tolliver_proto import ConnectionLost, Role, TolliverError
+from tolliver_proto import Role, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.driver import Driver
 from .._driver.session import broken
 from .._driver.socket_session import SocketSession
-from .._driver.sockets import Address
+from .._driver.sockets import Address, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .loop import READ, WRITE, Dialling, Loop, resolve
@@ -115,7 +115,7 @@ class Transport(SocketSession):
 
         def connected(sock: socket.socket | None, error: OSError | None) -> None:
             if sock is None:
-                self.end(ConnectionLost(f"cannot reach {remote}: {error}"))
+                self.end(unreached(remote, error or OSError("there is no socket")))
             else:
                 self.begin(sock)
 

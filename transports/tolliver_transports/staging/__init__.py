@@ -7,6 +7,10 @@ receives, `StageWriter` and `StageFolder` have the files. The `tolliver stage` c
 
 from __future__ import annotations
 
+from .._extras import needed
+
+needed("blocking", "attrs")
+
 from ._errors import StageFull, StageInUse, StageLost, UnknownStage
 from ._folder import Position, StageFolder, Stretch
 from ._options import FolderOptions, StageOptions

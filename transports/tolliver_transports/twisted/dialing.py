@@ -15,7 +15,7 @@ from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, T
 from twisted.internet.error import CannotListenError, ConnectError
 from twisted.internet.threads import deferToThreadPool
 
-from tolliver_proto import ConnectionLost, OutOfThreads
+from tolliver_proto import CannotListen, OutOfThreads
 
 from .._driver.sockets import LISTENING, look_up
 from .._driver.threads import starting_thread
@@ -49,7 +49,7 @@ async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: flo
 
 
 async def listen(reactor: Any, host: str, port: int, factory: Any) -> list[Any]:
-    """The ports, one for each address of the host, all of one number. Raises ConnectionLost: then there is none."""
+    """The ports, one for each address of the host, all of one number. Raises CannotListen: then there is none."""
     ports: list[Any] = []
     try:
         for is_v6, address in await in_pool(reactor, partial(look_up, host, port, LISTENING)):
@@ -60,5 +60,6 @@ async def listen(reactor: Any, host: str, port: int, factory: Any) -> list[Any]:
         for one in ports:
             await one.stopListening()
         cause = getattr(error, "socketError", error)
-        raise ConnectionLost(f"cannot listen on {host}:{port}: {cause}. Choose another port or address") from error
+        text = f"cannot listen on {host}:{port}: {cause}. Choose another port or address"
+        raise CannotListen(getattr(cause, "errno", None), text) from error
     return ports

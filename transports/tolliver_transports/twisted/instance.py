@@ -22,7 +22,7 @@ from .._driver.pending import PendingCall
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item
+from .._messages.instance import BaseInstanceCore, Item, checked
 from .._messages.iterators import Messages, Registration, Runs
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
@@ -42,7 +42,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         await self._storing.run(super()._finish_off_loop)
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, handler)
+        return Registration(self, channel, key, checked(handler))
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)
@@ -263,7 +263,7 @@ def create_instance(
     `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
     (T-46).
 
-    Fails with CertificateError, StoreError, IdentityConflict, and ConnectionLost where it cannot listen. If the
+    Fails with CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError. If the
     Deferred is cancelled, what was opened is closed again. `reactor`: None is the global one.
     """
     try:

@@ -24,16 +24,18 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionAborted
+from twisted.internet.error import TimeoutError as DialTooLong
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IPushProducer
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from tolliver_proto import ConnectionLost, Role, TolliverError
+from tolliver_proto import Role, TolliverError
 
 from .._driver.driver import Driver
 from .._driver.pending import PendingCall
 from .._driver.session import Session, broken
+from .._driver.sockets import unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 
@@ -54,17 +56,17 @@ def wait_for(call: PendingCall[T], clock: Any, timeout: float | None = None) -> 
             waiting.callback(call.result())
 
     call.when_done(wake)
-    return waiting if timeout is None else waiting.addTimeout(timeout, clock, _too_late)
+
+    def too_late(_cancelled: object, seconds: float) -> NoReturn:
+        raise call.too_late(seconds)
+
+    return waiting if timeout is None else waiting.addTimeout(timeout, clock, too_late)
 
 
 def follow(call: PendingCall[T], result: Deferred[T]) -> PendingCall[T]:
     """Answer the call when `result` fires, which nobody can cancel any more."""
     result.addCallbacks(call.resolve, lambda failure: call.fail(failure.value))
     return call
-
-
-def _too_late(_cancelled: object, timeout: float) -> NoReturn:
-    raise TimeoutError(f"not done within {timeout:g} s; what was asked for goes on")
 
 
 class Bell:
@@ -163,7 +165,7 @@ class Transport(Session, Protocol):
 
     def unreached(self, failure: Failure, remote: Remote) -> None:
         """The dial failed, or was cancelled."""
-        error = ConnectionLost(f"cannot reach {remote}: {failure.getErrorMessage()}")
+        error = unreached(remote, _of_the_system(failure))
         error.__cause__ = failure.value
         self._lost(self.cid, error)
 
@@ -229,6 +231,18 @@ class Transport(Session, Protocol):
         if self._second is not None:
             self._second.close()
             self._second = None
+
+
+def _of_the_system(failure: Failure) -> OSError:
+    """Python's own error for one of Twisted's."""
+    error = failure.value
+    if isinstance(error, OSError):
+        return error
+    text = failure.getErrorMessage()
+    if failure.check(DialTooLong):
+        return TimeoutError(text)
+    number = getattr(error, "osError", None)
+    return OSError(number, text) if isinstance(number, int) else OSError(text)
 
 
 class Wires(Factory):

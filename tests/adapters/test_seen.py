@@ -1,0 +1,53 @@
+"""Symptoms that are told: silence of a connected peer, a certificate that ends; and how a log names a peer."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.certificates import Certificates
+from tolliver_proto import NoticeKind
+
+from .facade import until
+from .kinds import EACH_ADAPTER
+from .nodes import Nodes, address, noticed, subscribed
+
+
+@EACH_ADAPTER
+def test_a_peer_whose_handler_hangs_is_told_and_named(
+    nodes: Nodes, certs: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tolliver")
+    gate = nodes.gate()
+    with nodes.open("right") as right, nodes.open("left", unacknowledged_after=0.05) as left:
+        right.subscribe("news", handler=lambda _delivery: gate)
+        left.new_connection(address(right))
+        subscribed(left)
+        receipt = left.send("news", "k", b"x")
+        until(lambda: noticed(left, NoticeKind.UNACKNOWLEDGED))
+        (detail,) = noticed(left, NoticeKind.UNACKNOWLEDGED)
+        assert "acknowledged none of 1 messages" in detail
+        assert "on 'news' 'k'" in detail
+        gate.open()
+        left.wait_acked(receipt)
+        whom = f"peer {certs.uuid('right')} at {address(right)} right"
+        said = [record.getMessage() for record in caplog.records]
+        assert f"unacknowledged: {detail} [{whom}]" in said
+        assert f"{whom} is up, version 1" in said
+
+
+@EACH_ADAPTER
+def test_a_certificate_that_ends_soon_is_told_at_the_start(nodes: Nodes, certs: Certificates) -> None:
+    with nodes.open("right") as right, nodes.open("left", tls=certs.tls("anonymous")) as left:
+        until(lambda: noticed(left, NoticeKind.CERTIFICATE_ENDS))
+        (detail,) = noticed(left, NoticeKind.CERTIFICATE_ENDS)
+        assert detail.startswith(f"our certificate {certs.tls('anonymous').cert} ends in ")
+        assert noticed(right, NoticeKind.CERTIFICATE_ENDS) == []
+
+
+@EACH_ADAPTER
+def test_a_timer_of_months_is_no_fault(nodes: Nodes) -> None:
+    with nodes.pair(left={"max_connection_age": 1e7}) as (left, _right, inbox):
+        left.wait_acked(left.send("news", "k", b"x"))
+        assert inbox.bodies == [b"x"]

@@ -1,0 +1,91 @@
+"""Causes of a dial that fails, and protocols told by their first bytes.
+
+A peer that is no peer of ours says so in its first bytes, and what it says is worth more to an operator than the fault
+that a decoder finds in them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+FIRST_BYTES = 32
+"""As many bytes of a connection are kept to look at."""
+
+_HEAD = 25  # code, version and UUID: alike in every layout of messages
+_MAX_VERSION = 2**16
+_VARIANT, _VARIANT_BITS = 0b10, 6  # of a UUID, in the upper bits of its ninth byte (RFC 9562)
+
+
+class DialCause(StrEnum):
+    """Cause for which a remote is not connected."""
+
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    NAME = "name"
+    NO_ANSWER = "no_answer"
+    CLOSED = "closed"
+    TLS = "tls"
+    NEEDS_TLS = "needs_tls"
+    NOT_TLS = "not_tls"
+    HTTP = "http"
+    STREAMS = "streams"
+    LAYOUT = "layout"
+    PROTOCOL = "protocol"
+    CERTIFICATE = "certificate"
+    IDENTITY = "identity"
+    VERSION = "version"
+    ACCESS = "access"
+    SELF = "self"
+    LOST = "lost"
+    HERE = "here"
+
+    @property
+    def text(self) -> str:
+        """The same for people, to stand before a colon."""
+        return _TEXTS[self]
+
+    @staticmethod
+    def told_by(first: bytes) -> DialCause | None:
+        """HTTP, NEEDS_TLS or STREAMS, where these first bytes of a peer belong to such a protocol."""
+        return next((cause for cause, beginnings in _LOOKS if first.startswith(beginnings)), None)
+
+
+_TEXTS = {
+    DialCause.REFUSED: "nobody listens there",
+    DialCause.UNREACHABLE: "there is no way to it",
+    DialCause.NAME: "its name is not found",
+    DialCause.NO_ANSWER: "nobody answers",
+    DialCause.CLOSED: "it closed before the handshake was over",
+    DialCause.TLS: "TLS fails",
+    DialCause.NEEDS_TLS: "it speaks TLS, and this side has plaintext=True",
+    DialCause.NOT_TLS: "it does not speak TLS",
+    DialCause.HTTP: "it speaks HTTP: is this the right port?",
+    DialCause.STREAMS: "it is a port of streams: dial it with connect() of create_streams",
+    DialCause.LAYOUT: "its handshake has another layout: both sides need the same revision",
+    DialCause.PROTOCOL: "it speaks another protocol",
+    DialCause.CERTIFICATE: "a certificate is refused",
+    DialCause.IDENTITY: "it is somebody else",
+    DialCause.VERSION: "its version is incompatible",
+    DialCause.ACCESS: "the access rules here keep it out",
+    DialCause.SELF: "it is this instance itself",
+    DialCause.LOST: "the connection ended",
+    DialCause.HERE: "this side ended it",
+}
+
+_LOOKS: tuple[tuple[DialCause, tuple[bytes, ...]], ...] = (
+    (DialCause.HTTP, (b"HTTP/", b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS ", b"CONNECT ", b"PRI * HTTP")),
+    # A record of TLS: its type, and the version 3.x.
+    (DialCause.NEEDS_TLS, tuple(bytes((kind, 3, minor)) for kind in (20, 21, 22, 23) for minor in range(5))),
+    # ServerHello and Goodbye, with which no peer of messages begins.
+    (DialCause.STREAMS, (b"\x02", b"\x0b")),
+)
+
+
+def is_handshake(first: bytes) -> bool:
+    """True if a version and a UUID stand where every layout of messages has them."""
+    return (
+        len(first) >= _HEAD
+        and first[0] in (0, 1)
+        and int.from_bytes(first[1:9]) < _MAX_VERSION
+        and first[17] >> _VARIANT_BITS == _VARIANT
+    )
