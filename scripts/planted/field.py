@@ -25,6 +25,38 @@ FIELD = ("tests/node/test_answers.py::test_nodes_in_the_field",)
 
 BUGS = (
     Bug(
+        "what another connection wants is sent on the live one, which drops it",
+        "tolliver_proto/_node/link.py",
+        "Peer.keep_back",
+        "self.link.told if self.link is not None else self.subscriptions",
+        "self.subscriptions",
+        (HOLDING + "test_what_only_another_connection_wants_is_not_sent_on_the_live_one",),
+    ),
+    Bug(
+        "what another subscription matches stays held until the next connection",
+        "tolliver_proto/_node/link.py",
+        "Peer.keep_back",
+        "before != (self.served, self.kept_back)",
+        "before[1] != self.kept_back",
+        (HOLDING + "test_another_subscription_that_matches_it_releases_it",),
+    ),
+    Bug(
+        "what was claimed by a list that is not stored is claimed for ever",
+        "tolliver_proto/_node/storing.py",
+        "Storing._fail",
+        "kept.claimed.difference_update((message.seq, peer) for message in messages)",
+        "pass",
+        (CONNECTING + "test_what_one_connection_claimed_goes_over_the_other_where_it_was_not_stored",),
+    ),
+    Bug(
+        "of two lists that are not stored the first one stands",
+        "tolliver_proto/_node/storing.py",
+        "Storing._restore_lists",
+        "peer in self._batch.peer_lists or now != before or peer.held.keys() != held.keys()",
+        "now != before or peer.held.keys() != held.keys()",
+        (HOLDING + "test_of_two_lists_that_are_not_stored_the_one_before_both_stands",),
+    ),
+    Bug(
         "what waits before a parked message that is tried again is passed over",
         "tolliver_proto/_node/outbox.py",
         "Window.go_back",

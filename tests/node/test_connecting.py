@@ -239,6 +239,20 @@ def test_one_peer_over_two_connections_claims_it_once() -> None:
     assert (play.store.messages, list(play.node._refcounts), play.pending()) == ([], [], 0)
 
 
+def test_what_one_connection_claimed_goes_over_the_other_where_it_was_not_stored() -> None:
+    """The list that came on the first is not stored, with what was kept for its peer."""
+    play = Play()
+    one, two = connecting(play, LOW, "one"), connecting(play, LOW, "two")
+    play.send("c", "k", b"x")
+    play.hold_commits = True
+    one.respond(("c", ""))
+    play.fail()
+    play.hold_commits = False
+    two.respond(("c", ""))
+    assert two.bodies() == [b"x"]
+    assert play.pending() == 1
+
+
 def test_nobody_wants_what_was_kept() -> None:
     play = Play()
     wire = connecting(play)

@@ -267,7 +267,7 @@ def test_what_the_remaining_connection_lacks_is_held() -> None:
 
 
 def beside(**options: object) -> tuple[Play, Wire, Wire]:
-    """A live connection of a peer has said nothing, another one that wants C is being made: (.., live, other)."""
+    """A peer whose live connection has said nothing, while another one that wants C is being made."""
     play, live = lacking(**options)
     play.hold_commits = True
     play.send("c", "k", b"1")
@@ -334,6 +334,22 @@ def test_a_list_that_is_not_stored_holds_nothing() -> None:
     play.hold_commits = True
     wire = play.accepted(LOW)
     wire.request(D)
+    play.fail()
+    play.hold_commits = False
+    play.run()
+    assert play.knows() == {C}
+    assert held(play) == ()
+    sound(play)
+
+
+def test_of_two_lists_that_are_not_stored_the_one_before_both_stands() -> None:
+    """The second was heard while the first was on its way to the disk, and says what the store has."""
+    play = Play()
+    play.peer(LOW, C).lose()
+    play.hold_commits = True
+    play.accepted(LOW).request(D)
+    play.accepted(LOW).request(C)
+    play.fail()
     play.fail()
     play.hold_commits = False
     play.run()

@@ -122,6 +122,8 @@ class Storing(Handshakes):
             if peer.voices:  # another connection of this peer has left them to the one that fails now
                 self._link(peer, messages)
             else:
+                for kept in self._keeping.values():  # it may come over a connection that is being made yet
+                    kept.claimed.difference_update((message.seq, peer) for message in messages)
                 self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
         self._take_back(batch)
         self._letters.take_back(batch.letters_added, batch.letters_gone)

@@ -61,6 +61,7 @@ _OF_ONE_INSTANCE = (
     "_held",
     "_holds_over",
     "knows",
+    "forgetting",
 )
 
 
@@ -234,6 +235,7 @@ class Ledger:
         self.revived: set[tuple[UUID, bytes]] = set()  # given up, and owed again by a copy: after newer ones (D-13)
         self.forgotten: set[tuple[UUID, bytes]] = set()  # sent before that peer was to be forgotten (T-77)
         self.forgot: set[UUID] = set()  # and with them what was handled
+        self.forgetting: set[UUID] = set()  # in this life, and it is not over
         self.told_to_drop: set[UUID] = set()  # peers for which parked messages were to be dropped (T-09)
         self.clock_jumped = False  # holds may have ended by that
         self.said_gone: set[tuple[UUID, Subscription]] = set()  # unsubscribed from peers that its store knew
@@ -281,6 +283,7 @@ class Ledger:
                 self._hears(operation.peer, [operation.subscription])
             elif isinstance(operation, ForgetPeer):
                 self.knows.pop(operation.peer, None)
+                self.forgetting.discard(operation.peer)
         return given_up
 
     def holds(self, store: MemoryStore) -> None:
@@ -291,7 +294,7 @@ class Ledger:
             self._hears(uuid, [*peer.subscriptions, *peer.held])
 
     def _hears(self, peer: UUID, subscriptions: Iterable[Subscription]) -> None:
-        if peer in self.others:
+        if peer in self.others and peer not in self.forgetting:
             self.knows.setdefault(peer, set()).update(self.others[peer].permanent.intersection(subscriptions))
 
     def routes_to(self, peer: UUID, now: float) -> set[Subscription]:

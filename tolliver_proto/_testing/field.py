@@ -215,6 +215,7 @@ class Field(Simulation):
             sent.lost_for.add(peer)
         host.ledger.knows.pop(peer, None)
         host.ledger.forgot.add(peer)
+        host.ledger.forgetting.add(peer)
         self._call(host, "forget_peer", peer)
 
     def _op_drop(self, host: Host) -> None:

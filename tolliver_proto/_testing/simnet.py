@@ -156,6 +156,7 @@ class Simulation(Handlers):
         host.closing = False
         host.ledger.handled_in_this_life.clear()
         host.ledger.drops_in_this_life = 0
+        host.ledger.forgetting.clear()
         host.ledger.receipts.clear()  # nobody is left to be told
         host.answers.begin()
         host.dials.clear()
@@ -237,7 +238,7 @@ class Simulation(Handlers):
         for receipt in action.tokens:
             self.counts["answers"] += 1
             self.counts["undelivered"] += action.error is not None
-            host.answers.take(receipt, action.error, host.time(self.now))
+            host.answers.take(receipt, action.error, self.now)
 
     def _notice(self, host: Host, action: Notice) -> None:
         """Messages that are held go out later, after others (T-61), and so do those for a stuck handler (D-9)."""
@@ -250,10 +251,10 @@ class Simulation(Handlers):
     def _peer_up(self, host: Host, action: PeerUp) -> None:
         """Messages sent since the dial's request was queued are for this peer too, if it wants them (T-62)."""
         since, not_kept = host.opening.pop(action.cid, (0, -1))
-        peer = self._ledgers.get(action.peer)
-        if host.node is None or host.node._counts["not_kept"] != not_kept or peer is None:
-            return  # not one that we dialled, or a share was full
-        listed = peer.permanent & host.ends[action.cid].witness.listed
+        peer, end = self._ledgers.get(action.peer), host.ends.get(action.cid)
+        if host.node is None or host.node._counts["not_kept"] != not_kept or peer is None or end is None:
+            return  # not one that we dialled, or a share was full, or it is lost already
+        listed = peer.permanent & end.witness.listed
         allowed = host.acl.rights(peer.uuid).granted(listed)
         for sent in host.log[since:]:
             if sent.wanted_by(allowed) and not sent.damaged:
@@ -283,7 +284,7 @@ class Simulation(Handlers):
         granted = {peer.uuid: host.acl.rights(peer.uuid).granted(frozenset(peer.held)) for peer in host.node.peers()}
         known = {peer.uuid: {*peer.subscriptions, *granted[peer.uuid]} for peer in host.node.peers()}
         for uuid in known if host.acl == Acl() and self._revision is Revision.DRAFT_2 else ():
-            known[uuid] |= host.ledger.routes_to(uuid, host.time(self.now))
+            known[uuid] |= host.ledger.routes_to(uuid, self.now)
         for sent in batch:
             for uuid, subscriptions in known.items():
                 if sent.wanted_by(subscriptions):

@@ -161,7 +161,7 @@ class Host:
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:
         """Its store took these."""
-        for peer, body in self.ledger.applied(operations, self.time(now)):
+        for peer, body in self.ledger.applied(operations, now):
             self.answers.given_up(peer, body)
 
     def time(self, now: float) -> float:
