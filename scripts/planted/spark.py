@@ -79,7 +79,7 @@ BUGS = (
         "Sender._until",
         "self._runs and now >= self._resend_at",
         "False",
-        ("tests/spark/test_sending.py::test_what_was_withheld_while_its_original_was_handled_is_sent_again",),
+        ("tests/spark/test_sending.py::test_a_message_without_an_answer_is_sent_again",),
     ),
     Bug(
         "spark: a cut ack is lost",

@@ -254,6 +254,22 @@ def in_plaintext(address: str, **options: str) -> WriteOptions:
     return write_options(given, streaming=False)
 
 
+def test_a_message_without_an_answer_is_sent_again() -> None:
+    seen: list[Message] = []
+
+    def slow(peer: RawPeer) -> None:
+        acknowledges(3, 1)(peer)
+        seen.extend(peer.receive_messages(2))
+        peer.connection.send_acks([2, 3])
+        peer.flush()
+        peer.read_to_the_end()
+
+    with by_hand(slow, wants=[["rows"]]) as address:
+        wrote = write_rows(batches(ROWS[:3], 3), in_plaintext(address, ackTimeout="2"), "write/0")
+    assert (wrote.rows, wrote.resent) == (3, 2)
+    assert [message.message_id for message in seen] == [2, 3]
+
+
 def test_only_what_is_unacknowledged_is_sent_to_the_next_connection() -> None:
     seen: list[Message] = []
 
