@@ -10,6 +10,7 @@ from ._common.derived import is_derive_prefix, is_derived
 from ._common.errors import (
     AccessDenied,
     AlreadyClosed,
+    Blocked,
     CannotListen,
     CertificateError,
     ConnectionClosing,
@@ -140,6 +141,7 @@ __all__ = [
     "AddOwnSubscription",
     "AddPeerSubscription",
     "AlreadyClosed",
+    "Blocked",
     "CannotListen",
     "CertificateError",
     "Closed",

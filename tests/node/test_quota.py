@@ -12,6 +12,7 @@ import pytest
 from tolliver_proto import (
     Acked,
     Action,
+    Blocked,
     Fetch,
     Limits,
     Notice,
@@ -113,8 +114,9 @@ def test_only_that_peers_delivery_goes() -> None:
     assert waiting(play) == numbered(2, 5)
     assert waiting(play, OTHER) == numbered(3, 5)
     send(play, b"6")
-    with pytest.raises(OutboxFull, match=f"peer {OTHER}"):
+    with pytest.raises(Blocked, match=f"peer {OTHER}") as refused:
         send(play, b"7")
+    assert isinstance(refused.value, OutboxFull)
     assert (waiting(play), waiting(play, OTHER)) == (numbered(3, 6), numbered(3, 6)), "all or none"
     sound(play)
 

@@ -150,7 +150,11 @@ class CannotListen(ConnectionLost, OSError):
         return str(self.strerror)
 
 
-class OutboxFull(TolliverError):
+class Blocked(TolliverError):
+    """A send has no room: backpressure. Nothing was stored; try again when peers have acknowledged something."""
+
+
+class OutboxFull(Blocked):
     """A peer's outbox is at its quota, or all message ids are outstanding (D-10, T-41). Nothing was stored."""
 
 
