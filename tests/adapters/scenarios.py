@@ -181,10 +181,7 @@ def slowness(nodes: Nodes, messages: int, size: int, samples: int) -> Slowness:
         sent = left.stats()["bytes_sent"]
         raw.establish()
         until(lambda: connected(left) == 2)
-        for _ in range(MOST_BUFFERED // size):
-            left.unreliable_send("bulk", "", bytes(size))
-            if left.stats()["unreliable_dropped"]:  # the kernel's buffers and ours are full
-                break
+        _fill(left, raw, bytes(size))
         for _ in range(messages):
             left.send("bulk", "", bytes(size))
         underway = _at_rest(lambda: in_kernel(raw, left))  # what is read, but not yet acknowledged, would count twice
@@ -192,6 +189,15 @@ def slowness(nodes: Nodes, messages: int, size: int, samples: int) -> Slowness:
         during = [_round_trip(left) for _ in range(samples)]
         waiting = {peer.uuid: peer.pending for peer in left.peers()}[nodes.certs.uuid("mallory")]
         return Slowness(held, waiting, len(inbox.bodies), before, during)
+
+
+def _fill(node: Facade, raw: RawPeer, body: bytes) -> None:
+    """Until the kernel's buffers and ours are full: ours alone may be, while the kernel takes what is in them."""
+    for _ in range(MOST_BUFFERED // len(body)):
+        if not node.unreliable_send("bulk", "", body):
+            _at_rest(lambda: in_kernel(raw, node))
+            if not node.unreliable_send("bulk", "", body):
+                return
 
 
 def slowness_of_streams(stage: Stage, samples: int) -> Slowness:
