@@ -50,7 +50,7 @@ _GIVEN_UP_KEPT = 1000  # that `states` still shows
 
 
 class RemoteState(StrEnum):
-    """What is done about a remote."""
+    """State of a remote: of the connection to it, or of the tries to make one."""
 
     CONNECTED = "connected"
     DIALLING = "dialling"

@@ -134,7 +134,7 @@ class Handshakes(Receiving):
         control.mute = peer in self._policy.no_control_messages or self._dialer.is_mute(peer)
 
     def _dialect(self, remote: Remote | None, peer: UUID | None) -> Dialect:
-        """How a connection is spoken: as said of its remote, or else of its peer (C6)."""
+        """Dialect of a connection: as said of its remote, or else of its peer (C6)."""
         said = AS_EVERYBODY if remote is None else self._dialer.dialect_of(remote)
         return said.over(AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY))
 

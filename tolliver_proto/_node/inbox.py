@@ -71,7 +71,7 @@ class Inbox:
         self.held[delivery] = delivery
 
     def set_exempt(self, delivery: Delivery, exempt: bool) -> None:
-        """What a stuck handler has takes no credit. Nothing changes for what is not held."""
+        """Deliveries in the hands of a stuck handler take no credit. Nothing changes for one that is not held."""
         if exempt is (delivery in self.exempt) or self._key(delivery) is None:
             return
         (self.exempt.add if exempt else self.exempt.remove)(delivery)

@@ -298,7 +298,7 @@ class Ledger:
             self.knows.setdefault(peer, set()).update(self.others[peer].permanent.intersection(subscriptions))
 
     def routes_to(self, peer: UUID, now: float) -> set[Subscription]:
-        """What it must send to this peer, whose newer lists may lack it: what is held goes on routing (T-61)."""
+        """Subscriptions that route to this peer, though its newer lists may lack them: holds go on routing (T-61)."""
         self._look_at_holds(now)
         over = {subscription for uuid, subscription in self._holds_over if uuid == peer}
         return self.knows.get(peer, set()) - over

@@ -207,7 +207,7 @@ class Field(Simulation):
         return self._rng.choice(sorted(self._ledgers.keys() - {host.ledger.uuid}))
 
     def _op_forget(self, host: Host) -> None:
-        """What waits for a peer is purged (T-77)."""
+        """Messages that wait for a peer are purged (T-77)."""
         peer = self._other(host)
         self._trace(f"{host.name} forgets {peer}")
         for sent in host.ledger.sent.values():
@@ -219,7 +219,7 @@ class Field(Simulation):
         self._call(host, "forget_peer", peer)
 
     def _op_drop(self, host: Host) -> None:
-        """What was set aside for a peer is given up (T-09)."""
+        """Parked messages of a peer are given up (T-09)."""
         peer = self._other(host)
         self._trace(f"{host.name} drops what it has set aside for {peer}")
         host.ledger.told_to_drop.add(peer)
@@ -241,7 +241,7 @@ class Field(Simulation):
             self._at(_SUBSCRIBES_WITHIN, self._reconnect)
 
     def _reconnect(self) -> None:
-        """What the first draft cannot say the next handshake does (T-21)."""
+        """New handshakes say what the first draft has no message for (T-21)."""
         for host in self._hosts:
             for end in list(host.ends.values()):
                 self._lose_later(end)

@@ -15,7 +15,7 @@ from .world import Host
 
 
 class Handlers(Network):
-    """What becomes of a message that a node hands out."""
+    """Calls of simulated handlers, from the delivery to its settlement."""
 
     def _deliver(self, host: Host, action: Deliver) -> None:
         for delivery in action.deliveries:

@@ -635,7 +635,7 @@ class Simulation(Handlers):
                     )
 
     def _nothing_is_forgotten(self, host: Host) -> None:
-        """What was ever stored for a peer is acknowledged, given up for a reason, gone with a store, or still there."""
+        """Messages stored for a peer are acknowledged, given up for a reason, gone with a store, or still there."""
         ledger = host.ledger
         owed = {uuid: host.store.owed(uuid) for uuid in self._ledgers}
         for body, peers in ledger.stored_for.items():
@@ -645,7 +645,7 @@ class Simulation(Handlers):
                 check(settled or is_kept, "{} of {} for {} is forgotten (I3)", body, host.name, uuid)
 
     def _nothing_is_held_in_vain(self, host: Host) -> None:
-        """What a peer has unsubscribed from, and could say so, is not held for it (T-61)."""
+        """No subscription is held that a peer has ended and could say so (T-61)."""
         assert host.node is not None
         for peer in host.node.peers():
             ledger = self._ledgers[peer.uuid]

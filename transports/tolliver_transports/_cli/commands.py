@@ -104,7 +104,7 @@ AcceptEither = Annotated[bool, typer.Option("--accept-either", help="Read subscr
 def _habits(
     unreliable_id: UnreliableId = None, strict_uuid7: StrictUuid7 = False, accept_either: AcceptEither = False
 ) -> dict[str, Any]:
-    """How peers speak, as options of an instance."""
+    """Dialect of all peers, as options of an instance."""
     return {"unreliable_id": unreliable_id, "strict_uuid7": strict_uuid7, "accept_either": accept_either}
 
 

@@ -44,7 +44,7 @@ class BaseIterator(Receiver):
         self._mailbox = Mailbox(core, channel, key, bell)
 
     def be_patient(self) -> None:
-        """What it hands out may take its time: its user is never stuck, and no copy is handed out (D-9, T-48)."""
+        """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
         self._mailbox.is_timed = False
 
     def __del__(self) -> None:
