@@ -281,8 +281,16 @@ def leaving_when_told(work: Work) -> Work:
     def leave(*_signal: object) -> None:
         raise Told
 
+    def leave_later(ignored: sys.UnraisableHookArgs) -> None:
+        if ignored.exc_type is Told:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+        else:
+            sys.__unraisablehook__(ignored)
+
     def worked() -> None:
+        sys.unraisablehook = leave_later  # Python raises nothing out of a destructor or a weak reference's callback
         with suppress(Told):
+            signal.signal(signal.SIGALRM, leave)
             signal.signal(signal.SIGTERM, leave)
             work()
 

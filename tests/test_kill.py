@@ -30,3 +30,29 @@ def test_what_send_returned_for_survives_any_kill(tmp_path: Path) -> None:
     assert result["kills"] >= KILLS
     assert result["messages"] > 0
     assert {name: result[name] for name in BAD} == {**dict.fromkeys(BAD, 0), "wrong": []}
+
+
+SWALLOWED = """
+import os, signal, time
+from tests.killing import leaving_when_told
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0)  # the handler runs in here
+
+def work():
+    Dropped()
+    time.sleep(60)
+
+leaving_when_told(work)()
+print("left")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="signals as POSIX has them")
+def test_it_leaves_also_where_python_swallows_what_is_raised() -> None:
+    """Out of destructors and of weak references' callbacks nothing is raised."""
+    command = [sys.executable, "-c", SWALLOWED]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout == "left\n", done.stdout + done.stderr
