@@ -89,7 +89,7 @@ class Program:
                 self.dial(side, action.cid)
             elif isinstance(action, PeerUp | PeerDown | Happened):
                 self.tell(side, action)
-            elif action.cid in self.ends[side]:
+            elif not isinstance(action, CertificateExpires) and action.cid in self.ends[side]:
                 self.move(side, self.ends[side][action.cid], action)
         links = hub._links
         assert hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten"
