@@ -25,7 +25,18 @@ from tolliver_proto import (
     ShutdownWrite,
     Transmit,
 )
-from tolliver_proto.reactive import Elements, Happened, Hub, Limits, OnComplete, OnError, PeerDown, PeerUp, Role
+from tolliver_proto.reactive import (
+    CertificateExpires,
+    Elements,
+    Happened,
+    Hub,
+    Limits,
+    OnComplete,
+    OnError,
+    PeerDown,
+    PeerUp,
+    Role,
+)
 
 from .bodies import MOST_STEPS, bounded
 from .reactive_bodies import _COUNTS, FRAMES, encoded

@@ -87,7 +87,11 @@ class Hub(ConnectionTable[_Link, Action]):
         link = self._links.get(cid)
         if link is None or link.up:
             return None
-        stands = "it is connected, and has said no hello: is it a port of streams?" if link.connection else "no connection stands yet"
+        stands = (
+            "it is connected, and has said no hello: is it a port of streams?"
+            if link.connection
+            else "no connection stands yet"
+        )
         return failure_of(ConnectionLost(stands, DialCause.NO_ANSWER), link.first, DialCause.STREAMS)
 
     def give_up(self, cid: int, now: float | None = None) -> None:
