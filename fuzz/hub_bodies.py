@@ -25,7 +25,18 @@ from tolliver_proto import (
     ShutdownWrite,
     Transmit,
 )
-from tolliver_proto.reactive import Elements, Happened, Hub, Limits, OnComplete, OnError, PeerDown, PeerUp, Role
+from tolliver_proto.reactive import (
+    CertificateExpires,
+    Elements,
+    Happened,
+    Hub,
+    Limits,
+    OnComplete,
+    OnError,
+    PeerDown,
+    PeerUp,
+    Role,
+)
 
 from .bodies import MOST_STEPS, bounded
 from .reactive_bodies import _COUNTS, FRAMES, encoded
@@ -89,7 +100,7 @@ class Program:
                 self.dial(side, action.cid)
             elif isinstance(action, PeerUp | PeerDown | Happened):
                 self.tell(side, action)
-            elif action.cid in self.ends[side]:
+            elif not isinstance(action, CertificateExpires) and action.cid in self.ends[side]:
                 self.move(side, self.ends[side][action.cid], action)
         links = hub._links
         assert hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten"

@@ -47,6 +47,7 @@ NODE = (
     "second_tries",
     "storing",
     "testing",
+    "throttled",
     "undelivered",
     "upkeep",
 )

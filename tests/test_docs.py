@@ -9,7 +9,9 @@ ports are replaced by a free one.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
+import importlib
 import re
 import socket
 import subprocess
@@ -19,11 +21,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args, get_origin
 
 import attrs
 import pytest
-from tolliver_transports import anyio, blocking, twisted
+from tolliver_transports import anyio, blocking, events, twisted
 from tolliver_transports._streams.stats import StreamsStats
 from tolliver_transports.anyio import InstanceOptions, StreamsOptions, Subscription
 from tolliver_transports.spark.read._options import OPTIONS
@@ -268,6 +270,39 @@ def test_every_counter_has_a_row() -> None:
     assert in_tables("name") == names(NodeStats)
     chosen = {"withheld", "unwanted"}  # one line counts either
     assert counted("_*/*.py") | chosen <= names(NodeStats), "it is counted, and nobody sees it"
+
+
+def test_every_event_has_a_row() -> None:
+    assert in_tables("event") == {kind.__name__ for kind in get_args(events.Event)}
+    of_streams = {get_origin(kind) or kind for kind in get_args(events.StreamsEvent)}
+    assert in_tables("event", "streams.md") == {kind.__name__ for kind in (*of_streams, events.EventsMissed)}
+    told = {name for name in events.__all__ if isinstance(getattr(events, name), type)}
+    assert in_tables("event") | in_tables("event", "streams.md") == told
+
+
+def errors(door: str) -> set[type[BaseException]]:
+    """Public ones of our own."""
+    module = importlib.import_module(door)
+    named = (getattr(module, name) for name in getattr(module, "__all__", ()))
+    return {one for one in named if isinstance(one, type) and issubclass(one, BaseException)}
+
+
+def test_every_error_of_messages_and_of_streams_is_explained() -> None:
+    text = (ROOT / "docs" / "messaging.md").read_text("utf-8").split("## Errors")[1].split("\n## ")[0]
+    messages = errors("tolliver_proto")
+    assert {kind.__name__ for kind in messages} - set(re.findall(r"`(?:\w+\.)*(\w+)", text)) == set()
+    rows = in_tables("error") - {"decode"}
+    assert {name for name in rows if not hasattr(builtins, name)} <= {kind.__name__ for kind in messages}
+    of_streams = {kind.__name__ for kind in errors("tolliver_proto.reactive")}
+    assert of_streams - in_tables("error", "streams.md") == set()
+
+
+def test_every_error_of_the_other_doors_is_on_a_page() -> None:
+    doors = [f"tolliver_transports.{name}" for name in ("anyio", "blocking", "twisted", "spark", "staging")]
+    found = {kind.__name__ for door in doors for kind in errors(door)}
+    assert found >= {"StageFull", "DamagedRecording", "EndOfStream"}
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    assert {name for name in found if f"`{name}" not in text} == set()
 
 
 def test_every_option_has_a_row() -> None:

@@ -6,6 +6,7 @@ This file is the public surface; every other module of the package is private bu
 from __future__ import annotations
 
 from ._common.causes import DialCause
+from ._common.certificates import CertificateExpires
 from ._common.derived import is_derive_prefix, is_derived
 from ._common.errors import (
     AccessDenied,
@@ -144,6 +145,7 @@ __all__ = [
     "Blocked",
     "CannotListen",
     "CertificateError",
+    "CertificateExpires",
     "Closed",
     "Commit",
     "Connection",

@@ -60,9 +60,9 @@ BUGS = (
     ),
     Bug(
         "HTTP is taken for a peer that breaks the rules",
-        DIALING,
+        "tolliver_proto/_common/failures.py",
         "_cause_of",
-        "DialCause.told_by(first) or (DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL)",
+        "told or (DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL)",
         "DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL",
         SEEN,
     ),
@@ -905,8 +905,8 @@ BUGS = (
         "a connection that was denied is dialled again",
         DIALING,
         "",
-        "HOPELESS = tuple(_FINAL)",
-        "HOPELESS = (HandshakeRejected, IdentityConflict, SelfConnection)",
+        "HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)",
+        "HOPELESS = (CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)",
         ("tests/node/test_access.py::test_who_is_kept_out_by_its_certificate_alone_does_not_see_our_request",),
     ),
     Bug(

@@ -12,6 +12,18 @@ STORING = "tolliver_proto/_node/storing.py"
 SENDING = "tolliver_proto/_node/sending.py"
 EVENTS = "transports/tolliver_transports/_driver/events.py"
 DRIVER = "transports/tolliver_transports/_messages/driver.py"
+TALLY = "tolliver_proto/_node/tally.py"
+BASE = "tolliver_proto/_node/base.py"
+NODE = "tolliver_proto/_node/node.py"
+CERTIFICATES = "tolliver_proto/_common/certificates.py"
+FAILURES = "tolliver_proto/_common/failures.py"
+HUB = "tolliver_proto/reactive/_hub.py"
+STREAMS = "transports/tolliver_transports/_streams/streams.py"
+THROTTLED = "tests/node/test_throttled.py::"
+SILENCE = "tests/node/test_silence.py::"
+DIALS = "tests/reactive/test_hub.py::"
+SEEN = "tests/adapters/test_seen.py::"
+CAUSES = "tests/adapters/test_dial_causes.py::"
 LISTS = "tests/node/test_peer_lists.py::"
 TOLD = "tests/adapters/test_events.py::"
 
@@ -55,5 +67,120 @@ BUGS = (
         "self._look_at(wanted)",
         "pass",
         (TOLD + "test_who_waits_for_subscribers_goes_on_when_they_are_there[asyncio]",),
+    ),
+    Bug(
+        "a notice that repeats is told each time",
+        BASE,
+        "NodeState._notice",
+        "kind not in THROTTLED or self._tally.is_first(kind, peer, detail, self._now)",
+        "True",
+        (THROTTLED + "test_the_first_is_told_at_once_and_then_the_sum",),
+    ),
+    Bug(
+        "a notice that is told in a sum is counted twice",
+        BASE,
+        "NodeState._tell_sum",
+        "kind not in THROTTLED",
+        "True",
+        (THROTTLED + "test_the_first_is_told_at_once_and_then_the_sum",),
+    ),
+    Bug(
+        "each UUID that is claimed takes memory",
+        TALLY,
+        "NoticeTally._place",
+        "peer in known or len(known) < PEERS_KNOWN",
+        "True",
+        (THROTTLED + "test_who_claims_ever_new_uuids_takes_a_bounded_share_of_memory",),
+    ),
+    Bug(
+        "what is counted within a minute begins another minute",
+        TALLY,
+        "NoticeTally._is_first",
+        "known[place] = known[place][0] + count, text",
+        "known[place] = count, text",
+        (THROTTLED + "test_nothing_is_lost_and_nothing_is_told_twice_within_a_minute",),
+    ),
+    Bug(
+        "the end of a certificate is an event that nobody asked for",
+        NODE,
+        "Node._on_certificate_timeout",
+        "self._tells_events",
+        "True",
+        (SILENCE + "test_the_end_of_our_certificate_is_an_event_where_events_are_asked_for",),
+    ),
+    Bug(
+        "a peer's certificate is told whenever it connects",
+        CERTIFICATES,
+        "CertificateWatch.watch",
+        "owner is None or self._timers.due(('certificate', owner)) is None",
+        "True",
+        (SILENCE + "test_the_end_of_a_peers_certificate_is_told_daily_while_it_is_connected",),
+    ),
+    Bug(
+        "the certificate of a peer that is gone is told for ever",
+        NODE,
+        "Node._on_certificate_timeout",
+        "peer is not None and not self._is_live(peer)",
+        "False",
+        (SILENCE + "test_the_certificate_of_a_peer_that_is_gone_is_forgotten",),
+    ),
+    Bug(
+        "streams: our own protocol is taken for the cause",
+        FAILURES,
+        "_cause_of",
+        "None if seen is own else seen",
+        "seen",
+        (DIALS + "test_what_answers_is_known_by_its_first_bytes",),
+    ),
+    Bug(
+        "streams: a peer that was up is a dial that failed",
+        HUB,
+        "Hub._tell",
+        "None if link.up else failure_of(link.error, link.first, DialCause.STREAMS)",
+        "failure_of(link.error, link.first, DialCause.STREAMS)",
+        (DIALS + "test_a_peer_that_was_up_is_no_dial_that_failed",),
+    ),
+    Bug(
+        "streams: a dial that is given up does not say what was missing",
+        HUB,
+        "Hub.give_up",
+        "failure is not None",
+        "False",
+        (DIALS + "test_a_dial_that_is_given_up_says_what_was_missing",),
+    ),
+    Bug(
+        "streams: what connect raises lacks the cause",
+        STREAMS,
+        "BaseStreamsCore._on_peer_down",
+        "error = _explained(error, action.failure)",
+        "pass",
+        (CAUSES + "test_the_cause_is_seen_on_streams[asyncio]",),
+    ),
+    Bug(
+        "streams: nobody hears that our certificate ends",
+        STREAMS,
+        "BaseStreamsCore._prepare",
+        "self._watch_certificate()",
+        "pass",
+        (SEEN + "test_streams_tell_the_end_of_their_certificate[asyncio]",),
+    ),
+    Bug(
+        "a peer's certificate is not looked at",
+        DRIVER,
+        "NodeDriver._on_peer_up",
+        "identity.not_after is not None",
+        "False",
+        (SEEN + "test_the_end_of_a_certificate_is_an_event_for_both_ends_of_a_connection[asyncio]",),
+    ),
+    Bug(
+        "each failure of a handler is a notice of its own",
+        TALLY,
+        "",
+        "THROTTLED = frozenset({NoticeKind.ACCESS_DENIED, NoticeKind.CERTIFICATE_REFUSED, NoticeKind.DUPLICATE_CLOSED, "
+        "NoticeKind.HANDLER_FAILED, NoticeKind.IDENTITY_MISMATCH, NoticeKind.PROTOCOL_ERROR, "
+        "NoticeKind.SELF_CONNECTION})",
+        "THROTTLED = frozenset({NoticeKind.ACCESS_DENIED, NoticeKind.CERTIFICATE_REFUSED, NoticeKind.DUPLICATE_CLOSED, "
+        "NoticeKind.IDENTITY_MISMATCH, NoticeKind.PROTOCOL_ERROR, NoticeKind.SELF_CONNECTION})",
+        ("tests/adapters/test_handlers.py::test_a_failed_message_comes_again_until_it_is_handled[asyncio-raises]",),
     ),
 )

@@ -13,13 +13,17 @@ from typing import Any, NamedTuple
 import pytest
 from tolliver_transports._options.streams import StreamsOptions
 from tolliver_transports._tls.policy import server_context
+from tolliver_transports.events import StreamsDialFailed
 
 from tests.raw import RawListener
-from tolliver_proto import DialCause, Limits, NoticeKind, RemoteInfo, RemoteState
+from tolliver_proto import AccessDenied, Acl, DialCause, Limits, NoticeKind, RemoteInfo, RemoteState, Rights
+from tolliver_proto.reactive import Goodbye, encode
+from tolliver_proto.reactive import Limits as StreamsLimits
 
 from .facade import Facade, Opened, until
 from .kinds import EACH_ADAPTER
 from .nodes import SOMEBODY, Nodes, address, free_port, silent_port
+from .streams import Stage
 
 LIMITS = Limits(redial_first=0.01, redial_max=0.05)
 HURRIED = Limits(redial_first=0.01, redial_max=0.05, handshake_timeout=0.4)
@@ -166,6 +170,71 @@ def check(node: Facade, remote: str, case: Case, caplog: pytest.LogCaptureFixtur
     if case.form != "hurried":  # where a busy machine may have had another reason meanwhile
         assert case.cause.text in str(late.value)
         assert case.words in str(late.value)
+
+
+OF_STREAMS = {
+    "refused": Case("tls", nobody, DialCause.REFUSED, "efused"),
+    "name": Case("tls", nameless, DialCause.NAME, "localhost.invalid"),
+    "old tls": Case("tls", partial(over_tls, **OLD), DialCause.TLS, "tls12=True"),
+    "closed in tls": Case("tls", partial(_listening, lambda _stream: None), DialCause.CLOSED),
+    "http for tls": Case("tls", says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), DialCause.HTTP),
+    "plain for tls": Case("tls", partial(streams, plaintext=True), DialCause.NOT_TLS),
+    "closed": Case("plain", partial(_listening, lambda _stream: None), DialCause.CLOSED),
+    "http": Case("plain", says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), DialCause.HTTP),
+    "ssh": Case("plain", says(b"SSH-2.0-x\r\n"), DialCause.PROTOCOL),
+    "goodbye": Case("plain", says(encode(Goodbye("speak version 1"))), DialCause.VERSION, "speak version 1"),
+    "silent": Case("hurried", silent, DialCause.NO_ANSWER, "0.4 s"),
+}
+
+
+@EACH_ADAPTER
+def test_the_cause_is_seen_on_streams(nodes: Nodes, stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """In what `connect` raises, in the event, in the log and in the counters."""
+    caplog.set_level(logging.WARNING, "tolliver")
+    told: dict[str, list[Any]] = {"tls": [], "plain": [], "hurried": []}
+    with ExitStack() as stack:
+        dialling = {
+            "tls": stage.open(tls="left", on_event=told["tls"].append),
+            "plain": stage.open(on_event=told["plain"].append),
+            "hurried": stage.open(on_event=told["hurried"].append, limits=StreamsLimits(handshake_timeout=0.4)),
+        }
+        for name, case in OF_STREAMS.items():
+            remote = stack.enter_context(case.place(nodes))
+            error = dialling[case.form].start_connect(remote).outcome()
+            until(lambda case=case: told[case.form], f"the event of {name}")  # type: ignore[misc]
+            event = told[case.form].pop()
+            assert (type(event), str(event.remote), event.cause) == (StreamsDialFailed, remote, case.cause), name
+            assert event.text.startswith(case.cause.text)
+            assert case.words in event.text
+            assert case.words in str(error)
+            assert case.cause.text in str(error) or error.cause is case.cause
+            assert f"{remote} is not connected: {event.text}" in [record.getMessage() for record in caplog.records]
+        for form, one in dialling.items():
+            failed = [case.cause for case in OF_STREAMS.values() if case.form == form]
+            stats = one.stats()
+            assert stats["dials"] == len(failed)
+            assert all(stats[f"dials_failed_{cause}"] == failed.count(cause) for cause in DialCause)
+
+
+@EACH_ADAPTER
+def test_who_waits_too_long_for_streams_hears_what_is_missing(stage: Stage) -> None:
+    told: list[Any] = []
+    streams = stage.open(on_event=told.append)
+    with silent_port() as remote, pytest.raises(TimeoutError, match=r"after 0\.2 s there is no connection to") as late:
+        streams.connect(remote, timeout=0.2)
+    assert f"{remote} ({DialCause.NO_ANSWER.text}: " in str(late.value)
+    until(lambda: told, "the event")
+    assert (told[0].cause, "given up" in told[0].text) == (DialCause.NO_ANSWER, True)
+
+
+@EACH_ADAPTER
+def test_a_peer_that_the_rules_keep_out_is_a_dial_that_failed(stage: Stage) -> None:
+    told: list[Any] = []
+    there = stage.open()
+    streams = stage.open(acl=Acl(default=Rights.none()), on_event=told.append)
+    assert isinstance(streams.start_connect(there).outcome(), AccessDenied)
+    until(lambda: told, "the event")
+    assert (told[0].cause, "D-4" in told[0].text) == (DialCause.ACCESS, True)
 
 
 @EACH_ADAPTER

@@ -32,7 +32,9 @@ def test_callbacks_that_answer_at_once_or_later(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize("how", ["raises", "returns False", "raises later", "returns False later"])
-def test_a_failed_message_comes_again_until_it_is_handled(nodes: Nodes, how: str) -> None:
+def test_a_failed_message_comes_again_until_it_is_handled(
+    nodes: Nodes, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     attempts: list[int] = []
 
     def handler(delivery: Delivery) -> Any:
@@ -50,10 +52,15 @@ def test_a_failed_message_comes_again_until_it_is_handled(nodes: Nodes, how: str
         subscribed(left)
         left.wait_acked(left.send("news", "", b"x"))
         assert attempts == [1, 2, 3]
-        told = noticed(right, NoticeKind.HANDLER_FAILED)
-        assert len(told) == 2
-        for attempt, detail in enumerate(told, 1):
-            assert f"'news' '', attempt {attempt} of peer {left.instance_id}'s message" in detail
+        words = [f"'news' '', attempt {attempt} of peer {left.instance_id}'s message" for attempt in (1, 2)]
+        (told,) = noticed(right, NoticeKind.HANDLER_FAILED)
+        assert words[0] in told
+        logged = [record for record in caplog.records if "handler_failed" in record.getMessage()]
+        assert len(logged) == 2, "each, and the notice once a minute"
+        for record, said in zip(logged, words, strict=True):
+            assert said in record.getMessage()
+            assert bool(record.exc_info) is how.startswith("raises")
+        assert right.stats().notices[NoticeKind.HANDLER_FAILED] == 2
 
 
 def test_all_matching_handlers_must_handle_it_well(nodes: Nodes) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
 from tests.certificates import Certificates
-from tolliver_proto import NoticeKind
+from tolliver_proto import CertificateExpires, NoticeKind
 
 from .facade import until
 from .kinds import EACH_ADAPTER
 from .nodes import Nodes, address, noticed, subscribed
+from .streams import Stage
 
 
 @EACH_ADAPTER
@@ -44,6 +46,40 @@ def test_a_certificate_that_ends_soon_is_told_at_the_start(nodes: Nodes, certs: 
         (detail,) = noticed(left, NoticeKind.CERTIFICATE_ENDS)
         assert detail.startswith(f"our certificate {certs.tls('anonymous').cert} ends in ")
         assert noticed(right, NoticeKind.CERTIFICATE_ENDS) == []
+
+
+@EACH_ADAPTER
+def test_the_end_of_a_certificate_is_an_event_for_both_ends_of_a_connection(nodes: Nodes, certs: Certificates) -> None:
+    seen: dict[str, list[Any]] = {"left": [], "right": []}
+    with (
+        nodes.open("right", on_event=seen["right"].append) as right,
+        nodes.open("left", tls=certs.tls("anonymous"), on_event=seen["left"].append) as left,
+    ):
+        left.new_connection(address(right))
+        for side, peer in (("left", None), ("right", left.instance_id)):
+            until(lambda side=side: ends(seen[side]), f"the event on the {side}")  # type: ignore[misc]
+            (event,) = ends(seen[side])
+            assert event.peer == peer
+            assert 0 < event.seconds_left < 30 * 86400
+        (detail,) = noticed(right, NoticeKind.CERTIFICATE_ENDS)
+        assert detail == ends(seen["right"])[0].text
+        assert detail.startswith("the certificate of ")
+
+
+def ends(events: list[Any]) -> list[CertificateExpires]:
+    return [event for event in events if isinstance(event, CertificateExpires)]
+
+
+@EACH_ADAPTER
+def test_streams_tell_the_end_of_their_certificate(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "tolliver")
+    told: list[Any] = []
+    stage.open(tls="anonymous", on_event=told.append)
+    until(lambda: ends(told), "the event")
+    (event,) = ends(told)
+    assert event.text.startswith(f"our certificate {stage.certs.tls('anonymous').cert} ends in ")
+    assert (event.peer, event.seconds_left > 0) == (None, True)
+    assert event.text in [record.getMessage() for record in caplog.records]
 
 
 @EACH_ADAPTER

@@ -333,7 +333,7 @@ def test_the_first_key_is_pinned_over_a_restart() -> None:
     play = play.restart()
     for impostor in (second, PeerIdentity()):
         wire = play.accepted(LOW, impostor)
-        assert notices(wire.request(("", ""))) == ["identity_mismatch"]
+        assert notices(wire.request(("", "")) + play.wait(61.0)) == ["identity_mismatch"]
         assert wire.got() == []
     assert every(play.accepted(LOW, first).request(), PeerUp)
     assert play.knows() == set()

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from tolliver_proto import Action, Delivery, Limits, Message, Notice, NoticeKind, PeerIdentity, Policy
+from tolliver_proto import (
+    Action,
+    CertificateExpires,
+    Delivery,
+    Limits,
+    Message,
+    Notice,
+    NoticeKind,
+    PeerIdentity,
+    Policy,
+)
 from tolliver_proto._node.ack_watch import AckWatch
 
 from .play import HIGH, LOW, Play, deliveries, every
+from .test_derived import writer
 
 DAY = 86400.0
 
@@ -120,3 +131,53 @@ def test_a_peer_is_known_by_its_certificate() -> None:
     play = Play()
     play.accepted(LOW, PeerIdentity(address="there", name="alice")).request()
     assert (play.node.identity_of(LOW).name, play.node.identity_of(HIGH)) == ("alice", PeerIdentity())
+
+
+def ends(actions: list[Action]) -> list[CertificateExpires]:
+    return every(actions, CertificateExpires)
+
+
+def test_the_end_of_our_certificate_is_an_event_where_events_are_asked_for() -> None:
+    play = Play(tell_events=True)
+    play.node.watch_certificate(1.5 * DAY, "a.pem", now=play.now)
+    actions = play.wait(2.5 * DAY)
+    assert [(one.seconds_left, one.peer) for one in ends(actions)] == [
+        (1.5 * DAY, None),
+        (0.5 * DAY, None),
+        (-DAY / 2, None),
+    ]
+    assert [one.text for one in ends(actions)] == told(actions, NoticeKind.CERTIFICATE_ENDS)
+    quiet = Play()
+    quiet.node.watch_certificate(DAY, "a.pem", now=quiet.now)
+    assert ends(quiet.wait(3 * DAY)) == []
+
+
+def test_the_end_of_a_peers_certificate_is_told_daily_while_it_is_connected() -> None:
+    play = Play(tell_events=True)
+    wire = play.peer(LOW)
+    play.node.watch_certificate(20 * DAY, "alice", now=play.now, peer=LOW)
+    (told_at_once,) = ends(play.wait(0.5 * DAY))
+    assert (told_at_once.peer, told_at_once.seconds_left) == (LOW, 20 * DAY)
+    assert told_at_once.text == "the certificate of alice ends in 20.0 days: it needs a new one with the same UUID"
+    wire.lose()
+    play.peer(LOW)
+    play.node.watch_certificate(19.5 * DAY, "alice", now=play.now, peer=LOW)
+    actions = play.wait(0.6 * DAY)
+    assert [(one.peer, one.seconds_left) for one in ends(actions)] == [(LOW, 19 * DAY)], "not before the day is over"
+    assert [notice.peer for notice in every(actions, Notice)] == [LOW]
+
+
+def test_the_certificate_of_a_peer_that_is_gone_is_forgotten() -> None:
+    play = Play(tell_events=True)
+    wire = play.peer(LOW)
+    play.node.watch_certificate(DAY, "alice", now=play.now, peer=LOW)
+    assert len(ends(play.wait(0.0))) == 1
+    wire.lose()
+    assert ends(play.wait(5 * DAY)) == []
+    assert not play.node._certificates._known
+
+
+def test_a_derived_identity_has_the_certificate_of_many() -> None:
+    play = Play(tell_events=True)
+    play.node.watch_certificate(DAY, "job", now=play.now, peer=writer(1))
+    assert play.node.next_timeout() is None

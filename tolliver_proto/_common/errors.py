@@ -16,6 +16,9 @@ from .causes import DialCause
 class TolliverError(Exception):
     """The root: `except TolliverError` catches all that this project raises."""
 
+    cause: DialCause | None = None
+    """Why a dial came to nothing, where that is known."""
+
 
 class ProtocolError(TolliverError):
     """A rule of the protocol was broken.
@@ -87,6 +90,8 @@ class HandshakeRejected(TolliverError):
     `status` is the handshake's status from the responder's point of view, `peer_version` what the peer announced.
     """
 
+    cause = DialCause.VERSION
+
     def __init__(self, status: int, peer_version: int) -> None:
         super().__init__(status, peer_version)
         self.status = status
@@ -102,17 +107,25 @@ class HandshakeRejected(TolliverError):
 class IdentityConflict(TolliverError):
     """Two sources disagree about who an instance or a peer is (D-3, T-72)."""
 
+    cause = DialCause.IDENTITY
+
 
 class AccessDenied(TolliverError):
     """Our own access rules keep this peer out (D-4, T-77). Trying again will not help until they are changed."""
+
+    cause = DialCause.ACCESS
 
 
 class SelfConnection(TolliverError):
     """A connection that leads back to the instance that made it (T-71)."""
 
+    cause = DialCause.SELF
+
 
 class CertificateError(TolliverError):
     """A certificate was refused, by us or by the peer. Trying again will not help (T-73, T-74)."""
+
+    cause = DialCause.CERTIFICATE
 
 
 class ConnectionClosing(TolliverError):

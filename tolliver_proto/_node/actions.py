@@ -14,6 +14,7 @@ from typing import Protocol
 from uuid import UUID
 
 from .._common.causes import DialCause
+from .._common.certificates import CertificateExpires
 from .._common.errors import LocalProtocolError, TolliverError, Undelivered, UndeliveredReason
 from .._common.transport import Remote, TransportAction, record
 from .._wire.events import Message, Subscription
@@ -132,7 +133,7 @@ class NoticeKind(StrEnum):
     HANDSHAKE_TIMEOUT = "handshake_timeout"  # T-68: of those who dialled us; throttled, with a count
     PROBE_UNANSWERED = "probe_unanswered"  # T-80: the connection was dropped; throttled, with a count
     UNACKNOWLEDGED = "unacknowledged"  # connected, and nothing is acknowledged; once for each silence
-    CERTIFICATE_ENDS = "certificate_ends"  # our own, within 30 days; daily
+    CERTIFICATE_ENDS = "certificate_ends"  # our own or a connected peer's, within 30 days; daily
     SELF_CONNECTION = "self_connection"  # T-71
     DUPLICATE_IDENTITY = "duplicate_identity"  # T-70: two live instances have one UUID
     DUPLICATE_CLOSED = "duplicate_closed"  # T-70
@@ -316,6 +317,7 @@ Action = (
     | SubscriptionsChanged
     | DialEnded
     | DialFailed
+    | CertificateExpires
     | Notice
 )
 """All that a node can ask for: a driver has a function for each."""

@@ -44,7 +44,7 @@ from .policy import Policy
 from .receipts import HeldReceipts
 from .store import Loaded
 from .subscriptions import Routes
-from .tally import NoticeTally
+from .tally import THROTTLED, NoticeTally
 
 Item = tuple[str, str, bytes]
 """(channel, key, body)"""
@@ -137,7 +137,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._letters = DeadLetters(loaded.dead_letters, loaded.next_letter)
         self._replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
         self._drops = Drops(self._timers, self._notice)
-        self._tally = NoticeTally(self._timers, self._notice)
+        self._tally = NoticeTally(self._timers, self._tell_sum)
         self._calls: dict[Handler, Calls] = {}
         self._stuck: set[Handler] = set()
         self._peers: dict[UUID, Peer] = {}
@@ -171,7 +171,13 @@ class NodeState(ConnectionTable[Link, Action]):
         peer.routed = routed
 
     def _notice(self, kind: NoticeKind, peer: UUID | None, detail: str) -> None:
+        """Tell an operator; of a kind that may come often the first at once, and then the sum once a minute."""
         self._counts[f"notices_{kind}"] += 1
+        if kind not in THROTTLED or self._tally.is_first(kind, peer, detail, self._now):
+            self._actions.append(Notice(kind, peer, detail))
+
+    def _tell_sum(self, kind: NoticeKind, peer: UUID | None, detail: str) -> None:
+        self._counts[f"notices_{kind}"] += kind not in THROTTLED  # else each was counted as it came
         self._actions.append(Notice(kind, peer, detail))
 
     def _checked(self, channel: str, key: str) -> Subscription:

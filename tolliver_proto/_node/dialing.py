@@ -17,11 +17,10 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from .._common.causes import DialCause, is_handshake
+from .._common.causes import DialCause
 from .._common.errors import (
     AccessDenied,
     CertificateError,
-    ConnectionLost,
     HandshakeRejected,
     IdentityConflict,
     RemoteProtocolError,
@@ -29,18 +28,12 @@ from .._common.errors import (
     TolliverError,
     UnexpectedEOF,
 )
+from .._common.failures import DialFailure, failure_of
 from .._common.transport import Remote
 from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.limits import Limits
 
-_FINAL: dict[type[TolliverError], DialCause] = {
-    AccessDenied: DialCause.ACCESS,
-    CertificateError: DialCause.CERTIFICATE,
-    HandshakeRejected: DialCause.VERSION,
-    IdentityConflict: DialCause.IDENTITY,
-    SelfConnection: DialCause.SELF,
-}
-HOPELESS = tuple(_FINAL)
+HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)
 """Errors that trying again does not mend."""
 
 _STEADY = 10.0  # seconds of being up after which a remote's failures are forgotten
@@ -56,17 +49,6 @@ class RemoteState(StrEnum):
     DIALLING = "dialling"
     WAITING = "waiting"  # for the next try
     GAVE_UP = "gave_up"  # trying again would not help (T-73)
-
-
-@dataclass(frozen=True, slots=True)
-class DialFailure:
-    """Why a remote is not connected; its text has both, for people. It keeps no error, which would keep a socket."""
-
-    cause: DialCause
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.cause.text}: {self.detail}"
 
 
 class Ending(NamedTuple):
@@ -98,27 +80,6 @@ class RemoteInfo:
     error: str
     tries: int
     next_try: float | None
-
-
-def failure_of(error: TolliverError | None, first: bytes) -> DialFailure:
-    """Failure of a dial that ended so after these bytes came."""
-    error = error or ConnectionLost("the connection was ended here", DialCause.HERE)
-    return DialFailure(_cause_of(error, first), str(error))
-
-
-def _cause_of(error: TolliverError, first: bytes) -> DialCause:
-    for kind, cause in _FINAL.items():
-        if isinstance(error, kind):
-            return cause
-    if isinstance(error, UnexpectedEOF):
-        return DialCause.told_by(first) or DialCause.CLOSED
-    if isinstance(error, RemoteProtocolError):
-        return DialCause.told_by(first) or (DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL)
-    if not isinstance(error, ConnectionLost):
-        return DialCause.HERE
-    if error.cause is DialCause.NO_ANSWER and is_handshake(first):
-        return DialCause.LAYOUT  # where another one has a length, it has us wait for more
-    return error.cause or DialCause.CLOSED
 
 
 class Dialled:

@@ -444,7 +444,7 @@ class Handshakes(Receiving):
         if link.role is Role.SERVER and isinstance(error, CertificateError):
             where = self._limiter.address(link.cid) or "an unknown address"
             detail = f"a connection from {where} was refused: {error}"
-            self._tally.repeat(NoticeKind.CERTIFICATE_REFUSED, None, detail, self._now)
+            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, detail)
         link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
         super()._lost(link, error)
         if link.holding & Hold.DUEL and link.peer is not None:

@@ -26,6 +26,8 @@ from functools import partial
 from typing import Any, NoReturn
 from uuid import UUID
 
+from .._common.certificates import CertificateWatch
+from .._common.derived import is_derived
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError
 from .._common.handshake_limiter import ALL
 from .._common.link import LinkSignal, LinkState
@@ -61,8 +63,8 @@ from .store import Loaded
 from .tally import Subject
 
 _LOOK_AGAIN = 1.0  # seconds
-_DAY = 86400.0
-_CERTIFICATE_ENDS = 30 * _DAY  # that is soon
+_OURS = "make a new one with the same UUID, and call reload_tls()"
+_THEIRS = "it needs a new one with the same UUID"
 _EVENTS_A_TURN = 256  # events of one connection before the next one has its turn
 
 
@@ -100,7 +102,8 @@ class Node(Retrying):
         who may do what: every member of the CA everything, if it is not given (D-4).
 
         `subscriptions` are wanted beside the stored ones; what matches none is dropped from the start (T-46). With
-        `tell_events` the actions have SubscriptionsChanged and DialFailed among them. Raises as `subscribe` does.
+        `tell_events` the actions have SubscriptionsChanged, DialFailed and CertificateExpires among them. Raises as
+        `subscribe` does.
         """
         super().__init__(
             instance_id,
@@ -120,7 +123,7 @@ class Node(Retrying):
         self._dialer = Dialer(
             self.limits, rng.random, self._dial, self._redial_in, self._redial_due, self._is_live, self._counts
         )
-        self._certificate = 0.0, ""
+        self._certificates = CertificateWatch(self._timers)
         self._on_event: dict[type, Callable[[Link, Any], None]] = {
             Message: self._on_message if self._gate.acl.is_open else self._on_guarded_message,
             Ignored: self._on_ignored,
@@ -494,26 +497,32 @@ class Node(Retrying):
             f"{message_id}{where}: do its handlers hang, or does it not read? (unacknowledged_after)",
         )
 
-    # Our certificate.
+    # Certificates.
 
-    def watch_certificate(self, seconds_left: float, what: str, now: float | None = None) -> None:
-        """Our certificate, `what` in words, is valid for so long: it is told when that are 30 days, and each day."""
+    def watch_certificate(
+        self, seconds_left: float, what: str, now: float | None = None, peer: UUID | None = None
+    ) -> None:
+        """A certificate is valid for so many seconds: it is told when that are 30 days, and each day from then on.
+
+        It is our own, and `what` its file; or `what` is the name in that of a connected `peer`, told for as long as
+        that is connected. A derived identity's is that of many, and not told.
+        """
         self._tick(now)
-        self._certificate = self._now + seconds_left, what
-        self._timers.set("certificate", self._now)
-
-    def _on_certificate_timeout(self, _subject: None) -> None:
-        ends, what = self._certificate
-        left = ends - self._now
-        self._timers.set("certificate", self._now + _DAY)
-        if left > _CERTIFICATE_ENDS:
+        if peer is not None and is_derived(peer):
             return
-        when = f"ends in {left / _DAY:.1f} days" if left > 0 else "has ended"
-        self._notice(
-            NoticeKind.CERTIFICATE_ENDS,
-            None,
-            f"our certificate {what} {when}: make a new one with the same UUID, and call reload_tls()",
-        )
+        name, remedy = (f"our certificate {what}", _OURS) if peer is None else (f"the certificate of {what}", _THEIRS)
+        self._certificates.watch(peer, self._now + seconds_left, name, remedy, self._now)
+
+    def _on_certificate_timeout(self, peer: UUID | None) -> None:
+        if peer is not None and not self._is_live(peer):
+            self._certificates.forget(peer)
+            return
+        told = self._certificates.look(peer, self._now)
+        if told is None:
+            return
+        self._notice(NoticeKind.CERTIFICATE_ENDS, peer, told.text)
+        if self._tells_events:
+            self._actions.append(told)
 
     def _on_age_timeout(self, cid: int) -> None:
         link = self._links[cid]

@@ -6,7 +6,9 @@ driver carries out both. Those defined here are for the program that publishes a
 
 from __future__ import annotations
 
+from .._common.certificates import CertificateExpires
 from .._common.errors import TolliverError
+from .._common.failures import DialFailure
 from .._common.transport import PeerIdentity, Remote, TransportAction, record
 from ._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, Subscribed
 
@@ -28,13 +30,15 @@ class PeerUp:
 class PeerDown:
     """The connection is over, and every stream of it has ended; once for each cid that was dialled or came up.
 
-    `error` is None after goodbyes of both sides; `reason` is then the one that ended it.
+    `error` is None after goodbyes of both sides; `reason` is then the one that ended it. `failure` says why a dial came
+    to nothing, None where the peer had said hello.
     """
 
     cid: int
     remote: Remote | None
     error: TolliverError | None
     reason: str = ""
+    failure: DialFailure | None = None
 
 
 @record
@@ -52,5 +56,5 @@ class Drained:
     cid: int
 
 
-Action = TransportAction | PeerUp | PeerDown | Happened | Drained
+Action = TransportAction | PeerUp | PeerDown | Happened | Drained | CertificateExpires
 """All that a hub can ask for: a driver has a function for each."""

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from .._common.causes import DialCause
 from .._common.errors import (
     ConnectionClosing,
     ConnectionLost,
@@ -141,7 +142,7 @@ class Connection:
         what, seconds = "hello", self.limits.handshake_timeout
         if self.state is State.LEAVING:
             what, seconds = "goodbye", self.limits.close_timeout
-        late = ConnectionLost(f"no {what} of the peer's within {seconds:g} s (R-28): abort")
+        late = ConnectionLost(f"no {what} of the peer's within {seconds:g} s (R-28): abort", DialCause.NO_ANSWER)
         self._end(Signal.TIMEOUT, late, late)
 
     def _read_ahead(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._common.causes import DialCause
 from .._common.errors import HandshakeRejected, TolliverError
 from .._wire.events import HandshakeStatus
 
@@ -33,6 +34,8 @@ class ConnectionClosed(TolliverError):
 class HelloRefused(ConnectionClosed):
     """The peer said goodbye before its hello: as the draft has it, it does not support our version (R-25). Trying again
     will not help. `reason` is the goodbye's."""
+
+    cause = DialCause.VERSION
 
     def __str__(self) -> str:
         return (

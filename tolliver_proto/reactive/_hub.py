@@ -11,8 +11,11 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
+from .._common.causes import DialCause
+from .._common.certificates import CertificateWatch
 from .._common.connection_table import ConnectionTable
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError, UnexpectedEOF
+from .._common.failures import DialFailure, failure_of
 from .._common.handshake_limiter import HandshakeLimiter
 from .._common.link import HANDING_OUT, BaseLink, LinkSignal, LinkState
 from .._common.transport import PeerIdentity, Remote, Role
@@ -25,6 +28,8 @@ from ._limits import Limits
 from ._state import State
 from ._stats import HubStats
 
+_REMEDY = "make a new one with the same UUID, and open the streams again"
+_CERTIFICATE = "certificate", None  # the timer
 ELEMENT_COST = 128
 """Cost of an element beside its own bytes: a flood of empty ones is bounded too."""
 
@@ -32,13 +37,14 @@ ELEMENT_COST = 128
 class _Link(BaseLink):
     """One connection, from its cid on."""
 
-    __slots__ = ("above_high_water", "full", "reason", "share", "told", "unread")
+    __slots__ = ("above_high_water", "full", "reason", "share", "told", "unread", "up")
 
     connection: Connection | None
 
     def __init__(self, cid: int, role: Role, remote: Remote | None, share: int) -> None:
         super().__init__(cid, role, remote)
         self.told = remote is not None  # somebody waits to hear of its end
+        self.up = False  # the peer has said hello
         self.above_high_water = False  # somebody was told that nothing is wanted, as too much is unsent
         self.unread = 0  # what elements take that were handed out and not taken
         self.full = False  # that is too much: nothing of it is read for a while
@@ -64,6 +70,7 @@ class Hub(ConnectionTable[_Link, Action]):
         super().__init__(partial(_Link, share=limits.max_turn), limiter, limits.handshake_timeout, now)
         self._extensions = tuple(extensions)
         self._resting: dict[_Link, None] = {}  # they have had their share, and go on in the next turn
+        self._certificates = CertificateWatch(self._timers)
 
     # Inputs from the transport.
 
@@ -72,7 +79,30 @@ class Hub(ConnectionTable[_Link, Action]):
         self._tick(now)
         if self.closing:
             raise ConnectionClosing(f"{remote} is not dialled: everything is being closed")
+        self._counts["dials"] += 1
         return self._dial(remote)
+
+    def why_not_up(self, cid: int) -> DialFailure | None:
+        """Why this dial has not led to a peer so far; None where it has, or is over."""
+        link = self._links.get(cid)
+        if link is None or link.up:
+            return None
+        stands = (
+            "it is connected, and has said no hello: is it a port of streams?"
+            if link.connection
+            else "no connection stands yet"
+        )
+        return failure_of(ConnectionLost(stands, DialCause.NO_ANSWER), link.first, DialCause.STREAMS)
+
+    def give_up(self, cid: int, now: float | None = None) -> None:
+        """Nobody waits for this dial any more: it is ended, and PeerDown tells what was missing."""
+        self._tick(now)
+        failure = self.why_not_up(cid)
+        if failure is not None:
+            link = self._links[cid]
+            link.error = ConnectionLost(f"given up: {failure.detail}", failure.cause)
+            self._tell(link)
+        self.goodbye(cid, "given up")
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None:
         """Its transport stands, and proved this identity."""
@@ -167,7 +197,7 @@ class Hub(ConnectionTable[_Link, Action]):
         if link is None:
             return
         if link.connection is None:
-            link.error = ConnectionClosing("it was closed before it was open")
+            link.error = link.error or ConnectionClosing("it was closed before it was open")
             link.reason = reason
             self._abort(link)
             return
@@ -204,7 +234,7 @@ class Hub(ConnectionTable[_Link, Action]):
             self._count(link, event)
             self._tell_event(link, event)
         elif isinstance(event, ClientHello | ServerHello):
-            link.told = True
+            link.told = link.up = True
             self._limiter.remove(link.cid)
             assert connection is not None
             self._actions.append(PeerUp(link.cid, link.identity, link.remote, connection.extensions))
@@ -267,7 +297,10 @@ class Hub(ConnectionTable[_Link, Action]):
     def _tell(self, link: _Link) -> None:
         if link.told:
             link.told = False
-            self._actions.append(PeerDown(link.cid, link.remote, link.error, link.reason))
+            failure = None if link.up else failure_of(link.error, link.first, DialCause.STREAMS)
+            if failure is not None:
+                self._counts[f"dials_failed_{failure.cause}"] += 1
+            self._actions.append(PeerDown(link.cid, link.remote, link.error, link.reason, failure))
 
     def _on_sent(self, link: _Link) -> None:
         assert link.connection is not None
@@ -288,9 +321,23 @@ class Hub(ConnectionTable[_Link, Action]):
             link.share = self.limits.max_turn
         self._readable.update(self._resting)
         self._resting.clear()
-        due = [cast(int, cid) for cid in iter(partial(self._timers.pop_due, self._now), None)]
-        for cid in due:  # one step each: what it leads to is taken before another one may be due
-            self._on_link_timeout(self._links[cid])
+        due = list(iter(partial(self._timers.pop_due, self._now), None))
+        for key in due:  # one step each: what it leads to is taken before another one may be due
+            if key == _CERTIFICATE:
+                self._on_certificate_timeout()
+            else:
+                self._on_link_timeout(self._links[cast(int, key)])
+
+    def watch_certificate(self, seconds_left: float, what: str, now: float | None = None) -> None:
+        """Our certificate, `what` in words, is valid for so many seconds: CertificateExpires tells when that are 30
+        days, and each day from then on."""
+        self._tick(now)
+        self._certificates.watch(None, self._now + seconds_left, f"our certificate {what}", _REMEDY, self._now)
+
+    def _on_certificate_timeout(self) -> None:
+        told = self._certificates.look(None, self._now)
+        if told is not None:
+            self._actions.append(told)
 
     def _on_link_timeout(self, link: _Link) -> None:
         connection = link.connection
@@ -307,6 +354,8 @@ class Hub(ConnectionTable[_Link, Action]):
             paused=self._counts["paused"],
             rested=self._counts["rested"],
             refused_connections=self._counts["refused_connections"],
+            dials=self._counts["dials"],
+            dials_failed={cause: self._counts[f"dials_failed_{cause}"] for cause in DialCause},
             connections=len(self._links),
             unread_bytes=sum(link.unread for link in self._links.values()),
             unsent_bytes=sum(link.unsent for link in self._links.values()),

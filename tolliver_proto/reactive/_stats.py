@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .._common.snapshot import Snapshot, counter, gauge
+from .._common.causes import DialCause
+from .._common.snapshot import Snapshot, counter, counters_by, gauge
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,9 @@ class HubStats(Snapshot):
     paused: int = counter()
     rested: int = counter()
     refused_connections: int = counter()
+    dials: int = counter()
+    dials_failed: Mapping[DialCause, int] = counters_by()
+    """By cause: dials that came to nothing."""
 
     connections: int = gauge()
     unread_bytes: int = gauge()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from tolliver_proto import DialFailed, Notice, PeerDown, PeerUp, SubscriptionsChanged
+from tolliver_proto import CertificateExpires, DialFailed, Notice, PeerDown, PeerUp, SubscriptionsChanged
 
 from ._driver.events import EventsMissed
 from ._messages.events import Event
-from ._streams.events import StreamsPeerDown, StreamsPeerUp
+from ._streams.events import StreamsDialFailed, StreamsEvent, StreamsPeerDown, StreamsPeerUp
 
 __all__ = [
+    "CertificateExpires",
     "DialFailed",
     "Event",
     "EventsMissed",
     "Notice",
     "PeerDown",
     "PeerUp",
+    "StreamsDialFailed",
+    "StreamsEvent",
     "StreamsPeerDown",
     "StreamsPeerUp",
     "SubscriptionsChanged",

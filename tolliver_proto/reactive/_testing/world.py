@@ -271,7 +271,7 @@ class World(Clockwork):
         while (action := self._next_action(host)) is not None:
             self._trace(f"{host.name} {_line(action)}")
             self._do[type(action)](host, action)
-            end = host.ends.get(action.cid)
+            end = host.ends.get(getattr(action, "cid", 0))
             if end is not None:
                 end.watch()
         host.turning = False

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from time import monotonic
+from time import monotonic, time
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from tolliver_proto import AlreadyClosed, ForkedProcess, LocalProtocolError, NotOpenYet, TolliverError
@@ -208,6 +208,12 @@ class BaseEndpoint(ABC):
             f"{self} cannot be pickled or copied: it has threads and connections. Open one in each process, each with "
             "a certificate and a database of its own (D-16)"
         )
+
+    def _watch_certificate(self) -> None:
+        """Our own, which the machine knows by the time that it has left."""
+        ends, tls = self._pumps.identity.not_after, self.options.tls
+        if ends is not None and tls is not None:
+            self._machine.watch_certificate(ends - time(), str(tls.cert), monotonic())
 
     # Connections.
 

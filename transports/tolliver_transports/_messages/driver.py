@@ -15,6 +15,7 @@ from uuid import UUID
 
 from tolliver_proto import (
     Acked,
+    CertificateExpires,
     Commit,
     ConnectionClosing,
     Deliver,
@@ -26,6 +27,7 @@ from tolliver_proto import (
     Find,
     Node,
     Notice,
+    NoticeKind,
     PeerDown,
     PeerUp,
     Receipt,
@@ -48,6 +50,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 log = logging.getLogger("tolliver")
 NOTICES_KEPT = 1000
+_LOGGED_EACH = frozenset({NoticeKind.HANDLER_FAILED})
+"""Kinds that are logged where they happen, and not as notices."""
 
 
 class _Awaited(NamedTuple):
@@ -94,6 +98,7 @@ class NodeDriver(Driver):
                 SubscriptionsChanged: self._on_subscriptions_changed,
                 DialEnded: self._on_dial_ended,
                 DialFailed: self._on_dial_failed,
+                CertificateExpires: self._on_certificate_expires,
                 Notice: self.on_notice,
             }
         )
@@ -193,6 +198,10 @@ class NodeDriver(Driver):
         for keeps_trying in (False, True):
             self.calls.settle((Dial, action.remote, keeps_trying), action.peer)
         self._tell(action)
+        identity = self.node.identity_of(action.peer)
+        if identity.not_after is not None:
+            left = identity.not_after - time.time()
+            self.node.watch_certificate(left, identity.name or str(action.peer), time.monotonic(), action.peer)
 
     def _on_peer_down(self, action: PeerDown) -> None:
         log.info("peer %s is gone: %s", self._who(action.peer), action.error or "closed in order")
@@ -214,12 +223,24 @@ class NodeDriver(Driver):
         if action.is_news:
             self._tell(replace(action, error=None))  # which would keep a socket for as long as nobody listens
 
-    def on_notice(self, notice: Notice, error: BaseException | None = None) -> None:
-        """`error` is what the application raised: its traceback goes into the log."""
+    def _on_certificate_expires(self, action: CertificateExpires) -> None:
+        self._tell(action)
+
+    def complain(self, kind: NoticeKind, peer: UUID, detail: str, error: BaseException | None) -> None:
+        """Of a handler. `error` is what that raised: each traceback goes into the log, the notice is throttled."""
+        self._log(kind, peer, detail, error)
+        self.node.notice(kind, detail, peer, time.monotonic())
+        self._turn_soon()
+
+    def on_notice(self, notice: Notice) -> None:
         self.notices.append(notice)
-        whom = "" if notice.peer is None else f" [peer {self._who(notice.peer)}]"
-        log.warning("%s: %s%s", notice.kind, notice.detail, whom, exc_info=error)
+        if notice.kind not in _LOGGED_EACH:
+            self._log(notice.kind, notice.peer, notice.detail)
         self._tell(notice)
+
+    def _log(self, kind: NoticeKind, peer: UUID | None, detail: str, error: BaseException | None = None) -> None:
+        whom = "" if peer is None else f" [peer {self._who(peer)}]"
+        log.warning("%s: %s%s", kind, detail, whom, exc_info=error)
 
     def _who(self, peer: UUID) -> str:
         """UUID, address and certificate name."""

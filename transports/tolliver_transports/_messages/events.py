@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tolliver_proto import DialFailed, Notice, PeerDown, PeerUp, SubscriptionsChanged
+from tolliver_proto import CertificateExpires, DialFailed, Notice, PeerDown, PeerUp, SubscriptionsChanged
 
 from .._driver.events import EventsMissed
 
-Event = PeerUp | PeerDown | SubscriptionsChanged | DialFailed | Notice | EventsMissed
+Event = PeerUp | PeerDown | SubscriptionsChanged | DialFailed | CertificateExpires | Notice | EventsMissed
 """All that can be told."""

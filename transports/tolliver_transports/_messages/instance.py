@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from contextlib import closing
 from functools import partial
-from time import monotonic, time
+from time import monotonic
 from uuid import UUID
 
 from tolliver_proto import (
@@ -256,11 +256,6 @@ class BaseInstanceCore(BaseEndpoint):
         self._pumps = pumps
         self._watch_certificate()
 
-    def _watch_certificate(self) -> None:
-        ends, tls = self._pumps.identity.not_after, self.options.tls
-        if ends is not None and tls is not None:
-            self.node.watch_certificate(ends - time(), str(tls.cert), monotonic())
-
     def _open_recorder(self) -> Recorder | None:
         directory = self.options.record
         if directory is None:
@@ -317,7 +312,7 @@ class BaseInstanceCore(BaseEndpoint):
             f"{delivery.peer_id}'s message, {text}: not acknowledged"
         )
         with self.lock:  # a handler's thread says it
-            self._driver.on_notice(Notice(kind, delivery.peer_id, detail), error)
+            self._driver.complain(kind, delivery.peer_id, detail, error)
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:
         if self._recorder is not None:

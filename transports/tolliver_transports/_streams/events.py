@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tolliver_proto import TolliverError
+from tolliver_proto import CertificateExpires, DialCause, TolliverError
 
+from .._options.instance import Remote
 from .peers import BasePeer
 
 P = TypeVar("P", bound=BasePeer)
@@ -25,3 +26,16 @@ class StreamsPeerDown(Generic[P]):
 
     peer: P
     error: TolliverError
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsDialFailed:
+    """A `connect` came to nothing, or was given up by its caller. `text` says why, for people."""
+
+    remote: Remote
+    cause: DialCause
+    text: str
+
+
+StreamsEvent = StreamsPeerUp[P] | StreamsPeerDown[P] | StreamsDialFailed | CertificateExpires
+"""All that can be told of streams; EventsMissed comes beside it."""

@@ -13,11 +13,22 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
-from tolliver_proto import AccessDenied, PeerIdentity, Rights, Subscription
+from tolliver_proto import (
+    AccessDenied,
+    ConnectionLost,
+    DialCause,
+    PeerIdentity,
+    RemoteProtocolError,
+    Rights,
+    Subscription,
+    TolliverError,
+)
 from tolliver_proto.reactive import (
     ALPN,
     Cancel,
+    CertificateExpires,
     ConnectionClosed,
+    DialFailure,
     Drained,
     Elements,
     Happened,
@@ -40,7 +51,7 @@ from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._tls.policy import Pumps
 from .codecs import Coding
-from .events import StreamsPeerDown, StreamsPeerUp
+from .events import StreamsDialFailed, StreamsPeerDown, StreamsPeerUp
 from .peers import BasePeer
 from .publishing import Catalogue, OutboundStream, Publication, check_name
 from .stats import StreamsStats
@@ -95,15 +106,16 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
     def connect(self, remote: str | Remote) -> tuple[int, PendingCall[P]]:
         """The cid of the connection that is being made, and the call that waits for its peer."""
         self.check_open()
-        cid = self.hub.connect(self.options.remote(remote), monotonic())
+        wanted = self.options.remote(remote)
+        cid = self.hub.connect(wanted, monotonic())
         call: PendingCall[P] = self._driver.calls.of((PeerUp, cid), as_it_is)
-        call.late = lambda: f"{remote} has said no hello, and is given up: try again"
+        call.late = lambda: f"there is no connection to {wanted} ({self.hub.why_not_up(cid)}): it is given up"
         self.turn()
         return cid, call
 
     def give_up(self, cid: int) -> None:
         """Nobody waits for that connection any more."""
-        self.hub.goodbye(cid, "given up", monotonic())
+        self.hub.give_up(cid, monotonic())
         self.turn()
 
     def publish(self, name: str, source: object, coding: Coding, element_size: int) -> Publication:
@@ -166,6 +178,8 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
             denied = AccessDenied(f"{action.identity.address}: the access rules keep this peer out (D-4)")
             log.warning("%s", denied)
             self._driver.calls.settle((PeerUp, action.cid), None, denied)
+            if action.remote is not None:
+                self._tell_failure(action.remote, DialFailure(DialCause.ACCESS, str(denied)))
             self.hub.goodbye(action.cid, "access denied", monotonic())
             return
         peer.extensions = action.extensions
@@ -180,7 +194,18 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
             peer.connected = False
             self.feed.tell(StreamsPeerDown(peer, error))
         log.info("the connection %d is over: %s", action.cid, error)
+        if action.failure is not None:
+            error = _explained(error, action.failure)
+            self._tell_failure(action.remote, action.failure)
         self._driver.calls.settle((PeerUp, action.cid), None, error)
+
+    def _tell_failure(self, remote: object, failure: DialFailure) -> None:
+        log.warning("%s is not connected: %s", remote, failure)
+        self.feed.tell(StreamsDialFailed(cast(Remote, remote), failure.cause, str(failure)))
+
+    def _on_certificate_expires(self, action: CertificateExpires) -> None:
+        log.warning("%s", action.text)
+        self.feed.tell(action)
 
     def _on_drained(self, action: Drained) -> None:
         for (cid, _), stream in self._outbound.items():
@@ -267,12 +292,14 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         self.hub = Hub(extensions=self.options.extensions, limits=self.options.limits, now=monotonic())
         self._machine = self.hub
         self._driver = Driver(self.hub, self)
+        self._watch_certificate()
         self._driver.register_handlers(
             {
                 PeerUp: self._on_peer_up,
                 PeerDown: self._on_peer_down,
                 Happened: self._on_happened,
                 Drained: self._on_drained,
+                CertificateExpires: self._on_certificate_expires,
             }
         )
 
@@ -289,3 +316,12 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
 
     def __str__(self) -> str:
         return "this `Streams`"
+
+
+def _explained(error: TolliverError, failure: DialFailure) -> TolliverError:
+    """The error with its cause, where neither its class nor its text says that."""
+    if isinstance(error, ConnectionLost):
+        return ConnectionLost(str(failure), failure.cause)
+    if isinstance(error, RemoteProtocolError):
+        return type(error)(error.code, f"{failure.cause.text}: {error.detail}", frame=error.frame, offset=error.offset)
+    return error

@@ -20,7 +20,7 @@ from .._driver.pending import PendingCall
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._streams.codecs import Codec, MessageClass, PlainSource, coding_of
-from .._streams.events import StreamsPeerDown, StreamsPeerUp
+from .._streams.events import StreamsEvent
 from .._streams.facade import BaseStreams
 from .._streams.peers import BasePeer
 from .._streams.publishing import Catalogue, Publication
@@ -101,7 +101,7 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
             return call
 
         try:
-            return self.ask(begin, timeout, f"there is no connection to {remote}: it is given up")
+            return self.ask(begin, timeout)
         except BaseException:
             with self.lock:
                 for cid in cids:
@@ -270,11 +270,12 @@ class Streams(BaseStreams[Peer]):
         """
         self._core.close()
 
-    def events(self, *, timeout: float | None = None) -> Events[StreamsPeerUp[Peer] | StreamsPeerDown[Peer]]:
-        """`for event in streams.events()`: who comes and goes from now on, until the streams are closed.
+    def events(self, *, timeout: float | None = None) -> Events[StreamsEvent[Peer]]:
+        """`for event in streams.events()`: what happens from now on, until the streams are closed.
 
-        StreamsPeerUp and StreamsPeerDown (`error` says why). The loop ends, too, after `timeout` seconds without one.
-        One that is read too slowly keeps the newest thousand and has EventsMissed in place of the others.
+        `tolliver_transports.events` has the types: who comes and goes, a `connect` that failed, our certificate's end.
+        The loop ends, too, after `timeout` seconds without one. One that is read too slowly keeps the newest thousand
+        and has EventsMissed in place of the others.
         """
         return Events(self._core, self._core.feed, timeout)
 

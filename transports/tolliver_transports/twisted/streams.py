@@ -20,7 +20,7 @@ from .._options.streams import StreamsOptions
 from .._streams.async_streams import AsyncOutboundStream
 from .._streams.async_streams import Subscription as AsyncSubscription
 from .._streams.codecs import Codec, MessageClass, Source, coding_of
-from .._streams.events import StreamsPeerDown, StreamsPeerUp
+from .._streams.events import StreamsEvent
 from .._streams.facade import BaseStreams
 from .._streams.peers import BasePeer
 from .._streams.publishing import Publication
@@ -171,17 +171,15 @@ class Streams(BaseStreams[Peer]):
         cid, call = self._core.connect(remote)
         try:
             return await self._core.wait(call, timeout)
-        except BaseException as error:
+        except BaseException:
             self._core.give_up(cid)
-            if not isinstance(error, TimeoutError):
-                raise
-            raise TimeoutError(f"{remote} said no hello within {timeout:g} s and was given up: try again") from error
+            raise
 
-    def events(self) -> Events[StreamsPeerUp[Peer] | StreamsPeerDown[Peer]]:
-        """`async for event in streams.events()`: who comes and goes from now on, until the streams are closed.
+    def events(self) -> Events[StreamsEvent[Peer]]:
+        """`async for event in streams.events()`: what happens from now on, until the streams are closed.
 
-        StreamsPeerUp and StreamsPeerDown (`error` says why). One that is read too slowly keeps the newest thousand
-        and has EventsMissed in place of the others.
+        `tolliver_transports.events` has the types: who comes and goes, a `connect` that failed, our certificate's end.
+        One that is read too slowly keeps the newest thousand and has EventsMissed in place of the others.
         """
         return Events(self._core, self._core.feed)
 

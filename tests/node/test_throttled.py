@@ -1,0 +1,171 @@
+"""Notices that a peer or a program may cause as often as it likes: the first at once, then the sum once a minute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tolliver_proto import (
+    Acl,
+    Action,
+    CertificateError,
+    HandshakeRequest,
+    Notice,
+    NoticeKind,
+    PeerIdentity,
+    Rights,
+)
+from tolliver_proto._common.timers import Timers
+from tolliver_proto._node.tally import EVERY, PEERS_KNOWN, THROTTLED, NoticeTally
+
+from .play import HIGH, LOW, ME, Play, every
+
+KINDS = NoticeKind
+ONLY_HIGH = Acl(default=Rights.none(), peers={HIGH: Rights()})
+
+
+def broken(play: Play) -> list[Action]:
+    wire = play.accepted()
+    play.node.receive_data(wire.cid, b"\x63", now=play.now)
+    return play.run()
+
+
+def mistaken(play: Play) -> list[Action]:
+    return play.accepted(LOW, PeerIdentity(uuids=frozenset({HIGH}), address="there")).request()
+
+
+def denied(play: Play) -> list[Action]:
+    play.node.set_acl(ONLY_HIGH)
+    return play.accepted(LOW).request()
+
+
+def oneself(play: Play) -> list[Action]:
+    return play.accepted(ME).request()
+
+
+def double(play: Play) -> list[Action]:
+    if not play.node.stats().peers_up:
+        play.accepted(LOW).request()
+    return play.accepted(LOW).request()
+
+
+def refused(play: Play) -> list[Action]:
+    cid = play.new_cid()
+    play.node.lost(cid, CertificateError("unknown CA"), now=play.now)
+    return play.run()
+
+
+def failed(play: Play) -> list[Action]:
+    play.node.notice(KINDS.HANDLER_FAILED, "it raised", LOW, now=play.now)
+    return play.run()
+
+
+CAUSES: dict[NoticeKind, Callable[[Play], list[Action]]] = {
+    KINDS.PROTOCOL_ERROR: broken,
+    KINDS.IDENTITY_MISMATCH: mistaken,
+    KINDS.ACCESS_DENIED: denied,
+    KINDS.SELF_CONNECTION: oneself,
+    KINDS.DUPLICATE_CLOSED: double,
+    KINDS.CERTIFICATE_REFUSED: refused,
+    KINDS.HANDLER_FAILED: failed,
+}
+
+
+def told(actions: list[Action], kind: NoticeKind) -> list[Notice]:
+    return [notice for notice in every(actions, Notice) if notice.kind is kind]
+
+
+def test_each_kind_that_is_throttled_has_its_cause_here() -> None:
+    assert set(CAUSES) == THROTTLED
+
+
+@pytest.mark.parametrize("kind", CAUSES)
+def test_the_first_is_told_at_once_and_then_the_sum(kind: NoticeKind) -> None:
+    play = Play()
+    seen = [notice for _ in range(3) for notice in told(CAUSES[kind](play), kind)]
+    (first,) = seen
+    (rest,) = told(play.wait(EVERY), kind)
+    assert rest.detail == f"2 more like it within a minute; the last one: {first.detail}"
+    assert rest.peer == first.peer
+    assert play.node.stats().notices[kind] == 3, "each is counted"
+    assert told(play.wait(EVERY), kind) == [], "and a minute without one is the end of it"
+    assert told(CAUSES[kind](play), kind) == seen
+
+
+def test_peers_are_told_apart() -> None:
+    play = Play()
+    for peer in (LOW, HIGH):
+        play.node.notice(KINDS.HANDLER_FAILED, "it raised", peer, now=play.now)
+    assert [notice.peer for notice in told(play.run(), KINDS.HANDLER_FAILED)] == [LOW, HIGH]
+
+
+def test_who_claims_ever_new_uuids_takes_a_bounded_share_of_memory() -> None:
+    """And leaves the other kinds theirs."""
+    play = Play()
+    wrong = PeerIdentity(uuids=frozenset({HIGH}), address="there")
+    seen: list[Notice] = []
+    for number in range(PEERS_KNOWN + 500):
+        claimed = UUID(int=LOW.int + (number << 16))
+        wire = play.accepted(claimed, wrong)
+        seen += told(wire.send(HandshakeRequest(1, claimed)), KINDS.IDENTITY_MISMATCH)
+        wire.lose()
+    assert len(seen) == PEERS_KNOWN + 1
+    assert len(play.node._tally._untold[KINDS.IDENTITY_MISMATCH]) == PEERS_KNOWN + 1
+    (rest,) = told(play.wait(EVERY), KINDS.IDENTITY_MISMATCH)
+    assert (rest.peer, rest.detail.partition(" ")[0]) == (None, "499")
+    assert str(claimed) in rest.detail, "the last one"
+    assert play.node.stats().notices[KINDS.IDENTITY_MISMATCH] == PEERS_KNOWN + 500
+    play.wait(EVERY)
+    assert not play.node._tally._untold[KINDS.IDENTITY_MISMATCH], "and gives it back"
+
+
+happenings = st.lists(
+    st.tuples(
+        st.sampled_from([KINDS.PROTOCOL_ERROR, KINDS.UNSUBSCRIBED]),
+        st.sampled_from([LOW, HIGH, None]),
+        st.floats(0.0, 70.0),
+    ),
+    max_size=30,
+)
+
+
+@given(happenings)
+def test_nothing_is_lost_and_nothing_is_told_twice_within_a_minute(
+    series: list[tuple[NoticeKind, UUID | None, float]],
+) -> None:
+    timers, sums = Timers(), Counter[tuple[NoticeKind, UUID | None]]()
+    at: dict[tuple[NoticeKind, UUID | None], list[float]] = {}
+    now = 0.0
+
+    def say(kind: NoticeKind, peer: UUID | None, count: int) -> None:
+        sums[kind, peer] += count
+        at.setdefault((kind, peer), []).append(now)
+
+    tally = NoticeTally(timers, lambda kind, peer, detail: say(kind, peer, int(detail.partition(" ")[0])))
+
+    def pass_time(until: float) -> None:
+        nonlocal now
+        while (first := timers.earliest()) is not None and first[0] <= until:
+            now = first[0]
+            key = timers.pop_due(now)
+            assert isinstance(key, tuple)
+            tally.fall_due(key[1], now)
+        now = until
+
+    for kind, peer, pause in series:
+        pass_time(now + pause)
+        if kind not in THROTTLED:
+            tally.add(kind, peer, 1, "of them", now)
+        elif tally.is_first(kind, peer, "this one", now):
+            say(kind, peer, 1)
+    pass_time(now + 2 * EVERY)
+    assert sums == Counter((kind, peer) for kind, peer, _ in series)
+    for times in at.values():
+        assert all(after - before >= EVERY - 1e-6 for before, after in pairwise(times))
+    assert timers.earliest() is None
