@@ -182,8 +182,8 @@ BUGS = (
     Bug(
         "a notice for each message that is dropped",
         TALLY,
-        "NoticeTally.add",
-        "known is not None",
+        "NoticeTally._is_first",
+        "place in known",
         "False",
         (f"{_NODE}test_many_drops_are_told_once_a_minute_with_their_number",),
     ),

@@ -30,6 +30,7 @@ from tolliver_transports._options.streams import StreamsOptions
 
 from tolliver_proto import Limits
 from tolliver_proto import reactive as rs
+from tolliver_proto._node import tally
 
 from . import facade
 from .facade import PATIENCE, Facade, World, deadline
@@ -119,18 +120,20 @@ class _Here:
 
 
 class Instance(_Here):
-    """Handles "news"."""
+    """Handles "news". It tells every notice in full, as the outcome of each attack is read there."""
 
     def __init__(self, world: World, directory: Path, tls: TLS, limits: Limits) -> None:
         options = InstanceOptions(database=directory / "victim.db", listen=LOCAL, tls=tls, limits=limits)
         self.facade = Facade(world, options)
 
     def __enter__(self) -> Self:
+        self._every, tally.EVERY = tally.EVERY, 0.0
         self.facade.__enter__()
         self.facade.subscribe("news", handler=lambda _delivery: None)
         return self
 
     def __exit__(self, *_error: object) -> None:
+        tally.EVERY = self._every
         self.facade.close()
 
     def port(self) -> int:

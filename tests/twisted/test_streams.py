@@ -480,7 +480,8 @@ def test_a_connection_that_nobody_waits_for_is_given_up(loop: Loop, flows: Flows
                 with pytest.raises(TimeoutError if how == "timeout" else CancelledError) as caught:
                     await connecting
                 if how == "timeout":
-                    assert "said no hello within 0.1 s" in str(caught.value)
+                    assert "after 0.1 s" in str(caught.value)
+                    assert "said no hello" in str(caught.value)
                 accepted, _ = silent.accept()
                 with accepted:
                     await flows.until(lambda: b"given up" in accepted.recv(1024, socket.MSG_PEEK))

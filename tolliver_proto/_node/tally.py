@@ -25,9 +25,9 @@ THROTTLED = frozenset(
 )
 """Kinds that a peer or a program may cause as often as it likes, each in words of its own."""
 
-PEERS_KNOWN = 1000
+PEERS_KNOWN = 100
 """Peers that are told apart in one kind within a minute. Those beyond are one, without a name: a peer may claim UUIDs
-without end."""
+without end, and `notices()` keeps 1,000."""
 
 Subject = tuple[NoticeKind, UUID | None]
 

@@ -16,6 +16,7 @@ import anyio
 from attrs import define, evolve
 
 from tolliver_proto import Acl, NoticeKind, Revision
+from tolliver_proto.reactive import DialFailure
 
 from .._options.acl_file import load_acl
 from .._options.instance import DEFAULT_PORT, TLS, InstanceOptions, Remote
@@ -148,14 +149,18 @@ def run(work: Callable[[], Awaitable[T]], trio: bool) -> T:
         raise ValueError("--trio needs trio: pip install trio")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("tolliver: %(message)s"))
-    # A dial that is given up ends the command with the same words.
-    handler.addFilter(lambda record: NoticeKind.DIAL_GAVE_UP not in (record.args or ()))
+    handler.addFilter(lambda record: not _ends_the_command(record))
     log = logging.getLogger("tolliver")
     log.addHandler(handler)
     try:
         return run_loop(lambda: alongside(work, [_signal]), backend="trio" if trio else "asyncio")
     finally:
         log.removeHandler(handler)
+
+
+def _ends_the_command(record: logging.LogRecord) -> bool:
+    """True for a dial that is given up, as the command ends with the same words."""
+    return any(each is NoticeKind.DIAL_GAVE_UP or isinstance(each, DialFailure) for each in record.args or ())
 
 
 async def reread_rules(acl: Path, apply: Callable[[Acl], object]) -> None:
