@@ -21,6 +21,8 @@ DROPS = "tolliver_proto/_node/drops.py"
 SILENT = "tests/node/test_patience.py::"
 TRIES = "tests/node/test_second_tries.py::"
 HOLDING = "tests/node/test_holds.py::"
+ONCE = "tests/cli/test_once.py::"
+COMMANDS = "transports/tolliver_transports/_cli/connecting.py"
 FIELD = ("tests/node/test_answers.py::test_nodes_in_the_field",)
 
 BUGS = (
@@ -247,5 +249,21 @@ BUGS = (
         "until > self._now",
         "False",
         (TRIES + "test_it_is_sent_when_nothing_else_may_be_what_the_peer_closes_for",),
+    ),
+    Bug(
+        "a one-off send is a second instance beside that of its certificate",
+        COMMANDS,
+        "Place.once",
+        "not prefixes",
+        "False",
+        (ONCE + "test_under_an_instances_certificate_it_refuses_and_says_why",),
+    ),
+    Bug(
+        "two one-off sends are one instance",
+        COMMANDS,
+        "Place.once",
+        "token_hex(16)",
+        "'once'",
+        (ONCE + "test_with_a_certificate_for_many_senders_each_run_is_one_of_its_own",),
     ),
 )
