@@ -41,7 +41,8 @@ from tests.troubles import STACKS, Troubles, ended_well, kill
 from tolliver_proto import Delivery, Limits, NoticeKind, StoredMessage, StoreError
 
 LIVES = (0.2, 0.5, 1.0, 2.0, 3.0)  # at most, from one kill to the next: as parts of what both take to be at work
-BACKLOG = 1000  # messages that wait before the sender does, so that the end is not all draining
+BACKLOG = 1000  # messages that wait before the sender goes slowly, so that the end is not all draining
+SLOWLY = 0.02  # seconds before the one message that it sends then: it is seen at any time whether that has a recipient
 SETTLING = 120.0  # seconds for the first message, and for draining at the end
 RUNS = (1, 1, 2, 5, 20, 100, 400)  # messages in one call
 SIZES = (10, 100, 3000)  # bytes in one body
@@ -62,8 +63,8 @@ class Lists:
         self._is_known = bool(rig.names("returned"))
         self._life, self._number = rig.life, 0
 
-    def items(self, rng: random.Random) -> tuple[bytes, list[tuple[str, str, bytes]]]:
-        count, size = rng.choice(RUNS), rng.choice(SIZES)
+    def items(self, rng: random.Random, slowly: bool) -> tuple[bytes, list[tuple[str, str, bytes]]]:
+        count, size = 1 if slowly else rng.choice(RUNS), rng.choice(SIZES)
         names = [b"%d.%d" % (self._life, self._number + at) for at in range(count)]
         self._number += count
         lines = b"".join(name + b"\n" for name in names)
@@ -175,10 +176,10 @@ class Rig:
 
             async def keep_sending(rng: random.Random) -> None:
                 while True:
-                    if sender.stats()["pending"] > BACKLOG:
-                        await anyio.sleep(0.005)
-                        continue
-                    lines, items = lists.items(rng)
+                    slowly = sender.stats()["pending"] > BACKLOG
+                    if slowly:
+                        await anyio.sleep(SLOWLY)
+                    lines, items = lists.items(rng, slowly)
                     receipt = await sender.send_many(items)
                     lists.returned(lines, receipt.recipients)
                     if not receipt.recipients:
@@ -193,10 +194,10 @@ class Rig:
         with blocking.create_instance(self.to_send()) as sender:
             self.opened(any(notice.kind is NoticeKind.COMMITS_MISSING for notice in sender.notices()))
             while True:
-                if sender.stats()["pending"] > BACKLOG:
-                    time.sleep(0.005)
-                    continue
-                lines, items = lists.items(rng)
+                slowly = sender.stats()["pending"] > BACKLOG
+                if slowly:
+                    time.sleep(SLOWLY)
+                lines, items = lists.items(rng, slowly)
                 receipt = sender.send_many(items)
                 lists.returned(lines, receipt.recipients)
                 if not receipt.recipients:

@@ -87,6 +87,23 @@ def test_what_waited_already_is_held_too_and_released_in_order() -> None:
     sound(play)
 
 
+def test_a_message_that_is_being_stored_when_a_hold_ends_comes_after_what_was_held() -> None:
+    """A new disk's first subscription came between a commit's beginning and its end: the newest message went first."""
+    play, wire = lacking()
+    play.send("c", "k", b"1")
+    play.hold_commits = True
+    play.send("c", "k", b"2")
+    wire.send(Subscribe("c", "", 1))
+    play.finish()
+    seen = wire.bodies()
+    while play.held:
+        play.finish()
+        seen += wire.bodies()
+    assert seen == [b"1", b"2"]
+    play.hold_commits = False
+    sound(play)
+
+
 def test_another_subscription_that_matches_it_releases_it() -> None:
     play, wire = lacking()
     play.send("c", "k", b"1")

@@ -17,6 +17,7 @@ from .._wire.events import Subscription
 from .actions import NoticeKind
 from .base import UNSAID_FOR
 from .link import Link, Peer
+from .outbox import Window
 from .sending import Sending
 from .store import ForgetUnsubscribe, Found, KeepUnsubscribe
 from .subscriptions import matching
@@ -59,14 +60,15 @@ class Holding(Sending):
             self._timers.set(("hold", peer.uuid), min(held.values()))
         else:
             self._timers.cancel(("hold", peer.uuid))
-        if changed and peer.link is not None:
-            self._batch.then.append(partial(self._read_all_again, peer))
+        if changed and peer.link is not None and peer.link.window is not None:
+            peer.link.window.lists_under_way += 1
+            self._batch.then.append(partial(self._read_all_again, peer.link, peer.link.window))
 
-    def _read_all_again(self, peer: Peer, _error: TolliverError | None) -> None:
-        """Others are held now: what waits is read back, in order."""
-        if peer.link is not None and peer.link.window is not None:
-            peer.link.window.go_back(0)
-            self._sendable[peer.link] = None
+    def _read_all_again(self, link: Link, window: Window, _error: TolliverError | None) -> None:
+        """The store knows which others are held now: what waits is read back, in order."""
+        window.lists_under_way -= 1
+        window.go_back(0)
+        self._sendable[link] = None
 
     def _end_oldest_holds(self, peer: Peer) -> None:
         """Listed and held entries together are no more than a peer may list (T-08)."""

@@ -115,6 +115,9 @@ class Window:
         self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
         self._asked = 0  # the last seq that the running fetch covers, if it is one for `_wanted`
         self._due: list[tuple[float, bool, list[int]]] = []  # when, whether they are of the outbox, ids
+        # Commits that are to say which messages are held now. Until then what was just stored is not taken: it would
+        # come before what is held no more, which the store does not give out yet (T-61).
+        self.lists_under_way = 0
         self.full = False  # the backoff set is at its bound (T-52)
         self.silent = False  # nothing goes for now (T-09)
         self.only: int | None = None  # the one message that may go, by its wire id: a parked one that is tried (T-09)
@@ -127,7 +130,8 @@ class Window:
         `wanted` are those that are not held (T-61), if that is not all of them.
         """
         outbox = self.outbox
-        if self._loaded_to >= outbox.last_seq and self._fresh_bytes <= self._limits.window_bytes:
+        caught_up = self._loaded_to >= outbox.last_seq and not self.lists_under_way
+        if caught_up and self._fresh_bytes <= self._limits.window_bytes:
             fresh = messages if wanted is None else wanted
             self._fresh.extend(fresh)
             self._fresh_bytes += sum(message.size for message in fresh)
