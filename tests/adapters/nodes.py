@@ -51,6 +51,12 @@ class Nodes:
             dialler.new_connection(address(listener))
             yield dialler, listener, inbox
 
+    def visit(self, host: Facade, name: str = "right") -> None:
+        """Let this one subscribe to `news` at the host, and close it: afterwards it is away."""
+        with self.open(name, subscriptions=["news"]) as visitor:
+            visitor.new_connection(address(host))
+            subscribed(host)
+
     def gate(self) -> Gate:
         """One that is opened at the end of the test, so that no handler waits for ever."""
         self._gates.append(Gate())
