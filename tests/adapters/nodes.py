@@ -126,7 +126,7 @@ def noticed(node: Facade, kind: NoticeKind) -> list[str]:
 
 
 def error_of(node: Facade, remote: Any) -> Any:
-    """What dialling it comes to, where that is an error."""
+    """The error that dialling it comes to, if any."""
     outcome = node.start("new_connection", remote).outcome()
     return outcome if isinstance(outcome, Exception) else None
 

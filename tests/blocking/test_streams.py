@@ -331,7 +331,7 @@ def test_every_element_of_a_slow_source_goes_out_at_once() -> None:
 
 
 def test_what_comes_in_the_middle_of_a_flush_is_not_forgotten(blocks: Blocks) -> None:
-    """Whoever appends then sees that it is not the first, and does not ask for another flush."""
+    """The thread that appends then sees that it is not the first, and does not ask for another flush."""
 
     class Racing(list[bytes]):
         def __getitem__(self, key: Any) -> Any:
@@ -919,7 +919,7 @@ def test_closing_waits_for_a_silent_peer_only_so_long(raw: Raw, blocks: Blocks) 
 
 @pytest.mark.parametrize("way", ["close", "goodbye"])
 def test_a_source_may_close_its_own_streams(way: str) -> None:
-    """What it has yielded before goes out."""
+    """The elements that it has yielded before go out."""
     with pair() as (publisher, subscriber):
 
         def source(_name: str) -> Iterator[bytes]:
