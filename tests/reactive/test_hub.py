@@ -98,7 +98,7 @@ class Wires:
         return cid
 
     def feed(self, cid: int, *frames: Any) -> list[Any]:
-        """What the hub asks for when the peer says this."""
+        """The actions of the hub when the peer says this."""
         self.hub.receive_data(cid, b"".join(encode(frame, self.sizes) for frame in frames), self.now)
         return self.actions()
 
@@ -256,7 +256,7 @@ def test_whoever_was_told_zero_is_told_drained() -> None:
 
 
 def test_drained_waits_for_low_water() -> None:
-    """What gathered behind the Transmit that is outstanding is still too much."""
+    """The bytes behind the Transmit that is outstanding are still too many."""
     wires = Wires(limits=TIGHT)
     cid = wires.up(Role.SERVER)
     wires.giving(cid, UNBOUNDED)
@@ -348,7 +348,7 @@ def paused() -> tuple[Wires, int, int]:
 
 
 def test_our_goodbye_reads_on() -> None:
-    """What comes is dropped now, and the peer's goodbye is behind it."""
+    """Frames that come are dropped now, and the peer's goodbye is behind them."""
     wires, cid, stream = paused()
     wires.hub.goodbye(cid, "bye")
     actions = wires.actions()
@@ -375,7 +375,7 @@ def test_took_on_a_connection_that_is_gone() -> None:
     assert wires.actions() == []
 
 
-# Who says much at once waits for the others (D-12).
+# A peer that says much at once waits for the others (D-12).
 
 
 def subscribes(count: int) -> list[Subscribe]:
@@ -664,7 +664,7 @@ def test_an_orderly_end_of_ours() -> None:
 
 
 def test_crossing_goodbyes_and_the_end_in_one_piece() -> None:
-    """What was received before the transport went is read to its end."""
+    """Bytes received before the transport went are read to their end."""
     wires = Wires()
     cid = wires.up()
     stream = wires.taking(cid)
