@@ -487,7 +487,7 @@ BUGS = (
         "self._let_go()",
         "",
         (
-            "tests/blocking/test_streams.py::test_a_subscription_that_is_opened_after_the_end_of_its_stream_is_cancelled",
+            "tests/blocking/test_streams_ends.py::test_a_subscription_that_is_opened_after_the_end_of_its_stream_is_cancelled",
         ),
     ),
     Bug(
@@ -504,7 +504,7 @@ BUGS = (
         "Work.end",
         "wake()",
         "",
-        ("tests/blocking/test_streams.py::test_a_source_over_messages_ends_with_its_stream",),
+        ("tests/blocking/test_streams_ends.py::test_a_source_over_messages_ends_with_its_stream",),
     ),
     Bug(
         "shared: a bell wakes the last task that listens",

@@ -8,8 +8,6 @@ from tests.reactive.wires import IDENTITY, ROLES, Wires, downs
 from tolliver_proto import Abort, ConnectionLost, ShutdownWrite
 from tolliver_proto.reactive import ConnectionClosed, Goodbye, Happened, OnError, PeerDown, Role, ServerHello
 
-# Deadlines.
-
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.value)
 def test_no_transport_in_time(role: Role) -> None:

@@ -10,8 +10,6 @@ from tests.reactive.wires import IDENTITY, NO_FAILURES, Wires, downs
 from tolliver_proto import ConnectionLost, DialCause
 from tolliver_proto.reactive import CertificateExpires, DialFailure, Goodbye, OnNext, Role, ServerHello, encode
 
-# Dials that fail, and why.
-
 REFUSED = ConnectionLost("connection refused", DialCause.REFUSED)
 
 
