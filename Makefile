@@ -31,23 +31,23 @@ browser: | java
 	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell >/dev/null; } \
 	  || echo "No browser was found to look at the audit's report: on Debian, apt-get install chromium-headless-shell. All else is tested."
 
-# What the demo leaves behind is in ./demo, which the next one empties.
+# The demo leaves its files in ./demo, which the next one empties.
 demo: $(VENV)/.ready java
 	$(BIN)/python -m examples.demo --directory demo
 
 # Five minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says at its
-# end what it has to say, and the suite as it goes on. What it leaves out: `make loops`, `make tck` and `make thorough`.
+# end what it has to say, and the suite as it goes on. It leaves out `make loops`, `make tck` and `make thorough`.
 test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.ready browser
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target suite core check
 
 # All tests but those of the core that are watched, and what has a target of its own. Four processes: half of them wait.
-# What begins with `+` is not held back until it ends, and would run for `make -n`, too.
+# The output of a line with `+` is not held back until it ends, and it would run for `make -n`, too.
 SUITE = $(BIN)/python -m pytest -q -n 4 -m 'not core and not loops and not tck and not thorough'
 suite: $(VENV)/.ready
 	+$(if $(findstring n,$(firstword -$(MAKEFLAGS))),@echo "$(SUITE)",$(SUITE))
 
-# What must run every line and every branch of tolliver_proto.
+# The tests that must run every line and every branch of tolliver_proto.
 core: $(VENV)/.ready
 	$(BIN)/python scripts/coverage_core.py
 

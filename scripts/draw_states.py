@@ -146,7 +146,7 @@ sides.
 
 ## Reactive Streams: an id
 
-One id of a subscriber, over all the subscriptions that use it in turn. What stands in no row and comes from the
+One id of a subscriber, over all the subscriptions that use it in turn. A frame that stands in no row and comes from the
 publisher ends the connection (R-19). `request` and `cancel` for an id that is not in use do nothing (R-15).
 
 {ids}

@@ -38,7 +38,7 @@ RESULT = re.compile(r"^result: (?P<row>[^|]+?) \| (?P<size>[^|]+?) \| (?P<figure
 LONGEST = 3600.0  # seconds for one command, if not in full
 LAST_LINES = 15  # of a command that failed
 
-HEAD = """# What holds, and how that is known
+HEAD = """# Promises, and how they are proved
 
 Every row is a claim, the size that a release asks for, and what was run last: `make proof` runs them all in about an
 hour on two cores, `python scripts/proof.py V7` one of them, and both write this page. Nothing in the tables is written
@@ -48,8 +48,8 @@ by hand. Beside these, `make test` runs the short forms of all of them.
 SMALLER = """
 ## Less than asked
 
-What an hour on two cores does not hold was run in a smaller size. `python scripts/proof.py --full ROW` runs what is
-asked for:
+Rows that do not fit into an hour on two cores were run in a smaller size. `python scripts/proof.py --full ROW` runs
+what is asked for:
 """
 
 

@@ -56,12 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected by now stays: collecting garbage need not look at all of it each time."""
+    """All that is imported and collected by now stays: collecting garbage need not look at it each time."""
     gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests counted (`record_property`) is said at the end: a bounded search must tell how far it went."""
+    """The counts of tests (`record_property`) are said at the end: a bounded search must tell how far it went."""
     counted: Counter[str] = Counter()
     for report in terminalreporter.getreports("passed"):
         counted.update({name: value for name, value in report.user_properties if isinstance(value, int)})

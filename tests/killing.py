@@ -55,7 +55,7 @@ Work = Callable[[], None]
 
 
 class Lists:
-    """What the sender writes down: the names of one life are different from those of all others."""
+    """The sender's notes: the names of one life are different from those of all others."""
 
     def __init__(self, rig: Rig) -> None:
         self._about_to, self._returned = rig.open_list("about to"), rig.open_list("returned")
@@ -113,7 +113,7 @@ class Rig:
     def database(self, name: str) -> Path:
         return self.directory / f"{name}.db"
 
-    # What the forked processes do.
+    # The work of the forked processes.
 
     def options(self, name: str, **options: object) -> InstanceOptions:
         member = self.members[name]
@@ -233,7 +233,7 @@ class Rig:
 
         return lambda: anyio.run(until_told, living)
 
-    # What the process above them does.
+    # The work of the process above them.
 
     def start(self, work: Work) -> int:
         self.life += 1

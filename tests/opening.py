@@ -36,8 +36,8 @@ def written_into(database: Path) -> Iterator[Writer]:
 
 
 class Opening:
-    """The next opening of a database that is closed. Whoever has made the file beside it has our lock (T-79), or will
-    have it whatever becomes of who asked for that."""
+    """The next opening of a database that is closed. The process that made the file beside it has our lock (T-79), or
+    will have it whatever becomes of who asked for that."""
 
     def __init__(self, database: Path) -> None:
         self._lock_file = database.with_name(f"{database.name}.lock")

@@ -75,7 +75,7 @@ class RawPeer:
             self._socket.sendall(unit)
 
     def send_raw(self, data: bytes) -> None:
-        """Whatever it is."""
+        """Any bytes, well-formed or not."""
         self._socket.sendall(data)
 
     def close_with_a_reset(self) -> None:

@@ -203,7 +203,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub makes of the page's headings."""
+    """Anchors that GitHub makes of the page's headings."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
@@ -249,7 +249,7 @@ def in_tables(first_column: str, page: str = "messaging.md") -> set[str]:
 
 
 def counted(modules: str) -> set[str]:
-    """What modules of the core count by name."""
+    """Names that modules of the core count by."""
     sources = [path.read_text("utf-8") for path in CORE.glob(modules)]
     return {name for source in sources for name in re.findall(r'self\._counts\["(\w+)"', source)}
 

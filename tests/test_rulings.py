@@ -35,7 +35,7 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 
 def defined() -> set[str]:
-    """What the first column of a table, or a heading, has on the page where its kind is explained."""
+    """Rulings of the first column of a table, or of a heading, on the page where their kind is explained."""
     pages = {page: (ROOT / "docs" / page).read_text("utf-8") for page in set(PAGES.values())}
     return {ruling for kind, page in PAGES.items() for ruling in DEFINED.findall(pages[page]) if ruling[0] == kind}
 

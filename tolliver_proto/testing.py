@@ -11,14 +11,13 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from ._testing import shrink as _shrink
 from ._testing.checks import SimFailure
 from ._testing.clockwork import Report
 from ._testing.dice import BeginAt
 from ._testing.field import Field
 from ._testing.memory import MemoryStore
 from ._testing.pair import ConnectionPair, Side
-from ._testing.shrink import Shrunk
+from ._testing.shrink import Shrunk, shrink_seed
 from ._testing.world import Weather
 
 
@@ -35,20 +34,7 @@ class SimNet(Field):
 
 def shrink(seed: int, lives: int = 400) -> Shrunk | None:
     """A short life that fails as `SimNet(seed)` does, or None if that one does not fail; `lives` bounds the search."""
-    net = SimNet(seed)
-    failure = _live(seed, {})
-    if failure is None:
-        return None
-    scenario = {"nodes": net.size, "operations": 80, "seconds": 30.0, "never": ()}
-    return _shrink.shrink(_live, failure, seed, scenario, lives)
-
-
-def _live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
-    try:
-        SimNet(seed, **scenario).run()
-    except SimFailure as failure:
-        return failure
-    return None
+    return shrink_seed(SimNet, seed, 30.0, lives)
 
 
 __all__ = [

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from . import bounds, core, drafts, events, field, handling, spark, storage, streams, transport
+from . import (
+    bounds,
+    connecting,
+    drafts,
+    events,
+    field,
+    handling,
+    node,
+    receiving,
+    sending,
+    spark,
+    storage,
+    streams,
+    transport,
+    wire,
+)
 
 BUGS = (
-    *core.BUGS,
+    *wire.BUGS,
+    *connecting.BUGS,
+    *receiving.BUGS,
+    *sending.BUGS,
+    *node.BUGS,
     *streams.BUGS,
     *storage.BUGS,
     *transport.BUGS,

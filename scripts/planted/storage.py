@@ -632,4 +632,12 @@ BUGS = (
         "",
         ("tests/cli/test_check.py::test_one_that_is_in_use_is_left_alone",),
     ),
+    Bug(
+        "the bodies of what is held are read",
+        SQLITE,
+        "SQLiteStore.fetch",
+        "self._held(number)",
+        "None",
+        ("tests/store/test_holds.py",),
+    ),
 )

@@ -112,7 +112,7 @@ BUGS = (
         "Hub._tell",
         "link.told = False",
         "",
-        ("tests/reactive/test_hub.py::test_lost_with_streams_and_unread_data",),
+        ("tests/reactive/test_hub_ends.py::test_lost_with_streams_and_unread_data",),
     ),
     Bug(
         "streams: PeerDown before its reason is known",
@@ -120,7 +120,7 @@ BUGS = (
         "Hub._on_link_timeout",
         "connection is not None and connection.state is State.CLOSED and link.state in HANDING_OUT",
         "False",
-        ("tests/reactive/test_hub.py::test_time_that_runs_on_before_actions_are_taken",),
+        ("tests/reactive/test_hub_deadlines.py::test_time_that_runs_on_before_actions_are_taken",),
     ),
     Bug(
         "streams: reading never resumes",
@@ -144,7 +144,7 @@ BUGS = (
         "ConnectionTable._lost",
         "link.state in HANDING_OUT",
         "False",
-        ("tests/reactive/test_hub.py::test_lost_with_streams_and_unread_data",),
+        ("tests/reactive/test_hub_ends.py::test_lost_with_streams_and_unread_data",),
     ),
     Bug(
         "streams: a deadline that was met stays",
@@ -160,7 +160,7 @@ BUGS = (
         if due is not None:
             self._timers.set(link.cid, due)
         """,
-        ("tests/reactive/test_hub.py::test_after_the_hello_nothing_is_due",),
+        ("tests/reactive/test_hub_deadlines.py::test_after_the_hello_nothing_is_due",),
     ),
     Bug(
         "streams: a forgotten connection's deadline stays",
@@ -168,7 +168,7 @@ BUGS = (
         "ConnectionTable._forget",
         "self._timers.cancel(link.cid)",
         "",
-        ("tests/reactive/test_hub.py::test_a_forgotten_connection_has_no_deadline",),
+        ("tests/reactive/test_hub_deadlines.py::test_a_forgotten_connection_has_no_deadline",),
     ),
     Bug(
         "streams: a peer that said hello is still a stranger",
@@ -176,7 +176,7 @@ BUGS = (
         "Hub._read",
         "self._limiter.remove(link.cid)",
         "",
-        ("tests/reactive/test_hub.py::test_a_stranger_is_one_no_longer",),
+        ("tests/reactive/test_hub_calls.py::test_a_stranger_is_one_no_longer",),
     ),
     Bug(
         "streams: an element of the wrong size",
@@ -321,6 +321,6 @@ BUGS = (
         "ConnectionTable.new_cid",
         "self.closing or full is not None",
         "self.closing",
-        ("tests/reactive/test_hub.py::test_a_bound_on_strangers",),
+        ("tests/reactive/test_hub_calls.py::test_a_bound_on_strangers",),
     ),
 )

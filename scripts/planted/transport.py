@@ -24,7 +24,7 @@ ENDS = "transports/tolliver_transports/anyio/ends.py"
 ASYNC_STREAMS = "transports/tolliver_transports/_streams/async_streams.py"
 OPENING = "transports/tolliver_transports/_messages/opening.py"
 ENDPOINT = "transports/tolliver_transports/_driver/endpoint.py"
-FACADE = "transports/tolliver_transports/_messages/facade.py"
+FACADE = "transports/tolliver_transports/_driver/facade.py"
 INSTANCE = "transports/tolliver_transports/_messages/instance.py"
 CLI_WORDS = "transports/tolliver_transports/_cli/words.py"
 ANYIO_THREADS = "transports/tolliver_transports/anyio/threads.py"
@@ -408,7 +408,7 @@ BUGS = (
     Bug(
         "an instance is copied",
         FACADE,
-        "BaseInstance.__reduce__",
+        "BaseFacade.__reduce__",
         "self._core.refuse_copy()",
         "return super().__reduce__()",
         ("tests/blocking/test_threads.py::test_an_instance_is_not_pickled_or_copied",),
@@ -487,7 +487,7 @@ BUGS = (
         "self._let_go()",
         "",
         (
-            "tests/blocking/test_streams.py::test_a_subscription_that_is_opened_after_the_end_of_its_stream_is_cancelled",
+            "tests/blocking/test_streams_ends.py::test_a_subscription_that_is_opened_after_the_end_of_its_stream_is_cancelled",
         ),
     ),
     Bug(
@@ -504,7 +504,7 @@ BUGS = (
         "Work.end",
         "wake()",
         "",
-        ("tests/blocking/test_streams.py::test_a_source_over_messages_ends_with_its_stream",),
+        ("tests/blocking/test_streams_ends.py::test_a_source_over_messages_ends_with_its_stream",),
     ),
     Bug(
         "shared: a bell wakes the last task that listens",

@@ -43,7 +43,7 @@ ROWS = (
     ),
     Row(
         "V2",
-        "What is encoded decodes to itself",
+        "Encoded frames decode to themselves",
         "1,000,000 frames for each protocol",
         ("python scripts/roundtrip.py",),
     ),
@@ -155,7 +155,7 @@ ROWS = (
     ),
     Row(
         "V21",
-        "What peers know of each other's subscriptions converges",
+        "The views that peers have of each other's subscriptions converge",
         "100,000 runs",
         ("python scripts/proofs.py converge 20000",),
         full=("python scripts/proofs.py converge 100000",),

@@ -85,7 +85,7 @@ def suffer(attack: Attack, mallory: Mallory, victim: Victim, size: int) -> str:
 
 
 def _codes(before: dict[str, int], victim: Victim, mallory: Mallory) -> set[str]:
-    """What either end was told since then."""
+    """Codes of the rulings that either end was told since then."""
     told = _grown(before, victim.stats(), "notices_")
     return codes(" ".join([*victim.said()[-told:], mallory.reason()] if told else [mallory.reason()]))
 

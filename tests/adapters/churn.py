@@ -33,7 +33,7 @@ def churn(of: Of, certs: Certificates, victim: Victim, count: int) -> None:
 
 
 def left_behind(of: Of, certs: Certificates, victim: Victim, count: int) -> Usage:
-    """What is more after so many visits than before them: each kind of thing has been there once by then."""
+    """Growth of usage over so many visits, when each kind of thing has been there once before."""
     churn(of, certs, victim, 2 * len(_WAYS))
     before = victim.usage()
     churn(of, certs, victim, count)

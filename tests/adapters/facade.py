@@ -32,7 +32,7 @@ Item = tuple[str, str, bytes]
 
 
 class Deadline:
-    """What is left of a test's time. One test runs at a time, so there is one of these."""
+    """The rest of a test's time. One test runs at a time, so there is one of these."""
 
     LIMIT = 60.0  # seconds for a whole test
     LAST = 2.0  # seconds that closing gets even after that
@@ -137,7 +137,7 @@ class Adapter(Protocol):
 
 
 def create(adapter: Adapter, options: Options, **living: Any) -> Any:
-    """What the options are for."""
+    """The instance or the streams that the options are for."""
     made_by = adapter.create_streams if isinstance(options, StreamsOptions) else adapter.create_instance
     return made_by(options, **living)
 
@@ -155,13 +155,13 @@ class World(Protocol):
         """An open instance, or open streams, and how to close it. Raises what opening it raises."""
 
     def later(self, gate: Gate) -> Any:
-        """What a handler returns in this world when it has to wait for the gate. Called by the handler."""
+        """A handler's result in this world when it has to wait for the gate. Called by the handler."""
 
     def interrupt(self, turns: int, instance: Any, name: str, *args: Any) -> Handle:
         """The method's result, or Cancelled where so many turns of the loop were not enough for it."""
 
     def next(self, iterator: Any) -> Any:
-        """What `start` is to call for an iterator's next item."""
+        """A call, for `start`, that takes an iterator's next item."""
 
     def waiting(self, elements: Iterable[Any]) -> Any:
         """A source of these elements, read once, that waits wherever one is a Gate: in this world's own form."""
@@ -170,20 +170,20 @@ class World(Protocol):
         """A source of what the function makes of each element, within the subscription's block."""
 
     def left(self, source: Any) -> Any:
-        """What `start` is to call to close one of these two."""
+        """A call, for `start`, that closes one of these two."""
 
     def within(self, iterator: Any, end: BaseException) -> Any:
-        """What `start` is to call to enter its block, take an item, and leave it by this end: the item."""
+        """A call, for `start`, that enters its block, takes an item, and leaves it by this end: the item."""
 
     def outcome(self, call: Callable[[], Any]) -> Any:
-        """What `start` is to call for what that returns or raises, whichever it is."""
+        """A call, for `start`, that gives what this one returns or raises, whichever it is."""
 
     def close(self) -> None:
         """End it. All its instances are closed."""
 
 
 class Opened:
-    """What is open in its world. Use it as a context manager."""
+    """An instance or streams, open in their world. Use it as a context manager."""
 
     def __init__(self, world: World, options: Options) -> None:
         self.world = world
@@ -286,7 +286,7 @@ class Facade(Opened):
 
         return handle
 
-    # What Python adds.
+    # Calls that Python adds.
 
     def messages(self, channel: str, key: str = "", **options: bool) -> Items:
         return Items(self.world, self._call("messages", channel, key, **options))
@@ -353,7 +353,7 @@ class Facade(Opened):
     def database(self) -> Path:
         return self.options.database
 
-    # What an operator would read in the log.
+    # Lines that an operator would read in the log.
 
     def redials(self) -> bool:
         """Whether the next thing that it waits for is to dial again."""
@@ -398,7 +398,7 @@ class Items:
         return self._world.start("leave by an end", lambda: self._world.within(self._iterator, end)).wait()
 
     def settled(self, item: Any) -> Settled:
-        """What `start_next` brought, with its two words."""
+        """The item that `start_next` brought, with its two words."""
         return Settled(self._world, item)
 
     def close(self) -> None:

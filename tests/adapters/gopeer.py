@@ -128,7 +128,7 @@ class Panicked(Exception):
 
 
 class HandshakeFailed(Exception):
-    """What Go's `NewConnection` returns, and what its acceptor swallows."""
+    """An error that Go's `NewConnection` returns, and its acceptor swallows."""
 
 
 class _Stopped(Exception):
@@ -460,7 +460,7 @@ class GoPeer:
         return self._send(channel, key, body, reliable=False)
 
     def retry(self) -> None:
-        """What Go's timer would do; the double has none, as up to 65012aa nothing was resent and then it panicked."""
+        """The work of Go's timer; the double has none, as up to 65012aa nothing was resent and then it panicked."""
         if Defect.RETRY_PANICS in self.defects:
             self._panic("row value misused")
         for message_id, row in list(self.rows.items()):

@@ -51,6 +51,12 @@ class Nodes:
             dialler.new_connection(address(listener))
             yield dialler, listener, inbox
 
+    def visit(self, host: Facade, name: str = "right") -> None:
+        """Let this one subscribe to `news` at the host, and close it: afterwards it is away."""
+        with self.open(name, subscriptions=["news"]) as visitor:
+            visitor.new_connection(address(host))
+            subscribed(host)
+
     def gate(self) -> Gate:
         """One that is opened at the end of the test, so that no handler waits for ever."""
         self._gates.append(Gate())
@@ -120,7 +126,7 @@ def noticed(node: Facade, kind: NoticeKind) -> list[str]:
 
 
 def error_of(node: Facade, remote: Any) -> Any:
-    """What dialling it comes to, where that is an error."""
+    """The error that dialling it comes to, if any."""
     outcome = node.start("new_connection", remote).outcome()
     return outcome if isinstance(outcome, Exception) else None
 

@@ -47,7 +47,7 @@ async def source(name: str) -> AsyncIterator[bytes]:
 
 
 async def relay_and_leave(certs: Certificates, relay: Relay, count: int, warm_up: int = 0) -> Usage:
-    """What is more in the relay after so many have left than there was after the first ones."""
+    """Growth of the relay's usage after so many have left, counted from when the first ones had."""
     options = StreamsOptions(listen="127.0.0.1:0", tls=certs.tls("mallory"))
     async with create_streams(options) as streams:
         streams.publish("in *", source)

@@ -160,7 +160,7 @@ def outage(
 
 @dataclass
 class Slowness:
-    """What it costs, and what the others see of it. Bytes and seconds."""
+    """Its costs, and what the others see of it. Bytes and seconds."""
 
     held: int
     """In this process for that peer: what was taken from the store or sent unreliably, and is not the kernel's yet."""
@@ -231,7 +231,7 @@ def slowness_of_streams(stage: Stage, samples: int) -> Slowness:
 
 
 def _at_rest(look: Callable[[], int]) -> int:
-    """What is seen when it has been the same twenty times."""
+    """The number that was seen twenty times in a row."""
     seen, still = look(), 0
     while still < 20:
         time.sleep(STEP)

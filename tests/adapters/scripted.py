@@ -69,7 +69,7 @@ class Scripted(Script):
     def __exit__(self, *_error: object) -> None:
         self._socket.close()
 
-    # What it does.
+    # Its own doings.
 
     def say(self, *frames: Any) -> None:
         """Send them, in one piece."""
@@ -157,13 +157,13 @@ class Scripted(Script):
         self._by_id[number] += [frame] if packed is None else [OnNext(number, one) for one in packed]
         self._elements[number] += packed or single
 
-    # What it heard.
+    # Frames that it heard.
 
     def all(self, *kinds: type) -> list[Any]:
         return [frame for frame in self.frames if isinstance(frame, kinds)]
 
     def heard(self, subscriber_id: int) -> list[Any]:
-        """What came for an id, packed elements one by one."""
+        """The frames that came for an id, packed elements one by one."""
         return list(self._by_id[subscriber_id])
 
     def elements(self, subscriber_id: int) -> list[bytes]:

@@ -38,7 +38,7 @@ class StreamsFacade(Opened):
         return self.start("connect", address, **options)
 
     def peer(self, peer: Any) -> PeerFacade:
-        """What `start_connect` brought, with its calls."""
+        """The peer that `start_connect` brought, with its calls."""
         return PeerFacade(self.world, peer)
 
     def publish(self, name: Any, source: Any, **options: Any) -> Published:
@@ -204,7 +204,7 @@ class Taken:
 
 
 class Stage:
-    """What the scenarios of streams are played on. Use it as a context manager."""
+    """Stage for the scenarios of streams. Use it as a context manager."""
 
     def __init__(self, world: World, certs: Certificates, form: Form = "plain") -> None:
         self.world = world
@@ -253,7 +253,7 @@ class Stage:
         return streams, script
 
     def pair(self, **options: Any) -> tuple[StreamsFacade, StreamsFacade, PeerFacade]:
-        """Who publishes, who subscribes, and the peer to subscribe at."""
+        """A publisher, a subscriber, and the peer to subscribe at."""
         publisher, subscriber = self.open(**options), self.open(listen=None)
         return publisher, subscriber, subscriber.connect(publisher)
 

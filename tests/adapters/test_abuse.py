@@ -62,7 +62,7 @@ def test_abuse_comes_to_what_it_should_and_a_good_peer_goes_on(of: Of, victim: V
 
 
 def test_bombs_are_refused_at_their_heads(of: Of, victim: Victim, certs: Certificates) -> None:
-    """V11. What is counted is of both ends."""
+    """V11. The counts are of both ends."""
     bombs = SIDES[of].BOMBS
     with SIDES[of].Good(certs, victim) as good:
         for name, attack in bombs.items():
@@ -89,7 +89,7 @@ def test_visits_leave_nothing_behind(of: Of, victim: Victim, certs: Certificates
 
 
 class _Slow(SocketSession):
-    """What comes in takes its time."""
+    """A session whose input takes its time."""
 
     def __init__(self, takes: float) -> None:
         nobody: Any = None

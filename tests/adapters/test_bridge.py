@@ -23,7 +23,7 @@ NEWS = "tolliver://news"
 
 
 class Bridged(NamedTuple):
-    """Who sends, and the peer that publishes what another instance receives of it."""
+    """A sender, and the peer that publishes what another instance receives of it."""
 
     sender: Facade
     peer: PeerFacade

@@ -199,7 +199,7 @@ def test_initial_remotes_are_dialled_in_the_background(nodes: Nodes) -> None:
             until(lambda: connected(left))
 
 
-# Who may be there. (The whole table is in test_tls_matrix.)
+# Peers that may be there. (The whole table is in test_tls_matrix.)
 
 
 def test_a_refusal_after_our_own_handshake_is_never_taken_for_a_bad_line(nodes: Nodes, certs: Certificates) -> None:

@@ -34,7 +34,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 HEAD = bytes([1]) + (1).to_bytes(8) + SOMEBODY.bytes  # of a response, in every layout
 Place = Callable[[Nodes], Any]
-"""What to dial, for as long as it is open."""
+"""An address to dial, for as long as it is open."""
 
 
 def says(answer: bytes) -> Place:

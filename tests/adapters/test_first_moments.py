@@ -17,9 +17,7 @@ from .nodes import Inbox, Nodes, address, subscribed
 def test_what_it_is_given_is_in_force_before_it_listens_or_dials(nodes: Nodes) -> None:
     inbox = Inbox()
     with nodes.open("left") as left:
-        with nodes.open("right", subscriptions=["news"]) as right:
-            right.new_connection(address(left))
-            subscribed(left)
+        nodes.visit(left)
         receipt = left.send_many([("news", "", b"%d" % number) for number in range(100)])
         with nodes.open(
             "right", subscriptions=["news", ("orders", "42")], handlers=[("news", "", inbox)], remotes=[address(left)]

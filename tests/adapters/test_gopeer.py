@@ -79,7 +79,7 @@ def seen(go: GoPeer) -> list[bytes]:
     return [message.body for message in go.messages]
 
 
-# What works.
+# Exchanges that work.
 
 
 @both_roles
@@ -285,7 +285,7 @@ def test_we_close_where_there_is_no_version_in_common(
         assert len(go.conns) == 1  # we do not dial again either (T-73)
 
 
-# Who it is.
+# Its identity.
 
 
 def test_its_certificate_serves_by_a_pin_or_by_the_ca_alone(nodes: Nodes, identity: Identity) -> None:

@@ -183,7 +183,7 @@ def test_its_bytes_are_the_golden_vectors() -> None:
     )
 
 
-# What it does right, and what is no defect.
+# Its right answers, and oddities that are no defects.
 
 
 @pytest.mark.parametrize("defects", [FLAWLESS, PRESETS["1860a51"]], ids=["flawless", "1860a51"])

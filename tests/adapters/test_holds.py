@@ -8,16 +8,14 @@ from tolliver_proto import NoticeKind, Undelivered, UndeliveredReason
 
 from .facade import until
 from .kinds import ONE_KIND
-from .nodes import Inbox, Nodes, address, noticed, subscribed
+from .nodes import Inbox, Nodes, address, noticed
 
 
 def test_a_second_database_costs_nothing_that_waits(nodes: Nodes) -> None:
     """`tolliver send --name bob` beside a bob that was away: 1,000 waiting messages were gone."""
     inbox = Inbox()
     with nodes.open("left") as left:
-        with nodes.open("right", subscriptions=["news"]) as right:
-            right.new_connection(address(left))
-            subscribed(left)
+        nodes.visit(left)
         until(lambda: not left.stats()["peers_up"])
         left.send_many([("news", "", b"%d" % number) for number in range(100)])
         with nodes.open("right", database=nodes.directory / "another.db", remotes=[address(left)]):
@@ -33,9 +31,7 @@ def test_a_new_disk_that_subscribes_a_moment_later_loses_nothing(nodes: Nodes) -
     """2,000 of 2,000 were acknowledged and dropped."""
     inbox = Inbox()
     with nodes.open("left") as left:
-        with nodes.open("right", subscriptions=["news"]) as right:
-            right.new_connection(address(left))
-            subscribed(left)
+        nodes.visit(left)
         receipt = left.send_many([("news", "", b"%d" % number) for number in range(200)])
         with nodes.open("right", database=nodes.directory / "new.db", remotes=[address(left)]) as right:
             until(lambda: noticed(left, NoticeKind.HELD))
@@ -47,9 +43,7 @@ def test_a_new_disk_that_subscribes_a_moment_later_loses_nothing(nodes: Nodes) -
 @ONE_KIND
 def test_an_unsubscribe_reaches_who_was_away(nodes: Nodes) -> None:
     with nodes.open("left") as left:
-        with nodes.open("right", subscriptions=["news"]) as right:
-            right.new_connection(address(left))
-            subscribed(left)
+        nodes.visit(left)
         receipt = left.send("news", "", b"x")
         with nodes.open("right") as right:
             right.unsubscribe("news")
@@ -64,9 +58,7 @@ def test_an_unsubscribe_reaches_who_was_away(nodes: Nodes) -> None:
 def test_what_is_held_survives_a_restart_of_its_sender(nodes: Nodes) -> None:
     inbox = Inbox()
     with nodes.open("left") as left:
-        with nodes.open("right", subscriptions=["news"]) as right:
-            right.new_connection(address(left))
-            subscribed(left)
+        nodes.visit(left)
         left.send("news", "", b"x")
         with nodes.open("right", database=nodes.directory / "another.db", remotes=[address(left)]):
             until(lambda: noticed(left, NoticeKind.HELD))

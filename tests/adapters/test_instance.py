@@ -19,7 +19,7 @@ from tolliver_proto import Acl, ConnectionClosing, ConnectionLost, IdentityConfl
 from .facade import until
 from .nodes import SOMEBODY, Nodes, address, connected, silent_port
 
-# Who it is.
+# Its identity.
 
 
 def test_the_certificate_says_who_it_is(nodes: Nodes, certs: Certificates) -> None:

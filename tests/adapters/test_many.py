@@ -23,7 +23,7 @@ KIB, MIB = 2**10, 2**20
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is in its kernel's buffers")
 def test_who_does_not_read_costs_a_bounded_buffer_and_the_others_nothing(nodes: Nodes) -> None:
-    """D-9: 1 MiB and a frame, wherever in this process it is. What is reliable waits on disk."""
+    """D-9: 1 MiB and a frame, wherever in this process it is. Reliable messages wait on disk."""
     size = 64 * KIB
     seen = slowness(nodes, messages=40, size=size, samples=10)
     assert 0 < seen.held <= Limits().high_water + size + 100

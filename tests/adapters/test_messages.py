@@ -38,7 +38,7 @@ def test_subscriptions_before_and_after_connecting(nodes: Nodes) -> None:
 
 
 def test_subscribing_while_connections_come_and_go(nodes: Nodes) -> None:
-    """Whatever the moment, in the end the peer's view is ours (T-29)."""
+    """At any moment: in the end the peer's view is ours (T-29)."""
     with nodes.open("right") as right, nodes.open("left") as left:
         for number in range(40):
             if number % 8 == 0:
@@ -223,7 +223,7 @@ def test_one_message_for_several_peers(nodes: Nodes) -> None:
         assert (inbox.bodies, another.bodies) == ([b"1"], [b"1", b"2"])
 
 
-# What waits.
+# Messages that wait.
 
 
 def test_what_was_sent_to_an_absent_peer_waits_for_it(nodes: Nodes) -> None:

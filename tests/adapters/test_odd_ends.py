@@ -141,7 +141,7 @@ def test_each_is_a_failed_attempt_and_the_next_message_is_handled(
 @EVERY_LOOP
 @pytest.mark.parametrize("column", MESSAGES[2:])
 def test_who_leaves_an_iterator_has_failed_what_it_holds(nodes: Nodes, kind: str, column: str) -> None:
-    """What it raises is the application's to see; the message comes again, to the handler that has stayed."""
+    """Its error is the application's to see; the message comes again, to the handler that has stayed."""
     ends = ends_on(kind, True, RAISED)
     seen: set[tuple[str, int]] = set()
     with nodes.pair(channels=(), left=AGAIN) as (left, right, _):
@@ -228,7 +228,7 @@ def test_a_source_ends_its_own_stream_and_no_other(stage: Stage, kind: str) -> N
 
 @EVERY_LOOP
 def test_a_subscriber_ends_its_own_stream_and_no_other(nodes: Nodes, stage: Stage, kind: str) -> None:
-    """What a handler returns is no end; what it or the codec raises cancels, and whoever iterates has it."""
+    """A handler's result is no end; an error of it or of the codec cancels, and whoever iterates has it."""
     streams, peer = stage.taking()
     other = streams.subscribe("goes on")
     goes_on = peer.hear_subscribe()
@@ -265,7 +265,7 @@ def takes(nodes: Nodes, column: str, end: Any, seen: list[Any]) -> Callable[[Any
 
 
 def outcome_of(error: Any) -> Any:
-    """What was raised: Python wraps what would end an iteration."""
+    """The error that was raised: Python wraps what would end an iteration."""
     return error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
 
 

@@ -52,7 +52,7 @@ def blocks(directory: Path) -> Iterator[Block]:
 
 
 def streams(directory: Path) -> list[dict[Direction, bytes]]:
-    """What each connection brought and was given, in the order in which they were made."""
+    """The bytes that each connection brought and was given, in the order in which they were made."""
     found: dict[int, dict[Direction, bytes]] = {}
     for block in blocks(directory):
         stream = found.setdefault(block.header.cid, dict.fromkeys(Direction, b""))

@@ -222,7 +222,7 @@ def test_two_kinds(certs: Certificates, worlds: Callable[[str], World], publishi
 
 
 def test_a_source_learns_what_is_taken(stage: Stage) -> None:
-    """What was wanted before is done with when more is wanted; where all is wanted at once, what went out is."""
+    """Elements wanted before are done with when more are wanted; where all are wanted at once, those that went out."""
     publisher, subscriber, _ = stage.pair()
     told: dict[str, list[int]] = {"windows": [], "all at once": []}
 

@@ -18,7 +18,7 @@ ROUNDS = 5
 
 
 class Counted:
-    """What both peers subscribe to. The first stream of the loud one has the good one ask for its element."""
+    """Publication for both peers. The first stream of the loud one has the good one ask for its element."""
 
     def __init__(self, good: Scripted) -> None:
         self.good = good

@@ -187,7 +187,7 @@ def test_a_connection_that_breaks(stage: Stage) -> None:
 
 
 def test_a_subscriber_that_breaks_off(stage: Stage) -> None:
-    """What was read from for it is closed, also a source that waits."""
+    """The source that was read for it is closed, also one that waits."""
     streams, peer = stage.giving()
     left = []
     gate = stage.gate()

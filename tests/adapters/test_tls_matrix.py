@@ -47,7 +47,7 @@ def limited(context: ssl.SSLContext, version: ssl.TLSVersion) -> ssl.SSLContext:
 
 
 def answers_as(certs: Certificates, name: str) -> Callable[[socket.socket], None]:
-    """What a listener of that name says, until it is left."""
+    """Answers of a listener of that name, until it is left."""
 
     def serve(stream: socket.socket) -> None:
         raw = RawPeer.accepted(stream, certs.uuid(name))

@@ -323,7 +323,7 @@ class Apart:
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:
-        """What it uses meanwhile, looked at from outside."""
+        """Its usage meanwhile, looked at from outside."""
         watched = Watched(psutil.Process(self._process.pid))
         with watched:
             yield watched

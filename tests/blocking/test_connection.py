@@ -45,7 +45,7 @@ PLAIN: tuple[Callable[[], Any], Callable[[], Any]] = (lambda: None, lambda: None
 
 @pytest.fixture(params=["plain", "TLS"])
 def pumps(request: pytest.FixtureRequest, certs: Certificates) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """What makes the server's and the client's pump."""
+    """Factories of the server's and the client's pump."""
     if request.param == "plain":
         return PLAIN
     remote = Remote("127.0.0.1", 1, identity=certs.uuid("right"))

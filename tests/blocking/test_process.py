@@ -184,7 +184,7 @@ def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
 
 @needs_fork
 def test_forks_while_everybody_is_busy_hang_nobody(tmp_path: Path) -> None:
-    """Whoever holds a lock when the process is copied does not exist in the child."""
+    """A thread that holds a lock when the process is copied does not exist in the child."""
     body = """
         left, right = pair()
         right.register_callback("news", "", lambda message: None)

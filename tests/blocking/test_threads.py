@@ -353,7 +353,7 @@ def test_without_a_thread_nothing_is_recorded_and_nothing_opened(nodes: Nodes, t
     assert list(recordings.iterdir()) == []  # nobody was connected
 
 
-# What cannot be.
+# Calls that cannot be.
 
 
 @pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy])
@@ -365,7 +365,7 @@ def test_an_instance_is_not_pickled_or_copied(nodes: Nodes, take: Any) -> None:
 
 
 def test_a_failure_of_our_own_tells_everybody_who_waits(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever it is: nobody waits for ever, and closing works."""
+    """Of any kind: nobody waits for ever, and closing works."""
     started = time.monotonic()
     with nodes.pair() as (left, _right), ThreadPoolExecutor(2) as pool:
         messages = left.messages("sport")

@@ -25,7 +25,7 @@ COMMAND = (sys.executable, "-m", "tolliver_transports.cli")
 
 
 class Result(NamedTuple):
-    """What a command left behind."""
+    """The outcome of a command."""
 
     exit_code: int
     stdout: str
@@ -72,11 +72,11 @@ class Listener:
         self.address = found.group(1) if found else ""
 
     def lines(self) -> list[str]:
-        """What it has printed so far."""
+        """The lines that it has printed so far."""
         return self._output.read_text().splitlines()
 
     def until_said(self, text: str) -> list[str]:
-        """What it has said on standard error, as soon as the text is in it."""
+        """The lines on its standard error, as soon as the text is in them."""
         deadline = time.monotonic() + SECONDS
         while text not in (said := self._errors.read_text()):
             assert time.monotonic() < deadline, said

@@ -203,7 +203,7 @@ def test_a_running_instance_is_not_changed_behind_its_back(database: Path, comma
     assert loaded(database).peers[PEER].parked == MANY
 
 
-# What is no database, or not of ours.
+# Files that are no database, or not of ours.
 
 COMMANDS = [("peers",), ("outbox", "show"), ("outbox", "retry", "--peer", PEER), ("outbox", "drop", "--peer", PEER)]
 

@@ -82,7 +82,7 @@ def spoil(path: Path, at: int) -> None:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """What two connections of one instance wrote."""
+    """Recordings of two connections of one instance."""
     directory = tmp_path / "recordings"
     with closing(Recorder(directory, ONE, D2, never)) as recorder:
         recorder.sent(1, [encode(HandshakeRequest(1, ONE), D2)])

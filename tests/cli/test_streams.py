@@ -144,7 +144,7 @@ def test_a_record_that_is_cut_ends_the_stream_with_an_error(tmp_path: Path, publ
         publisher.until_said("ends after 2 elements: the last record has 2 of 4 bytes")
 
 
-# Who connects.
+# Peers that connect.
 
 
 def test_the_publisher_may_connect(who: Who, tmp_path: Path, lines: Path, publish: Publish) -> None:
@@ -178,7 +178,7 @@ def test_access_rules_say_who_may_have_it(who: Who, tmp_path: Path, lines: Path,
     assert b"access denied" in done.stderr
 
 
-# What goes wrong.
+# Failures.
 
 
 def test_names_and_errors_of_others_are_escaped(lines: Path, publish: Publish) -> None:
@@ -246,7 +246,7 @@ def test_an_interrupted_stream_is_not_a_complete_one(tmp_path: Path) -> None:
 
 
 def until_seen(terminal: int, text: bytes) -> bytes:
-    """What a program writes on a terminal, as soon as the text is in it."""
+    """The output of a program on a terminal, as soon as the text is in it."""
     seen = b""
     deadline = time.monotonic() + SECONDS
     while text not in seen:

@@ -153,7 +153,7 @@ class Play:
             **options,
         )
 
-    # What happens to it.
+    # Events in its life.
 
     def run(self) -> list[Action]:
         """All actions; those that are done here are not returned."""
@@ -301,7 +301,7 @@ class Play:
         return wire
 
     def knows(self, uuid: UUID = LOW) -> set[Subscription]:
-        """What the peer wants, as the node routes."""
+        """Subscriptions of the peer, as the node routes."""
         return {one for peer in self.node.peers() if peer.uuid == uuid for one in peer.subscriptions}
 
     def pending(self, uuid: UUID = LOW) -> int:

@@ -108,7 +108,7 @@ class Seat:
         return bool(self.store.fetch(peer.uuid, 0, 1, 1))
 
     def crash(self) -> None:
-        """What is committed is all that is left; it comes back at once and dials again."""
+        """Only commits are left; it comes back at once and dials again."""
         self.unreported.clear()
         self.table.drop_all(self)
         self.start()
@@ -128,7 +128,7 @@ class Table:
         self._queues: dict[Hashable, deque[Callable[[], None]]] = {}
         self.seats = [Seat(self, number) for number in range(seats)]
 
-    # What happens.
+    # Time and transport.
 
     def steps(self, most: int) -> None:
         """So many things happen, or all that can without time passing."""
@@ -154,7 +154,7 @@ class Table:
         raise AssertionError("things happen without end")
 
     def run_for(self, seconds: float) -> None:
-        """Whatever happens in that time."""
+        """All that happens in that time."""
         end = self.now + seconds
         for _ in range(100_000):
             self.steps(10_000)
@@ -177,7 +177,7 @@ class Table:
         life = seat.life
         self._queues.setdefault(key, deque()).append(lambda: happens() if seat.life == life else None)
 
-    # What a node asks for.
+    # Actions that a node asks for.
 
     def perform(self, seat: Seat, action: Any) -> None:
         if isinstance(action, Transmit | ShutdownWrite | Abort):
@@ -266,7 +266,7 @@ class Table:
         seat.handled.update(delivery.body for delivery in action.deliveries)
         seat.call("acknowledge", action.deliveries)
 
-    # What must hold in the end.
+    # Checks at the end.
 
     def is_quiet(self) -> bool:
         """Everybody is connected, everything stored and acknowledged."""

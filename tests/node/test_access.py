@@ -516,7 +516,7 @@ def test_the_defaults_are_those_of_the_proof() -> None:
 
 @pytest.mark.parametrize("way", ["lost before TLS", "lost", "too slow", "refused", "established"])
 def test_room_comes_back(way: str) -> None:
-    """Whatever becomes of a handshake."""
+    """It does so at every end of a handshake."""
     play = crowded(1, 1)
     cid = play.node.new_cid(0.0, "a")
     assert cid is not None

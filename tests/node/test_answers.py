@@ -145,7 +145,7 @@ def test_what_was_heard_goes_on_routing_until_its_hold_is_over() -> None:
     assert scene.sender.routes_to(LOW, 50.0) == set()
 
 
-# What is set aside, and what is dropped.
+# Messages that are set aside or dropped.
 
 
 def test_a_message_that_is_set_aside_for_nothing_is_found() -> None:

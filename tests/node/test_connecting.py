@@ -312,7 +312,7 @@ def test_kept_messages_whose_commit_fails_are_nobodys() -> None:
     assert wire.bodies() == [b"y"]
 
 
-# Who is there (D-3, T-71, T-72).
+# Identities (D-3, T-71, T-72).
 
 
 def test_a_certificate_that_names_another_uuid_is_closed_out_before_a_response() -> None:
@@ -535,7 +535,7 @@ def test_a_remote_that_is_kept_up_is_dialled_on(kept: str) -> None:
 
 
 def test_a_connection_that_was_up_and_broke_the_rules_is_no_answer() -> None:
-    """Whoever asks for the remote meanwhile waits for the next dial."""
+    """A caller who asks for the remote meanwhile waits for the next dial."""
     play = Play()
     play.node.connect("there", keep_trying=False)
     wire = play.dialled(play.run())

@@ -45,7 +45,7 @@ from .play import HIGH, LOW, Play, deliveries, every, only
 
 
 def test_more_names_than_are_remembered() -> None:
-    """What is remembered by name is bounded, and forgetting it changes nothing."""
+    """The memory for names is bounded, and forgetting one changes nothing."""
     play = Play(handlers=[("c", "", "h")])
     play.call("subscribe", "c", "")
     wire = play.peer(LOW, ("c", ""))

@@ -89,7 +89,7 @@ def handle(play: Play, actions: list[Any]) -> list[bytes]:
     return [delivery.body for delivery in given]
 
 
-# What it is, and who may be it.
+# Its form, and who may be it.
 
 
 @given(st.uuids())
@@ -439,7 +439,7 @@ def test_its_attempts_are_those_of_an_id() -> None:
     assert bodies(wire.send(message(1))) == []
 
 
-# What fails, and what an operator does.
+# Failures, and calls of an operator.
 
 
 FEW = Limits(max_attempts=1)

@@ -253,7 +253,7 @@ ids = st.integers(1, 6)
     st.lists(st.tuples(st.sampled_from((LOW, OTHER)), ids), max_size=40),
 )
 def test_the_last_n_are_an_exact_set(size: int, durable: bool, copies: list[tuple[Any, int]]) -> None:
-    """Whatever order ids come in: only the last N handled are known, lower ones are as new as higher ones."""
+    """Ids in any order: only the last N handled are known, lower ones are as new as higher ones."""
     play = subscriber(policy=Policy(dedupe=size, dedupe_durable=durable))
     wires = {LOW: play.peer(LOW), OTHER: play.peer(OTHER)}
     handled: list[Any] = []

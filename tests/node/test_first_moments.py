@@ -34,7 +34,7 @@ def empty(**options: object) -> tuple[Play, Wire]:
     return play, play.peer()
 
 
-# What nobody wants.
+# Messages that nobody wants.
 
 
 def test_what_nobody_wants_yet_is_neither_handed_out_nor_acknowledged() -> None:
@@ -155,7 +155,7 @@ def test_what_came_on_a_connection_that_ended_is_not_acknowledged_on_another() -
     assert later.acks() == []
 
 
-# What is wanted, and has no handler yet.
+# Messages that are wanted and have no handler yet.
 
 
 def waits(**options: object) -> tuple[Play, Wire]:

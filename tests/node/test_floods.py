@@ -39,7 +39,7 @@ def stranger(number: int) -> UUID:
     return UUID(int=LOW.int + 0x1000 + number)
 
 
-# Who never reads.
+# Peers that never read.
 
 
 def held(play: Play, cid: int) -> int:
@@ -92,7 +92,7 @@ def test_who_never_reads_the_answers_to_its_handshakes_is_closed_out() -> None:
     assert play.node.stats()["connections"] == 0
 
 
-# Who says more than is handled.
+# Peers that say more than is handled.
 
 
 def test_a_little_credit_lets_in_no_more_than_it_hands_out() -> None:

@@ -305,7 +305,7 @@ def test_without_a_timeout_a_copy_waits_for_ever() -> None:
 
 
 def test_a_copy_of_what_a_stuck_iterator_holds_is_handed_out_within_a_bound() -> None:
-    """Who has lost a message gets it again, and not without end."""
+    """A handler that has lost a message gets it again, and not without end."""
     play = subscriber(policy=FAST, limits=Limits(inbox_messages=3))
     wire = play.peer()
     given = [stuck(play, wire)]

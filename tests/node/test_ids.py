@@ -141,7 +141,7 @@ def test_ids_that_were_handed_out_are_passed_over_as_long_as_there_are_others() 
         ids.take()
 
 
-# What this opening has reserved.
+# Ids that this opening has reserved.
 
 
 def test_what_is_given_lies_in_what_is_reserved() -> None:

@@ -1,4 +1,4 @@
-"""What peers want, as the application hears of it: `SubscriptionsChanged`, and how many peers a message would go to."""
+"""Subscriptions of peers, as the application hears of them: `SubscriptionsChanged`, and counts of recipients."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_the_ack_is_the_answer() -> None:
 
 
 def test_who_talks_all_the_time_asks_for_an_answer_too() -> None:
-    """What we send shows nothing of the peer: resends and unreliable messages would put the question off for ever."""
+    """Our own sends show nothing of the peer: resends and unreliable messages would put the question off for ever."""
     play, wire = probed(MESSAGES, ("c", ""))
     for _ in range(int(2 * MESSAGES.probe_interval)):
         play.wait(1.0)
@@ -297,7 +297,7 @@ def test_a_derived_identity_probes_one_way() -> None:
 
 
 def test_two_nodes_answer_each_other() -> None:
-    """What one says goes to the other: a probe is unwanted there, and so acknowledged at once."""
+    """Frames of one go to the other: a probe is unwanted there, and so acknowledged at once."""
     here, there = Play(policy=MESSAGES, uuid=LOW), Play(uuid=OTHER, handlers=[("", "", "all")])
     there.call("subscribe", "c", "")
     wire = here.dialled(here.call("connect", "there"), OTHER)

@@ -19,7 +19,7 @@ def aside(play: Play) -> int:
     return play.node.peers()[0].parked
 
 
-# What is a strike.
+# Ends that are strikes.
 
 
 @pytest.mark.parametrize("works", [3.0, 30.0])

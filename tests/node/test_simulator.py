@@ -29,7 +29,7 @@ def run(seed: int) -> Report:
 
 @pytest.mark.parametrize("first", [run * SEEDS for run in range(RUNS)])
 def test_seeds(first: int, record_property: Callable[[str, object], None]) -> None:
-    """Lives of two to seven nodes. What does not hold raises SimFailure, with the seed and its trace."""
+    """Lives of two to seven nodes. A broken promise raises SimFailure, with the seed and its trace."""
     totals: Counter[str] = Counter()
     for seed in range(first, first + SEEDS):
         totals.update(run(seed).counts)

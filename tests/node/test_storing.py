@@ -121,7 +121,7 @@ def test_two_failures_in_a_row_with_the_same_subscription() -> None:
 
 
 def test_a_peers_subscriptions_after_a_failure() -> None:
-    """What was not stored is not acknowledged; what came after it counts (T-28, T-29)."""
+    """A list that was not stored is not acknowledged; one that came after it counts (T-28, T-29)."""
     play = Play()
     wire = play.peer(LOW, ("a", ""))
     play.hold_commits = True

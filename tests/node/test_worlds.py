@@ -346,7 +346,7 @@ class TwoNodes(RuleBasedStateMachine):
 
     @rule(which=which)
     def unreadable(self, which: int) -> None:
-        """What comes next goes well, up to a fetch, which fails."""
+        """The next calls go well, up to a fetch, which fails."""
         host = self.hosts[which]
         for _ in range(10):
             if host.jobs:

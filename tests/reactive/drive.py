@@ -135,7 +135,7 @@ class Engine:
             self.said()
 
     def feed(self, *frames: Any) -> list[Any]:
-        """What the engine hands out for these frames of its peer's, or raw bytes."""
+        """The events that the engine hands out for these frames of its peer's, or raw bytes."""
         self.pair.run()  # what the engine said comes first
         self.peer.say(*frames)
         self.pair.run()
@@ -144,7 +144,7 @@ class Engine:
         return events
 
     def said(self) -> list[Any]:
-        """What the engine has sent since the last call."""
+        """The frames that the engine has sent since the last call."""
         self.pair.run()
         frames = self.other.events[self._frames :]
         self._frames += len(frames)
@@ -208,11 +208,11 @@ class World:
 
     @property
     def asked(self) -> list[Any]:
-        """What the publisher heard."""
+        """The events that the publisher heard."""
         return _streams(self.giving)
 
     def heard(self, subscriber_id: int) -> list[Any]:
-        """What the subscriber heard for an id, packed elements one by one."""
+        """The events that the subscriber heard for an id, packed elements one by one."""
         found: list[Any] = []
         for event in _streams(self.taking):
             if event.subscriber_id == subscriber_id:

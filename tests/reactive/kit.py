@@ -150,7 +150,7 @@ NOT_IN_AN_ENGINE = {
         _NO_THREADS
     ),
 }
-"""What only an adapter can show, and why."""
+"""Rules that only an adapter can show, and why."""
 
 NOT_ON_ONE_ENGINE = {
     **NOT_IN_AN_ENGINE,
@@ -166,7 +166,7 @@ NOT_ON_ONE_ENGINE = {
     "required_spec313_cancelMustMakeThePublisherEventuallyDropAllReferencesToTheSubscriber": "looked at on both sides",
     "untested_spec314_cancelMayCauseThePublisherToShutdownIfNoOtherSubscriptionExists": "looked at on both sides",
 }
-"""What needs two."""
+"""Rules that need two."""
 
 NOT_IN_A_PAIR = {
     **NOT_IN_AN_ENGINE,
@@ -179,4 +179,4 @@ NOT_IN_A_PAIR = {
     ),
     "untested_spec212_mustNotCallOnSubscribeMoreThanOnceBasedOnObjectEquality_specViolation": "no engine answers twice",
 }
-"""What needs a side that breaks a rule, or is about one side's bytes."""
+"""Rules that need a side that breaks one, or are about one side's bytes."""

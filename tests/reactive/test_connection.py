@@ -601,7 +601,7 @@ def test_one_answer_for_each_fault() -> None:
 
 
 def test_a_stream_that_failed_says_which_and_why() -> None:
-    """What adapters raise where the publisher ended a stream with an error."""
+    """The error that adapters raise where the publisher ended a stream with one."""
     error = StreamError("temperatures", "the sensor is gone")
     assert (error.name, error.text) == ("temperatures", "the sensor is gone")
     assert str(error) == "the stream 'temperatures' ended with an error: the sensor is gone"

@@ -385,7 +385,7 @@ def events_come_in_wire_order(world: World) -> None:
     on=GIVES,
 )
 def no_signal_has_nothing_in_it(world: World) -> None:
-    """What would be null on the other side cannot be sent, and nothing of it goes out."""
+    """A value that would be null on the other side cannot be sent, and nothing of it goes out."""
     stream, fresh = world.open(5), world.subscriber.subscribe("p", 5)
     world.run()
     with pytest.raises(LocalProtocolError):

@@ -44,7 +44,7 @@ counts = st.sampled_from([1, 2, 5, UNBOUNDED, UNBOUNDED + 1]) | st.sampled_from(
 
 
 class Application:
-    """What one side believes: the streams that it takes, by id and turn, and those that it gives."""
+    """One side's beliefs: the streams that it takes, by id and turn, and those that it gives."""
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}  # taken: the name of the present subscription; each subscription has its own

@@ -15,7 +15,7 @@ from tolliver_proto.reactive import Cancel, Request, Subscribe
 
 
 class Ledger:
-    """What one subscription has asked for."""
+    """The demand of one subscription."""
 
     def __init__(self, name: str, who: Any, granted: int) -> None:
         self.name = name

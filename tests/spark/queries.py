@@ -26,7 +26,7 @@ def reader_of(path: Path | str | None, columns: str = "body", **options: Any) ->
 
 
 class Query:
-    """What Spark does with a reader: batch after batch, each planned, written down, and run by workers."""
+    """Spark's use of a reader: batch after batch, each planned, written down, and run by workers."""
 
     def __init__(self, path: Path | str | None, **options: Any) -> None:
         self.path, self.options = path, options

@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: list[str | Path], cwd: Path, **variables: str) -> list[str]:
-    """What the program printed, line by line. It sees nothing of this working tree but what is given."""
+    """The program's output, line by line. It sees nothing of this working tree but what is given."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {
         "PYSPARK_PYTHON": sys.executable,

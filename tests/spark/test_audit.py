@@ -80,7 +80,7 @@ def facts_in(directory: Path) -> list[Row]:
 
 
 def by_the_machine(block: Block) -> Iterator[tuple[Any, ...]]:
-    """What the decoder reads, frame by frame."""
+    """The decoder's reading, frame by frame."""
     decoder = Decoder(block.header.revision)
     decoder.feed(block.payload)
     try:
@@ -371,7 +371,7 @@ def test_without_recordings_there_is_no_audit(tmp_path: Path) -> None:
 
 
 class Page(HTMLParser):
-    """What a page is made of."""
+    """The elements of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

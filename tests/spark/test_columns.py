@@ -106,5 +106,5 @@ def test_more_than_arrow_can_count_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_no_body_that_fits_is_too_long() -> None:
-    """What the walk relies on: a draft with a lower bound would need a look at every body."""
+    """The walk relies on it: a draft with a lower bound would need a look at every body."""
     assert all(layout.max_body >= _columns.MAX_BYTES for layout in LAYOUTS.values())

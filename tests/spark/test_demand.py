@@ -176,7 +176,7 @@ def test_every_task_shows_the_identity_in_the_certificate(certs: Certificates) -
         assert [ledger.who.uuids for ledger in publisher.ledgers] == 2 * [frozenset({certs.uuid("job")})]
 
 
-# What the rows are.
+# The rows.
 
 
 def test_columns_in_any_order_and_number_and_batches_of_a_size(certs: Certificates) -> None:

@@ -31,7 +31,7 @@ STREAMED = {name: text for name, text in PLAIN.items() if name != "untilComplete
 
 
 class Query:
-    """What Spark does with a reader, from a checkpoint on."""
+    """Spark's use of a reader, from a checkpoint on."""
 
     def __init__(self, options: dict[str, str], columns: Any = ALL) -> None:
         self.reader = DemandSource(CaseInsensitiveDict(options)).streamReader(columns)

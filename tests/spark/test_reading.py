@@ -75,7 +75,7 @@ def struct(columns: str) -> StructType:
 
 
 def batches(one: Any) -> list[list[Any]]:
-    """What each task reads. Planned and read by copies, as in a cluster."""
+    """The batches that each task reads. Planned and read by copies, as in a cluster."""
     planned = pickle.loads(pickle.dumps(one.partitions()))
     worker = pickle.loads(pickle.dumps(one))
     return [list(worker.read(partition)) for partition in planned]
@@ -111,7 +111,7 @@ names = st.sets(st.sampled_from(["", "a", "weather", "é"]), min_size=1)
 
 
 def asked_for(row: Row, options: dict[str, Any]) -> bool:
-    """What docs/spark.md says of the options."""
+    """The rules of docs/spark.md for the options."""
     keys = options.get("keys")
     since, until = options.get("timeFrom"), options.get("timeTo")
     when = row.header.time_ns

@@ -76,7 +76,7 @@ def bodies(rows: list[Row]) -> list[bytes]:
     return [body for _, _, body in rows]
 
 
-# What counts once.
+# Messages that count once.
 
 
 @pytest.mark.parametrize("revision", Revision)
@@ -100,7 +100,7 @@ def test_a_partition_arrives_once_and_in_order_however_often_it_is_written(
 
 
 def messages_in(directory: Path, revision: Revision) -> list[Message]:
-    """What an instance received, by its recording."""
+    """Messages that an instance received, by its recording."""
     found: list[Message] = []
     for path in sorted(directory.glob("*.rec")):
         for block in read_blocks([path.read_bytes()]):
@@ -206,7 +206,7 @@ def test_slow_acknowledgements_are_progress(receivers: Receivers, inbox: Inbox) 
         assert write_rows(batches(ROWS[:6], 6), options, "write/0").rows == 6
 
 
-# Who may write what to whom.
+# Rights to write.
 
 
 def test_what_nobody_subscribes_to_is_an_error_or_counted(receivers: Receivers, inbox: Inbox) -> None:
@@ -434,7 +434,7 @@ def test_a_row_that_cannot_be_sent_ends_the_task(receivers: Receivers, inbox: In
 
 
 def in_a_task(partition: int, **properties: str) -> TaskContext:
-    """What Spark sets before it calls write()."""
+    """The context that Spark sets before it calls write()."""
     context = TaskContext._getOrCreate()
     context._partitionId = partition
     context._localProperties = properties

@@ -183,7 +183,7 @@ def test_many_tasks(tmp_path: Path) -> None:
             assert found == [*ids]
 
 
-# What goes wrong.
+# Failures.
 
 
 def test_files_that_were_read_may_go_and_leave_the_offset(tmp_path: Path) -> None:

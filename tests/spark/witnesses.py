@@ -51,7 +51,7 @@ class Witness:
 
     @contextmanager
     def earlier(self) -> Iterator[None]:
-        """What is recorded here was before what this file has so far."""
+        """Blocks recorded here were before those that this file has so far."""
         later, self._blocks = self._blocks, []
         yield
         self._blocks += later
@@ -119,8 +119,8 @@ class Wire:
         body: bytes = b"",
         ack_after: int = 3,
     ) -> None:
-        """From the client; the ack comes `ack_after` milliseconds later. What does not arrive may be acked all the
-        same: the server saw it, and did not write it down."""
+        """From the client; the ack comes `ack_after` milliseconds later. One that does not arrive may be acked all
+        the same: the server saw it, and did not write it down."""
         frame = Message(channel, "k", body or str(message_id).encode(), message_id)
         self.at_client(at, OUT, frame)
         if arrives:

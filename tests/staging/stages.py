@@ -35,7 +35,7 @@ def writer(directory: Path, **options: Any) -> StageWriter:
 
 
 def staged(directory: Path, start: Position | None = None, end: Position | None = None) -> list[Row]:
-    """Who sent what, between these positions, or from the oldest that is there to the head."""
+    """Senders and their messages, between these positions, or from the oldest that is there to the head."""
     folder = StageFolder(directory)
     end = end or folder.head()
     assert end is not None
@@ -63,7 +63,7 @@ def ids(rows: list[Row]) -> list[int | None]:
 
 
 def of_layout_1(*senders: tuple[UUID, list[tuple[int, int]]]) -> bytes:
-    """What was beside a segment then: ids alone."""
+    """The file beside a segment of that time: ids alone."""
     count = sum(last + 1 - first for _, spans in senders for first, last in spans)
     data = Struct(">4sHQI").pack(b"TLVS", 1, count, len(senders))
     for sender, spans in senders:

@@ -44,7 +44,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-# What is there.
+# Files that are there.
 
 
 def test_a_new_stage(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         folder.segments()
 
 
-# Who has it.
+# Its owner.
 
 
 def test_one_receiver(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class World:
         self._added = len(self.outbox)
 
     def send_again(self, part: float) -> None:
-        """What the stage has, or waits for."""
+        """Messages that the stage has, or waits for."""
         known = [*self.acked, *self.outbox]
         self._give(known[int(part * len(known)) :][:7])
 
@@ -157,7 +157,7 @@ def test_every_acknowledged_message_is_staged_once(steps: list[tuple[Any, ...]])
         world.end()
 
 
-# What is remembered.
+# Its memory.
 
 
 def again(writing: StageWriter, directory: Path, **options: Any) -> StageWriter:
@@ -263,7 +263,7 @@ def test_many_messages_make_blocks_of_a_good_size(tmp_path: Path) -> None:
     writing.close()
 
 
-# What cannot be written.
+# Writes that fail.
 
 
 def test_what_is_no_message_changes_nothing(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_a_segment_whose_name_may_not_last_is_not_used(tmp_path: Path, monkeypat
     writing.close()
 
 
-# What is found.
+# Findings at an opening.
 
 
 def filled(directory: Path) -> Position:
@@ -454,7 +454,7 @@ def test_damaged_ids_are_made_anew_where_the_segment_is_there(tmp_path: Path) ->
 
 
 def test_a_stage_of_the_first_layout_goes_on(tmp_path: Path) -> None:
-    """What it had is known by id alone, and older versions leave it alone from now on."""
+    """Its messages are known by id alone, and older versions leave it alone from now on."""
     end = filled(tmp_path)
     (first, second, *_) = StageFolder(tmp_path).segments()
     for segment, span in ((first, (1, 5)), (second, (6, 10))):

@@ -69,7 +69,7 @@ def fill_log(store: SQLiteStore) -> None:
 
 
 def use(store: SQLiteStore) -> None:
-    """What a node goes on to do. It leaves nothing as it was in the pages that it needs."""
+    """The work of a node that goes on. It leaves nothing as it was in the pages that it needs."""
     store.commit([storing(range(1001, 1101), peers=(OTHER,))])
     store.commit([AddDeliveries(PEER, [(seq, message(seq).wire_id, message(seq).size) for seq in (1001, 1002)])])
     store.commit([UnparkDeliveries(OTHER, [(20, 20)]), ParkDelivery(OTHER, 1050)])

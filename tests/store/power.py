@@ -117,7 +117,7 @@ Change = tuple[str, int, bytes]
 
 @dataclass
 class Disk:
-    """What is certain, and what was asked for since. `acknowledged` is the last commit that was reported."""
+    """Certain bytes, and writes that were asked for since. `acknowledged` is the last commit that was reported."""
 
     files: dict[int, bytearray] = field(default_factory=dict)
     changes: dict[int, list[Change]] = field(default_factory=dict)

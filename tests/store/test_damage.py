@@ -170,7 +170,7 @@ def test_a_damaged_page_leaves_what_stands_before_it_and_all_other_batches(path:
     assert complaints
 
 
-# What opening tells of, and what it refuses.
+# Damage that opening tells of, or refuses.
 
 
 def changed(path: Path, *statements: str) -> None:

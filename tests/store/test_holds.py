@@ -1,4 +1,4 @@
-"""What is held for a peer, on disk (T-61)."""
+"""Messages held for a peer, on disk (T-61)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_a_database_of_the_first_layout(scratch: Path) -> None:
 
 
 def whole(path: Path) -> None:
-    """What the program that wrote the dump would have said."""
+    """The checks that the program which wrote the dump would have passed."""
     with closing(open_store(path)) as store:
         loaded = store.load()
         assert everything(store) == [message(seq) for seq in (2, 3, *range(5, 13))]

@@ -53,7 +53,7 @@ def client_without_certificate(ca: Path, version: ssl.TLSVersion) -> Pump:
 
 
 def move(source: AnyPump, target: AnyPump) -> int:
-    """What one has to send reaches the other."""
+    """Hand the outgoing bytes of one to the other."""
     data = source.outgoing()
     target.receive(data)
     return len(data)

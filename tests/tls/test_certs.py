@@ -40,7 +40,7 @@ def public_key(path: Path) -> bytes:
     )
 
 
-# What make_ca and make_certificate write.
+# Files that make_ca and make_certificate write.
 
 
 def test_a_ca_signs_members_and_nothing_else(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_key_that_tls_has_no_use_for_is_named(certs: Certificates) -> None:
         Pumps(certs.special("odd", (), key=key))
 
 
-# What a pump reads.
+# Certificates that a pump reads.
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def test_a_refusal_after_the_first_byte_is_a_lost_connection(certs: Certificates
     assert reason(caught.value) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
 
 
-# Whatever is not about certificates may pass, and is tried again (T-73).
+# A failure that is not about certificates may pass, and is tried again (T-73).
 
 NOT_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}  # the second is OpenSSL 3.2's
 

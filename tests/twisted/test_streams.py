@@ -65,7 +65,7 @@ async def rest(subscription: Subscription[Any]) -> list[Any]:
     return [element async for element in subscription]
 
 
-# Who uses them.
+# Their users.
 
 
 def test_a_life_in_callbacks(loop: Loop, flows: Flows) -> None:
@@ -327,7 +327,7 @@ def test_sources_of_each_kind(loop: Loop, flows: Flows) -> None:
 
 
 def test_a_source_runs_in_a_turn_of_its_own(loop: Loop, flows: Flows) -> None:
-    """What a source does is seen by the driver, and one that ends at once leaves nothing behind."""
+    """The driver sees the calls of a source, and one that ends at once leaves nothing behind."""
 
     async def scenario() -> None:
         async with flows.pair() as (giving, peer):

@@ -44,7 +44,7 @@ handshakes = (
 
 
 def traffic(revision: Revision) -> st.SearchStrategy[Message | Ack | Subscribe | Unsubscribe]:
-    """What may be sent on a live connection."""
+    """Frames that may be sent on a live connection."""
     common = message | ack | subscribe
     return common if revision is Revision.DRAFT_1 else common | unsubscribe
 

@@ -528,7 +528,7 @@ def test_time_never_runs_backwards() -> None:
 
 @roles
 def test_close_in_order(role: Role) -> None:
-    """What is queued goes out, the write side shuts, and reading goes on to the peer's end."""
+    """Queued bytes go out, the write side shuts, and reading goes on to the peer's end."""
     conn = live(role)
     conn.send(HELLO)
     conn.close(now=20.0)

@@ -260,7 +260,7 @@ def test_the_id_that_means_unreliable(revision: Revision) -> None:
     assert decode(encode(Ack(UNRELIABLE), revision), revision) == [Ack(UNRELIABLE)]  # the probe of T-80
 
 
-# What cannot be encoded.
+# Values that cannot be encoded.
 
 
 @pytest.mark.parametrize("number", [-1, 2**64, 1.5, None, "1"])
@@ -400,7 +400,7 @@ def test_what_a_frame_costs_beside_its_contents(revision: Revision) -> None:
 
 
 def test_runs_of_acks_of_every_length_take_little_memory() -> None:
-    """What packs a run is kept, and has a word for each of its fields (V23)."""
+    """The struct that packs a run is kept, and has a word for each of its fields (V23)."""
     tracemalloc.start()
     try:
         for count in range(1, 600):

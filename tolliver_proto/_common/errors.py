@@ -222,4 +222,4 @@ class StoreError(TolliverError):
 
 
 class DiskFull(StoreError):
-    """No room for what was to be stored: nothing of it was. What stores no message may still find room (D-13)."""
+    """No room for what was to be stored: nothing of it was. Commits without a message may still find room (D-13)."""

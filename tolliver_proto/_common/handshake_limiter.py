@@ -2,8 +2,8 @@
 
 A peer that is not established is a stranger, and strangers share two bounds, one for all of them and one for each
 address. The unit counted is a cid, from `add` to `remove`, so that nothing is counted twice. A bound that was met is
-news once; it is news again after half of its connections have gone. Who has said nothing for a while makes room for
-another of its address: else idle sockets would keep out a peer that is behind the same one.
+news once; it is news again after half of its connections have gone. One that has said nothing for a while makes room
+for another of its address: else idle sockets would keep out a peer that is behind the same one.
 """
 
 from __future__ import annotations

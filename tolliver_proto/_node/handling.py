@@ -47,7 +47,7 @@ class Handling(Holding):
         return True
 
     def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """It is at these no more, whether or not they are settled. What was not begun is passed over.
+        """It is at these no more, whether or not they are settled. Those that were not begun are passed over.
 
         Returns True where `next_timeout` may be another one now.
         """
@@ -190,7 +190,7 @@ class Handling(Holding):
     def _hands_out_again(self, peer: Peer, held: Delivery) -> bool:
         """True if handlers have this message for so long that a copy of it is one more try (T-48).
 
-        What stuck handlers have takes no credit, and yet there is a bound.
+        Messages that stuck handlers have take no credit, and yet there is a bound.
         """
         inbox, limits = peer.inbox, self.limits
         size = sum(len(one.message.body) for one in inbox.held.values())

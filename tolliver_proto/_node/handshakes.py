@@ -339,7 +339,7 @@ class Handshakes(Receiving):
             self._on_response(link, said)
 
     def _look_at_brief_end(self, link: Link, in_order: bool) -> None:
-        """Its peer may have another connection from our UUID. Who dials us may have had no more to say."""
+        """Its peer may have another connection from our UUID. A peer that dials us may have had no more to say."""
         peer = _peer(link)
         is_brief = in_order and link.role is Role.CLIENT and self._now - link.up_since < BRIEF
         peer.duel.brief_ends = peer.duel.brief_ends + 1 if is_brief else 0

@@ -28,7 +28,7 @@ _MOST_UNSAID = 10_000
 class Holding(Sending):
     """Subscriptions of peers that are held, and unsubscribes that are still to be said."""
 
-    # What peers held.
+    # Subscriptions that peers held.
 
     def _set_peer_list(
         self, peer: Peer, subscriptions: frozenset[Subscription], removed: frozenset[Subscription] = frozenset()
@@ -116,7 +116,7 @@ class Holding(Sending):
 
         self._searches.begin(peer.uuid, take, lambda _error: None)
 
-    # What peers are to be told.
+    # Unsubscribes that peers are to be told.
 
     def _keep_unsubscribe(self, subscription: Subscription) -> None:
         """Say it to every peer that may have been told the entry, until it says that it knows."""

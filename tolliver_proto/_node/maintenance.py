@@ -180,7 +180,7 @@ class Maintenance(Storing):
                 "as the policy says (expire_after)",
             )
 
-    # What others have to tell.
+    # Notices of others.
 
     def notice(self, kind: NoticeKind, detail: str, peer: UUID | None = None, now: float | None = None) -> None:
         """Tell an operator something of a store or an adapter: counted, and handed out as a Notice."""

@@ -1,8 +1,8 @@
 """Second tries of parked messages (T-09).
 
 A peer may have been given a larger limit, or a message been set aside for what was not its fault. So one at a time is
-sent again, at pauses that double while that fails. What is at least as large as one that failed is left alone, until
-the peer may have changed: when it has ended a connection for another reason and is back.
+sent again, at pauses that double while that fails. One that is at least as large as one that failed is left alone,
+until the peer may have changed: when it has ended a connection for another reason and is back.
 """
 
 from __future__ import annotations

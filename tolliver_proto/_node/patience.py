@@ -1,6 +1,6 @@
 """Patience of sends with whoever is connecting (T-62).
 
-What is sent while a connection is made is kept for it, and where that is too much, sends wait: for as long as a
+Messages sent while a connection is made are kept for it; where they are too many, sends wait: for as long as a
 handshake may take, and not again for one that came to nothing, until that remote has been up.
 """
 

@@ -2,7 +2,7 @@
 
 Every send is asked after as soon as it is stored. An answer is true if each recipient has acknowledged each message,
 and the receiver's side shows what for: a handler that succeeded, a dead letter, or a message that is counted as not
-wanted. What is given up must be told, with a reason that did occur.
+wanted. A message that is given up must be told, with a reason that did occur.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from .checks import SimFailure
 from .field import Field
@@ -47,6 +47,34 @@ def kind(failure: SimFailure) -> Kind:
             where = trace.tb_frame.f_code.co_name, trace.tb_lineno
         trace = trace.tb_next
     return type(error).__name__, *where
+
+
+class Net(Protocol):
+    """A simulated network."""
+
+    @property
+    def size(self) -> int: ...
+
+    def run(self) -> object: ...
+
+
+def shrink_seed(
+    net: Callable[..., Net], seed: int, seconds: float, lives: int, faults: Collection[str] = tuple(FAULTS)
+) -> Shrunk | None:
+    """A short life that fails as `net(seed)` does, or None if that does not fail."""
+
+    def live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
+        try:
+            net(seed, **scenario).run()
+        except SimFailure as failure:
+            return failure
+        return None
+
+    failure = live(seed, {})
+    if failure is None:
+        return None
+    start = {"nodes": net(seed).size, "operations": 80, "seconds": seconds, "never": ()}
+    return shrink(live, failure, seed, start, lives, faults)
 
 
 def shrink(

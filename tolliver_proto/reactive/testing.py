@@ -13,11 +13,10 @@ from typing import Any
 
 from .._common.errors import TolliverError
 from .._common.transport import Role
-from .._testing import shrink as _shrink
 from .._testing.checks import SimFailure
 from .._testing.clockwork import Report
 from .._testing.pair import Cut
-from .._testing.shrink import Shrunk
+from .._testing.shrink import Shrunk, shrink_seed
 from .._wire.events import Closed
 from ._connection import Connection
 from ._layout import DRAFT, Layout
@@ -145,20 +144,7 @@ FAULTS += [name for name in Weather.__slots__ if not name.endswith(("_patience",
 
 def shrink(seed: int, lives: int = 400) -> Shrunk | None:
     """A short life that fails as `StreamNet(seed)` does, or None if that does not fail; `lives` bounds the search."""
-    net = StreamNet(seed)
-    failure = _live(seed, {})
-    if failure is None:
-        return None
-    scenario = {"nodes": net.size, "operations": 80, "seconds": 20.0, "never": ()}
-    return _shrink.shrink(_live, failure, seed, scenario, lives, FAULTS)
-
-
-def _live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
-    try:
-        StreamNet(seed, **scenario).run()
-    except SimFailure as failure:
-        return failure
-    return None
+    return shrink_seed(StreamNet, seed, 20.0, lives, FAULTS)
 
 
 __all__ = [

@@ -6,37 +6,25 @@ An adapter's `Instance` holds a core and adds the calls that wait, in the form t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, NoReturn, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from tolliver_proto import Acl, DeadLetter, NodeStats, Notice, PeerInfo, RemoteInfo, Subscription
 
+from .._driver.facade import BaseFacade
 from .._options.instance import Remote
 from .instance import BaseInstanceCore
 
 C = TypeVar("C", bound=BaseInstanceCore)
 
 
-class BaseInstance(Generic[C]):
+class BaseInstance(BaseFacade[C]):
     """A running instance, as far as nothing waits."""
-
-    def __init__(self, core: C) -> None:
-        self._core = core
 
     @property
     def instance_id(self) -> UUID:
         """Our UUID: the certificate's, else the database's."""
         return self._core.node.instance_id
-
-    @property
-    def port(self) -> int | None:
-        """The port that it listens on, or None."""
-        return self._core.port
-
-    @property
-    def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each address that it listens on."""
-        return list(self._core.addresses)
 
     def remove_connection(self, remote: str | Remote, *, block: bool = False) -> None:
         """Close it and dial no more. Subscriptions and waiting messages stay (T-77).
@@ -91,11 +79,3 @@ class BaseInstance(Generic[C]):
         """Counters since the start, and sizes now: a frozen snapshot with every name from the start."""
         with self._core.lock:
             return self._core.stats()
-
-    def __repr__(self) -> str:
-        with self._core.lock:
-            return self._core.describe(type(self).__name__)
-
-    def __reduce__(self) -> NoReturn:
-        """A copy would be a second one of the same UUID on the same database (D-16, T-79)."""
-        self._core.refuse_copy()

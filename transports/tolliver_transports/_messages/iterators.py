@@ -95,7 +95,7 @@ class AsyncIterator(BaseIterator):
         return run
 
     def _take(self) -> Run | None:
-        """What has come, or None. Raises StopAsyncIteration when it is closed."""
+        """The run that has come, or None. Raises StopAsyncIteration when it is closed."""
         run = self._mailbox.take()
         if run is None and self._mailbox.closed:
             raise StopAsyncIteration

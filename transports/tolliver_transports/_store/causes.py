@@ -44,7 +44,7 @@ _KINDS: tuple[tuple[type[Exception], tuple[str, str]], ...] = (
     (Exception, ("a value cannot be stored", "the caller broke the contract: report this")),
 )
 FAILURES = (sqlite3.Error, OSError, MemoryError, OverflowError, UnicodeError, struct.error)
-"""What a store's work may raise that is no bug."""
+"""Errors of a store's work that are no bugs."""
 MALFORMED = (ValueError, TypeError, AttributeError)
 """Errors that values of the wrong type, read from a damaged file, lead to."""
 

@@ -40,7 +40,7 @@ def letter_check(content: int, number: int, peer: int, attempts: int, failed_at:
 
 
 def batch_check(first_seq: int, last_seq: int) -> int:
-    """The check of a batch's place, also in SQL. What it holds has checks of its own."""
+    """The check of a batch's place, also in SQL. Its contents have checks of their own."""
     return (first_seq * 1000003 + (last_seq - first_seq) * 69061 + 104729) % _PRIME
 
 

@@ -30,7 +30,7 @@ _ROWS, _BYTES = 1024, 16 * 2**20  # of one reading
 
 
 class Inspection(NamedTuple):
-    """What was found: nothing, or a line for each fault. An old layout is no fault."""
+    """The findings: nothing, or a line for each fault. An old layout is no fault."""
 
     layout: int
     findings: list[str]
@@ -93,7 +93,7 @@ def _findings(path: Path) -> Iterator[str]:
 
 
 def _unreadable(store: SQLiteStore, peer: UUID) -> Iterator[str]:
-    """What it is owed, and what was set aside for it."""
+    """Deliveries that it is owed, and those set aside for it."""
     store.commit([UnparkDeliveries(peer, [(0, _LAST)])])
     seq = 0
     while rows := store.fetch(peer, seq, _ROWS, _BYTES):

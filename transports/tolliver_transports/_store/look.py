@@ -59,7 +59,7 @@ class Letter:
 
 
 class Look:
-    """What a database says of its outbox. Made by `look`."""
+    """The outbox, as a database has it. Made by `look`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -63,7 +63,7 @@ class Mark:
             _write(self._file, body + _CHECK.pack(crc32(body)), 0)
 
     def clear(self) -> None:
-        """What is missing was put up with: no opening tells of it again."""
+        """The missing commits were put up with: no opening tells of them again."""
         self.missing = 0
         self.write(self._commits)
 

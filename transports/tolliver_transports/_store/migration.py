@@ -1,7 +1,7 @@
 """Migration of a database from an older layout.
 
 All of it is one transaction: a kill at any point, or a disk that is full, leaves the file as it was. Layouts 1 and 2
-had a row for each message and one for each delivery; they become batches. What was damaged stays so. In layout 3
+had a row for each message and one for each delivery; they become batches. Damaged rows stay so. In layout 3
 batches had no number of a commit, and the clock was not corrected over a restart.
 """
 

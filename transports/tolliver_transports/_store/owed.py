@@ -168,7 +168,7 @@ def _around(first: int, last: int, met: Sequence[Span]) -> Span:
 
 
 class Deliveries:
-    """The tables `batch` and `owed`. What changes them runs within a transaction of the caller's."""
+    """The tables `batch` and `owed`. Every change of them runs within a transaction of the caller's."""
 
     def __init__(self, connection: sqlite3.Connection, now: Callable[[], int]) -> None:
         self._connection = connection
@@ -496,7 +496,7 @@ class Deliveries:
     def listed(
         self, peer: int, after_seq: int, now: int
     ) -> Generator[tuple[int, int, int, int, bool, int, tuple[str, str]]]:
-        """(seq, peer, wire id, size, parked, stored at, names), by seq. What is lost is not old: it may not expire
+        """(seq, peer, wire id, size, parked, stored at, names), by seq. A lost one is not old: it may not expire
         (V9)."""
         with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
             for share in map(_share, shares):

@@ -195,7 +195,7 @@ class SQLiteStore:
         return self._file.missing
 
     def clear_missing(self) -> None:
-        """What is missing is known and put up with: no opening tells of it again, until more is."""
+        """The missing commits are known and put up with: no opening tells of them again, until more are missing."""
         with self._file.failing("write the mark of"):
             self._file.clear_missing()
 
@@ -222,7 +222,7 @@ class SQLiteStore:
         self.clear_missing()
 
     def news(self) -> list[tuple[NoticeKind, str]]:
-        """What an operator may want to know of it, since the last call: any thread."""
+        """News of it for an operator, since the last call: any thread."""
         news = []
         with suppress(IndexError):
             while True:

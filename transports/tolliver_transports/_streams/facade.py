@@ -5,8 +5,9 @@ An adapter's `Streams` holds a core and adds the calls whose answers have the fo
 
 from __future__ import annotations
 
-from typing import Generic, NoReturn, TypeVar
+from typing import Generic, TypeVar
 
+from .._driver.facade import BaseFacade
 from .peers import BasePeer
 from .stats import StreamsStats
 from .streams import BaseStreamsCore
@@ -14,21 +15,8 @@ from .streams import BaseStreamsCore
 P = TypeVar("P", bound=BasePeer)
 
 
-class BaseStreams(Generic[P]):
+class BaseStreams(BaseFacade[BaseStreamsCore[P]], Generic[P]):
     """Running streams, as far as nothing waits."""
-
-    def __init__(self, core: BaseStreamsCore[P]) -> None:
-        self._core = core
-
-    @property
-    def port(self) -> int | None:
-        """The port that it listens on, or None."""
-        return self._core.port
-
-    @property
-    def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each address that it listens on."""
-        return list(self._core.addresses)
 
     def goodbye(self, peer: P, reason: str = "") -> None:
         """End a connection in order, and every stream on it; the peer sees the reason (R-28, R-29)."""
@@ -43,11 +31,3 @@ class BaseStreams(Generic[P]):
         """Counters since the start, and sizes now: a frozen snapshot with every name from the start."""
         with self._core.lock:
             return self._core.stats()
-
-    def __repr__(self) -> str:
-        with self._core.lock:
-            return self._core.describe(type(self).__name__)
-
-    def __reduce__(self) -> NoReturn:
-        """It has threads and connections (D-16)."""
-        self._core.refuse_copy()

@@ -126,7 +126,7 @@ def check_pin(remote: Remote, identity: PeerIdentity) -> None:
 
 
 def _advice(identity: PeerIdentity) -> str:
-    """What to pin instead of a UUID that is not there."""
+    """Advice on the pin to use instead of a UUID that is not there."""
     if identity.uuids:
         return "correct the address or the identity pinned to it"
     return f"correct the address, or pin its key, {_pin_of(identity)}, or have it make a certificate with {_WITH_UUID}"

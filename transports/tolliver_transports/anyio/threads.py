@@ -1,7 +1,7 @@
 """Jobs off the loop, to their end, in the worker threads of anyio.
 
-Whoever is cancelled meanwhile waits until the job has ended, or it would go on opening files that nobody closes. anyio
-sees to that for its own scopes. On asyncio a task can be cancelled past them as well, by its own `cancel`:
+A task that is cancelled meanwhile waits until the job has ended, or it would go on opening files that nobody closes.
+anyio sees to that for its own scopes. On asyncio a task can be cancelled past them as well, by its own `cancel`:
 `asyncio.timeout`, Ctrl-C and the end of the loop do so.
 """
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 async def off_loop(job: Callable[[], T], limiter: anyio.CapacityLimiter | None = None) -> T:
-    """What the job returns or raises. Cancelled before it has begun, it never does. Raises OutOfThreads."""
+    """The job's result or error. Cancelled before it has begun, it never does. Raises OutOfThreads."""
     outcome: Future[T] = Future()
     try:
         with starting_thread():

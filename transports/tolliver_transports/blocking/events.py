@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import Generic, Protocol, Self, TypeVar
-
-from tolliver_proto import ConnectionClosing
+from typing import Protocol, TypeVar
 
 from .._driver.ends import is_interrupt
 from .._driver.events import EventFeed, EventsMissed, OnEvent, log_failure
 from .._driver.threads import interrupt_program, start
+from .iteration import BlockingIterator
 from .waits import BellOwner, wait
 from .wire import Bell, limited
 
@@ -27,12 +26,14 @@ class ThreadCore(BellOwner, Protocol):
     def bell(self) -> Bell: ...
 
 
-class Events(Generic[E]):
+class Events(BlockingIterator[E | EventsMissed]):
     """Iterator over events: `for event in endpoint.events()`. It ends with its endpoint, or by `close()`.
 
     It has what happens from when it was made. It ends, too, after `timeout` seconds without an event, and may be used
     again then. Several threads may share one: each event goes to one of them.
     """
+
+    _closed_text = "the events came to their end, by close() or with their instance: nothing more comes"
 
     def __init__(self, core: ThreadCore, feed: EventFeed[E], timeout: float | None = None) -> None:
         self._core = core
@@ -41,15 +42,6 @@ class Events(Generic[E]):
         self._bell = core.bell()
         with core.lock:
             self._queue = feed.listen(self._bell)
-
-    def next(self, timeout: float | None = None) -> E | EventsMissed:
-        """The next one. Raises TimeoutError after `timeout` seconds, and ConnectionClosing when it was closed."""
-        event = self._take(timeout)
-        if event is None:
-            raise ConnectionClosing(
-                "the events came to their end, by close() or with their instance: nothing more comes"
-            )
-        return event
 
     def _take(self, timeout: float | None) -> E | EventsMissed | None:
         end = math.inf if timeout is None else time.monotonic() + timeout
@@ -61,24 +53,6 @@ class Events(Generic[E]):
                 if not wait(self._core, self._bell, limited(left)):
                     break
         return event
-
-    def __next__(self) -> E | EventsMissed:
-        try:
-            event = self._take(self._timeout)
-        except TimeoutError:
-            event = None
-        if event is None:
-            raise StopIteration
-        return event
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Take no more: those that came before can still be taken."""

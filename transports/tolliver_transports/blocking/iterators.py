@@ -11,15 +11,16 @@ import math
 import threading
 import time
 from abc import abstractmethod
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
-from tolliver_proto import ConnectionClosing, Delivery, OutOfThreads
+from tolliver_proto import Delivery, OutOfThreads
 
 from .._driver.ends import is_interrupt
 from .._driver.pending import PendingCall
 from .._driver.threads import interrupt_program, start
 from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 from .._messages.iterators import BaseIterator, Receiver, name_of
+from .iteration import BlockingIterator
 from .waits import wait
 from .wire import Bell, limited
 
@@ -36,8 +37,10 @@ class ThreadCore(Core, Protocol):
     def subscribe_and_wait(self, channel: str, key: str) -> None: ...
 
 
-class ThreadIterator(BaseIterator, Generic[Item]):
-    """An iterator for any number of threads."""
+class ThreadIterator(BaseIterator, BlockingIterator[Item]):
+    """An iterator over a mailbox, for any number of threads."""
+
+    _closed_text = "the iterator was closed, by close() or with its instance: nothing more comes"
 
     def __init__(self, core: ThreadCore, channel: str, key: str, subscribe: bool, timeout: float | None) -> None:
         self._timeout = timeout
@@ -71,31 +74,6 @@ class ThreadIterator(BaseIterator, Generic[Item]):
             names = f"{box.channel!r:.100} {box.key!r:.100}"
             raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
         return wait(self._core, self._bell, limited(left))
-
-    def next(self, timeout: float | None = None) -> Item:
-        """The next one. Raises TimeoutError after `timeout` seconds, and ConnectionClosing when it was closed."""
-        item = self._take(timeout)
-        if item is None:
-            raise ConnectionClosing("the iterator was closed, by close() or with its instance: nothing more comes")
-        return item
-
-    def __next__(self) -> Item:
-        try:
-            item = self._take(self._timeout)
-        except TimeoutError:
-            item = None
-        if item is None:
-            raise StopIteration
-        return item
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""

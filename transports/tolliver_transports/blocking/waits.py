@@ -1,7 +1,7 @@
 """Waits of threads for a bell. A thread that reads a stream's source waits no longer than that stream runs.
 
-The source is the application's, and so is the thread's stack: a generator over a subscription, say. What ends is the
-wait itself: no other thread can interrupt it, and the wait knows for which stream its thread works.
+The source is the application's, and so is the thread's stack: a generator over a subscription, say. The wait
+itself ends, as no other thread can interrupt it; it knows for which stream its thread works.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage
 from ._errors import StageInUse, StageLost, UnknownStage
 
 LAYOUT = 2
-"""What is beside a segment has checksums since the second (T-48)."""
+"""The files beside a segment have checksums since the second (T-48)."""
 
 MARKER, LOCK, HEAD, DATABASE, SEGMENTS = "stage.json", "lock", "head", "node.db", "segments"
 IDS_SUFFIX = ".ids"
@@ -382,7 +382,7 @@ class _Marker(NamedTuple):
 
 
 def _marked(directory: Path) -> _Marker | None:
-    """What the marker says; None where there is none. Raises UnknownStage for one that is not known here."""
+    """The marker's words; None where there is none. Raises UnknownStage for one that is not known here."""
     path = directory / MARKER
     try:
         with open(path, "rb") as file:

@@ -1,0 +1,353 @@
+"""Bugs in how nodes connect: dials, handshakes, access, identities."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+GATE = "tolliver_proto/_node/gate.py"
+HANDSHAKES = "tolliver_proto/_node/handshakes.py"
+LINK = "tolliver_proto/_node/link.py"
+ACCESS = "tolliver_proto/_node/access.py"
+DIALING = "tolliver_proto/_node/dialing.py"
+TRANSPORT = "tolliver_proto/_common/transport.py"
+DERIVED = "tolliver_proto/_common/derived.py"
+HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
+
+SEEN = ("tests/node/test_dial_causes.py",)
+
+BUGS = (
+    Bug(
+        "a failed dial is told each time",
+        DIALING,
+        "Dialer.ended",
+        "is_news, dialled.told = dialled.told is not failure.cause, failure.cause",
+        "is_news = True",
+        SEEN,
+    ),
+    Bug(
+        "another cause of a failed dial is not told",
+        DIALING,
+        "Dialer.ended",
+        "dialled.told is not failure.cause",
+        "dialled.told is None",
+        SEEN,
+    ),
+    Bug(
+        "HTTP is taken for a peer that breaks the rules",
+        "tolliver_proto/_common/failures.py",
+        "_cause_of",
+        "told or (DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL)",
+        "DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL",
+        SEEN,
+    ),
+    Bug(
+        "what is held is sent",
+        LINK,
+        "Peer.holds",
+        "self.served.isdisjoint(pairs) and not self.kept_back.isdisjoint(pairs)",
+        "False",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "who dials us and is brief is told as a clone",
+        "tolliver_proto/_node/handshakes.py",
+        "Handshakes._look_at_brief_end",
+        "link.role is Role.CLIENT",
+        "True",
+        ("tests/node/test_duels.py::test_who_dials_us_may_be_brief",),
+    ),
+    Bug(
+        "every handshake is stored",
+        HANDSHAKES,
+        "Handshakes._store_list",
+        "self._is_stored(peer, link, wanted)",
+        "False",
+        ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
+    ),
+    Bug(
+        "a list that is on its way is taken for stored",
+        HANDSHAKES,
+        "Handshakes._is_stored",
+        """
+        any(
+            peer in batch.lists or peer in batch.peer_lists or ("pin", peer) in batch.undo for batch in batches
+        )
+        """,
+        "False",
+        ("tests/node/test_full_disk.py::test_a_list_that_is_on_its_way_is_waited_for",),
+    ),
+    Bug(
+        "a new list is taken for the stored one",
+        HANDSHAKES,
+        "Handshakes._is_stored",
+        "said == peer.subscriptions",
+        "True",
+        ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
+    ),
+    Bug(
+        "replace becomes add",
+        HANDSHAKES,
+        "Handshakes._store_list",
+        "ReplacePeerSubscriptions(peer.uuid, wanted)",
+        "ReplacePeerSubscriptions(peer.uuid, (*wanted, *peer.subscriptions))",
+        ("tests/node/test_receiving.py::test_a_handshake_on_a_live_connection_replaces_the_list",),
+    ),
+    Bug(
+        "unsub resent stale",
+        LINK,
+        "ControlSync.sync",
+        "told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind)",
+        "told == wanted or self.mute or not self._connection.can_send(kind)",
+        ("tests/node/test_receiving.py::test_one_change_of_a_subscription_at_a_time_and_the_latest_wins",),
+    ),
+    Bug(
+        "list applied on failed handshake",
+        HANDSHAKES,
+        "Handshakes._on_final",
+        "frame.compatible and self._admit(link, _peer(link).uuid)",
+        "self._admit(link, _peer(link).uuid)",
+        ("tests/node/test_connecting.py::test_nothing_is_kept_after_a_refusal",),
+    ),
+    Bug(
+        "list applied although the versions do not fit",
+        HANDSHAKES,
+        "Handshakes._on_request",
+        """
+        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
+            self._accept(link)
+        elif answer is HandshakeStatus.OLDER and not link.up:
+            link.held_list = frame.subscriptions
+            self._keep(link)
+            self._accept(link)
+        else:
+            self._store_list(link, frame.subscriptions)
+        """,
+        """
+        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
+            self._store_list(link, frame.subscriptions)
+        elif answer is HandshakeStatus.OLDER and not link.up:
+            link.held_list = frame.subscriptions
+            self._keep(link)
+            self._accept(link)
+        else:
+            self._store_list(link, frame.subscriptions)
+        """,
+        ("tests/node/test_connecting.py::test_the_lower_version_is_spoken",),
+    ),
+    Bug(
+        "response before subscriptions",
+        HANDSHAKES,
+        "Handshakes._store_list",
+        "batch.then.append(partial(self._on_list_stored, link))",
+        """
+        batch.then.append(partial(self._on_list_stored, link))
+        if _connection(link).state in HOLDING:
+            self._accept(link)
+        """,
+        ("tests/node/test_connecting.py::test_the_list_is_stored_before_the_response_and_routes_before_that",),
+    ),
+    Bug(
+        "first wins among duplicates",
+        HANDSHAKES,
+        "Handshakes._keeps",
+        "self._dialled_by(old) < self._dialled_by(new)",
+        "True",
+        ("tests/node/test_connecting.py::test_of_crossing_dials_the_one_by_the_lower_uuid_stays",),
+    ),
+    Bug(
+        "first wins among duplicates of one direction",
+        HANDSHAKES,
+        "Handshakes._keeps",
+        """
+        if old.role is new.role or self._now - old.up_since > self.limits.crossing_dial_window:
+            return False
+        """,
+        """
+        if old.role is new.role or self._now - old.up_since > self.limits.crossing_dial_window:
+            return True
+        """,
+        ("tests/node/test_connecting.py::test_of_two_in_the_same_direction_the_newest_wins",),
+    ),
+    Bug(
+        "both duplicates closed",
+        HANDSHAKES,
+        "Handshakes._on_established",
+        "self._end(loser)",
+        """
+        self._end(loser)
+        self._end(old if loser is link else link)
+        """,
+        ("tests/node/test_connecting.py::test_of_crossing_dials_the_one_by_the_lower_uuid_stays",),
+    ),
+    Bug(
+        "any end is a strike",
+        HANDSHAKES,
+        "Handshakes._on_closed",
+        "event.error is None and before is LinkState.OPEN",
+        "True",
+        ("tests/node/test_upkeep.py::test_other_ends_do_not_count",),
+    ),
+    Bug(
+        "access: a list is taken whole",
+        HANDSHAKES,
+        "Handshakes._store_list",
+        "one.channel != RESERVED_CHANNEL and may_have(one)",
+        "one.channel != RESERVED_CHANNEL",
+        ("tests/node/test_access.py::test_a_list_is_taken_as_far_as_it_is_allowed",),
+    ),
+    Bug(
+        "access: anybody may connect",
+        GATE,
+        "HandshakeGate.denial",
+        "not self.acl.rights(peer).connect",
+        "False",
+        ("tests/node/test_access.py::test_a_dial_that_leads_to_somebody_who_is_kept_out_ends",),
+    ),
+    Bug(
+        "access: a wildcard lies within a name",
+        ACCESS,
+        "_is_covered",
+        "_has(pattern[0], channel) and _has(pattern[1], key)",
+        "not channel or _has(pattern[0], channel) and _has(pattern[1], key)",
+        ("tests/node/test_access.py::test_a_subscription_lies_within_one_pattern",),
+    ),
+    Bug(
+        "access: block is forgotten",
+        GATE,
+        "HandshakeGate.denial",
+        "role is Role.SERVER and peer in self._blocked.values()",
+        "False",
+        ("tests/node/test_access.py::test_block_ends_what_comes_in_at_the_same_time",),
+    ),
+    Bug(
+        "any UUID fits a certificate",
+        GATE,
+        "HandshakeGate.conflict",
+        "not proved.may_be(claimed)",
+        "False",
+        ("tests/node/test_connecting.py::test_a_certificate_that_names_another_uuid_is_closed_out_before_a_response",),
+    ),
+    Bug(
+        "the key of the first sight is not looked at",
+        GATE,
+        "HandshakeGate.conflict",
+        "not proved.uuids and known.spki_sha256 not in (None, proved.spki_sha256)",
+        "False",
+        ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
+    ),
+    Bug(
+        "the key of the first sight is not stored",
+        HANDSHAKES,
+        "Handshakes._change_pin",
+        "self._batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))",
+        "",
+        ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
+    ),
+    Bug(
+        "connected to itself",
+        HANDSHAKES,
+        "Handshakes._admit",
+        "claimed == self.instance_id",
+        "False",
+        ("tests/node/test_connecting.py::test_a_connection_to_oneself_ends_that_dial",),
+    ),
+    Bug(
+        "a connection that was denied is dialled again",
+        DIALING,
+        "",
+        "HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)",
+        "HOPELESS = (CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)",
+        ("tests/node/test_access.py::test_who_is_kept_out_by_its_certificate_alone_does_not_see_our_request",),
+    ),
+    Bug(
+        "derived: any prefix will do",
+        TRANSPORT,
+        "PeerIdentity.may_be",
+        "prefix_of(claimed) in self.prefixes",
+        "bool(self.prefixes)",
+        ("tests/node/test_derived.py::test_a_refusal_says_what_the_certificate_names",),
+    ),
+    Bug(
+        "derived: it may subscribe",
+        HANDSHAKES,
+        "Handshakes._let_write",
+        "subscriptions",
+        "False",
+        ("tests/node/test_derived.py::test_a_list_in_a_second_handshake_is_refused",),
+    ),
+    Bug(
+        "derived: known for ever",
+        DERIVED,
+        "",
+        "24 * 3600.0",
+        "2400 * 3600.0",
+        ("tests/node/test_derived.py::test_copies_are_known_for_a_day",),
+    ),
+    Bug(
+        "derived: one connection at a time",
+        HANDSHAKES,
+        "Handshakes._on_established",
+        "old is not None and not peer.derived",
+        "old is not None",
+        ("tests/node/test_derived.py::test_it_is_told_what_we_subscribe_to",),
+    ),
+    Bug(
+        "derived: it is kept when it is gone",
+        HANDSHAKES,
+        "Handshakes._drop_derived",
+        """
+        self._peers.pop(peer.uuid, None)
+        """,
+        "pass",
+        ("tests/node/test_derived.py::test_it_is_up_without_a_commit_and_leaves_nothing",),
+    ),
+    Bug(
+        "a dead letter is an id",
+        LINK,
+        "Peer.message_key",
+        "None if self.derived else checksum",
+        "None",
+        ("tests/node/test_duplicates.py::test_a_dead_letter_is_a_message_and_no_id",),
+    ),
+    Bug(
+        "subscriptions of a peer that is away are dropped",
+        HANDSHAKES,
+        "Handshakes._take_down",
+        """
+        if peer.derived:
+            self._drop_derived(peer)
+        elif peer.voices:
+            self._route_to(peer)
+            self._batch.lists[peer] = None
+            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+        """,
+        """
+        if peer.derived:
+            self._drop_derived(peer)
+        else:
+            self._route_to(peer)
+            self._batch.lists[peer] = None
+            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+        """,
+        (
+            "tests/node/test_holds.py",
+            "tests/node/test_connecting.py",
+        ),
+    ),
+    Bug(
+        "what is subscribed to during a handshake is not told",
+        HANDSHAKES,
+        "Handshakes._on_established",
+        "link.control.differing(self._own)",
+        "set(self._own) & set()",
+        ("tests/node/test_receiving.py::test_a_change_while_the_handshake_runs_follows_it",),
+    ),
+    Bug(
+        "strangers without a bound",
+        HANDSHAKE_LIMITER,
+        "HandshakeLimiter.full",
+        "self._in_progress[share] >= self.most(share)",
+        "False",
+        ("tests/node/test_access.py::test_handshakes_in_progress_are_bounded",),
+    ),
+)

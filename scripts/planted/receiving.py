@@ -1,0 +1,334 @@
+"""Bugs in the node's way of receiving: deliveries, acknowledgements, duplicates, subscriptions."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+RECEIVING = "tolliver_proto/_node/receiving.py"
+HANDLING = "tolliver_proto/_node/handling.py"
+OPENING = "tolliver_proto/_node/opening.py"
+DEDUPE = "tolliver_proto/_node/dedupe.py"
+INBOX = "tolliver_proto/_node/inbox.py"
+SUBSCRIPTIONS = "tolliver_proto/_node/subscriptions.py"
+POISON = "tolliver_proto/_node/poison.py"
+
+BUGS = (
+    Bug(
+        "what nobody wants yet is dropped",
+        OPENING,
+        "Opening.is_unwanted",
+        "now >= self.subscriptions_due",
+        "True",
+        ("tests/node/test_first_moments.py",),
+    ),
+    Bug(
+        "an unsubscribe does not begin the dropping of what it names",
+        RECEIVING,
+        "Receiving.unsubscribe",
+        "self._opening.unsubscribed(subscription, self._now)",
+        "",
+        ("tests/node/test_first_moments.py::test_an_unsubscribe_begins_it_for_what_it_names",),
+    ),
+    Bug(
+        "what comes before its handler is withheld",
+        RECEIVING,
+        "Receiving._leave",
+        "fate is Fate.WANTED and self._keep_early(link, message)",
+        "False",
+        ("tests/node/test_first_moments.py",),
+    ),
+    Bug(
+        "what is kept for a handler goes over the credit",
+        OPENING,
+        "EarlyMessages.keep",
+        "len(self._kept) + messages >= limits.inbox_messages or size > limits.inbox_bytes",
+        "False",
+        ("tests/node/test_first_moments.py::test_what_exceeds_the_credit_is_let_go",),
+    ),
+    Bug(
+        "what is still unwanted is never acknowledged",
+        RECEIVING,
+        "Receiving._drop_doubtful",
+        "self._ack(link, list(dropped))",
+        "",
+        ("tests/node/test_first_moments.py",),
+    ),
+    Bug(
+        "what is let go after the first moments is no notice",
+        RECEIVING,
+        "Receiving._drop_doubtful",
+        "self._drops.add(NoticeKind.UNWANTED, peer.uuid, channel, self._now)",
+        "pass",
+        ("tests/node/test_first_moments.py::test_what_is_still_unwanted_after_half_a_minute_is_acknowledged",),
+    ),
+    Bug(
+        "ack before handler",
+        RECEIVING,
+        "Receiving._on_message",
+        "inbox.add(delivery)",
+        """
+        self._ack(link, [message.message_id] if message.message_id is not None else [])
+        inbox.add(delivery)
+        """,
+        ("tests/node/test_promises.py::test_i2_an_ack_only_after_acknowledge",),
+    ),
+    Bug(
+        "ack keyed by id only",
+        RECEIVING,
+        "Receiving._on_ack",
+        "found = link.window.acked(ack.message_id) if link.window is not None else None",
+        """
+        windows = [one.window for one in self._up.values() if one.window is not None]
+        all_found = [window.acked(ack.message_id) for window in windows]
+        found = next((one for one in all_found if one is not None), None)
+        """,
+        ("tests/node/test_promises.py::test_i3_only_that_peers_ack_of_that_id_removes",),
+    ),
+    Bug(
+        "a copy acknowledged before its original",
+        RECEIVING,
+        "Receiving._is_new",
+        'self._counts["withheld"] += 1',
+        """
+        self._counts["withheld"] += 1
+        self._ack(link, [message_id])
+        """,
+        ("tests/node/test_duplicates.py::test_a_duplicate_is_acknowledged_only_once_its_original_was",),
+    ),
+    Bug(
+        "handled, durably, before it is stored",
+        RECEIVING,
+        "Receiving._remember",
+        "self._batch.handled.append(handled)",
+        """
+        self._batch.handled.append(handled)
+        self._learn(handled)
+        """,
+        ("tests/node/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
+    ),
+    Bug(
+        "a dead letter acknowledged before it is stored",
+        RECEIVING,
+        "Receiving._give_up",
+        "self._keep_letter(letter)",
+        """
+        self._keep_letter(letter)
+        self._ack(link, [message_id])
+        """,
+        ("tests/node/test_duplicates.py::test_twenty_failures_make_a_dead_letter",),
+    ),
+    Bug(
+        "a flood is dropped instead of waiting",
+        RECEIVING,
+        "Receiving._on_control",
+        "link.holding |= Hold.RATE",
+        "return",
+        ("tests/node/test_duplicates.py::test_more_control_messages_than_allowed_wait_and_none_is_lost",),
+    ),
+    Bug(
+        "an ack outlives its connection",
+        RECEIVING,
+        "Receiving.acknowledge",
+        """
+        if link is not None and link.window is not None:
+            link.fruitful = True
+            acks.setdefault(link, []).append(message_id)
+        """,
+        """
+        if link is None and peer is not None:
+            link = peer.link
+        if link is not None and link.window is not None:
+            link.fruitful = True
+            acks.setdefault(link, []).append(message_id)
+        """,
+        ("tests/node/test_handling.py::test_an_ack_goes_out_on_the_connection_that_each_copy_came_on",),
+    ),
+    Bug(
+        "acknowledged though nobody is there to handle it",
+        RECEIVING,
+        "Receiving._judge",
+        "handlers or Fate.WANTED",
+        "handlers or Fate.UNWANTED",
+        (
+            "tests/node/test_receiving.py::test_wanted_but_nobody_there_is_withheld_unwanted_is_acknowledged_and_dropped",
+        ),
+    ),
+    Bug(
+        "a probe is handed out",
+        RECEIVING,
+        "Receiving._judge",
+        "channel == PROBE_CHANNEL",
+        "False",
+        ("tests/node/test_probes.py::test_a_probe_is_never_a_message",),
+    ),
+    Bug(
+        "one failure too many before a dead letter",
+        RECEIVING,
+        "Receiving.fail",
+        "delivery.attempt >= self.limits.max_attempts",
+        "delivery.attempt > self.limits.max_attempts",
+        ("tests/node/test_duplicates.py::test_a_letter_that_is_not_stored_is_still_a_message",),
+    ),
+    Bug(
+        "credit is never spent",
+        RECEIVING,
+        "Receiving._on_message",
+        "inbox.count >= self.limits.inbox_messages or inbox.size >= self.limits.inbox_bytes",
+        "False",
+        ("tests/node/test_receiving.py::test_credit_stops_events_then_reading_and_settling_brings_both_back",),
+    ),
+    Bug(
+        "what is not understood is not acknowledged",
+        RECEIVING,
+        "Receiving._on_ignored",
+        "frame.message_id is not None",
+        "False",
+        ("tests/node/test_receiving.py::test_what_cannot_be_understood_is_acknowledged",),
+    ),
+    Bug(
+        "a peer subscribes to the reserved channel",
+        RECEIVING,
+        "Receiving._on_control",
+        "peer.derived or subscription.channel == RESERVED_CHANNEL",
+        "peer.derived",
+        ("tests/node/test_receiving.py::test_the_reserved_channel_is_refused_everywhere",),
+    ),
+    Bug(
+        "own subscriptions are not stored",
+        RECEIVING,
+        "Receiving._store_own",
+        "self._batch.operations.append(operation)",
+        "",
+        ("tests/node/test_receiving.py::test_own_changes_are_told_to_every_peer_once_they_are_stored",),
+    ),
+    Bug(
+        "the own list outgrows a handshake",
+        RECEIVING,
+        "Receiving.subscribe",
+        "len(self._own) >= self.limits.max_subscriptions or self._own_bytes + size > self.limits.max_handshake",
+        "False",
+        ("tests/node/test_receiving.py::test_own_lists_stay_within_what_peers_take",),
+    ),
+    Bug(
+        "too many subscriptions of a peer are kept",
+        RECEIVING,
+        "Receiving._has_room",
+        "len(link.told) < self.limits.max_subscriptions and size <= self.limits.max_handshake",
+        "size <= self.limits.max_handshake",
+        ("tests/node/test_receiving.py::test_too_many_subscriptions_of_a_peer_are_refused_and_acknowledged",),
+    ),
+    Bug(
+        "access: what may not be subscribed to is taken",
+        RECEIVING,
+        "Receiving._may_have",
+        "self._has_room(link, subscription) and self._gate.acl.rights(peer.uuid).may_subscribe(subscription)",
+        "self._has_room(link, subscription)",
+        ("tests/node/test_access.py::test_a_control_message_that_asks_for_too_much_is_acknowledged",),
+    ),
+    Bug(
+        "access: anybody may publish",
+        RECEIVING,
+        "Receiving._on_guarded_message",
+        "self._gate.acl.rights(peer.uuid).may_publish(message.channel, message.key)",
+        "True",
+        ("tests/node/test_access.py::test_rules_about_publishing_come_and_go",),
+    ),
+    Bug(
+        "access: what is refused is not acknowledged",
+        RECEIVING,
+        "Receiving._on_guarded_message",
+        "self._ack(link, [message.message_id])",
+        "",
+        ("tests/node/test_access.py::test_what_may_not_be_published_is_acknowledged_and_not_delivered",),
+    ),
+    Bug(
+        "dedupe: a high-water mark",
+        DEDUPE,
+        "DedupeCache.find",
+        "self._known.find(peer, message_id, checksum)",
+        "Known.YES if any(one == peer and known >= message_id for one, known, _ in self._known) else Known.NOT",
+        ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
+    ),
+    Bug(
+        "dedupe: acknowledged before it is on disk",
+        RECEIVING,
+        "Receiving.acknowledge",
+        "self._batch.acks if is_durable else {}",
+        "{}",
+        ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
+    ),
+    Bug(
+        "dedupe: without a bound",
+        DEDUPE,
+        "DedupeCache.add",
+        """
+        if len(self._known) > self._size:
+            self._known.forget_oldest()
+        """,
+        "",
+        ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
+    ),
+    Bug(
+        "a derived identity's retried row is another message",
+        RECEIVING,
+        "Receiving._is_copy",
+        "known is _BY_ID and peer.derived",
+        "False",
+        ("tests/node/test_derived.py::test_a_message_is_its_id",),
+    ),
+    Bug(
+        "a derived identity's row is handled twice at once",
+        INBOX,
+        "Inbox.find",
+        "derived or held.message == message",
+        "held.message == message",
+        ("tests/node/test_derived.py::test_a_message_is_its_id",),
+    ),
+    Bug(
+        "what a derived identity sends under a reused id is said to be delivered",
+        HANDLING,
+        "Handling._on_id_reused",
+        "is_derived(peer)",
+        "False",
+        ("tests/node/test_derived.py::test_a_message_is_its_id",),
+    ),
+    Bug(
+        "a wildcard channel matches nothing",
+        SUBSCRIPTIONS,
+        "matching",
+        'Subscription("", key)',
+        "Subscription(channel, key)",
+        ("tests/node/test_sending.py::test_reserved_names_are_case_sensitive",),
+    ),
+    Bug(
+        "two subscriptions, two deliveries",
+        SUBSCRIPTIONS,
+        "Routes._look_up",
+        "tuple(targets)",
+        "tuple(one for some in matching(channel, key) for one in self._targets.get(some, {}))",
+        ("tests/node/test_sending.py::test_routing_by_wildcards_one_copy_each",),
+    ),
+    Bug(
+        "removing a wildcard removes what it covers",
+        SUBSCRIPTIONS,
+        "applied",
+        "subscriptions -= {operation.subscription}",
+        """
+        gone = operation.subscription
+        subscriptions = frozenset(one for one in subscriptions if gone not in matching(*one))
+        """,
+        ("tests/node/test_receiving.py::test_subscriptions_of_a_peer_change_by_control_messages",),
+    ),
+    Bug(
+        "set aside at the first suspicion",
+        POISON,
+        "PoisonDetector.ended",
+        """
+        if len(exposed) > 1:
+            return None
+        [seq] = exposed
+        """,
+        "seq = exposed[0]",
+        ("tests/node/test_upkeep.py::test_five_strikes_set_it_aside_and_the_next_ones_go",),
+    ),
+)

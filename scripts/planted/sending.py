@@ -1,0 +1,413 @@
+"""Bugs in the node's way of sending: the outbox, ids, quotas, holds."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+SENDING = "tolliver_proto/_node/sending.py"
+HOLDS = "tolliver_proto/_node/holds.py"
+BATCH = "tolliver_proto/_node/batch.py"
+IDS = "tolliver_proto/_node/ids.py"
+OUTBOX = "tolliver_proto/_node/outbox.py"
+REMOVING = "tolliver_proto/_node/removing.py"
+QUOTA = "tolliver_proto/_node/quota.py"
+MESSAGE_SET = "tolliver_proto/_node/message_set.py"
+
+BUGS = (
+    Bug(
+        "a silence is told though acknowledgements come",
+        "tolliver_proto/_node/ack_watch.py",
+        "AckWatch.acked",
+        "self._since = now if waits and self._after is not None else None",
+        "pass",
+        ("tests/node/test_silence.py",),
+    ),
+    Bug(
+        "a silence is told again and again",
+        "tolliver_proto/_node/ack_watch.py",
+        "AckWatch.look",
+        "self._told = True",
+        "self._told = False",
+        ("tests/node/test_silence.py",),
+    ),
+    Bug(
+        "what a newer list lacks is dropped",
+        HOLDS,
+        "Holding._set_peer_list",
+        "{one: peer.held.get(one, until) for one in lacking} if self._policy.unsubscribed_hold else {}",
+        "{}",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "what was held is not read again",
+        HOLDS,
+        "Holding._read_all_again",
+        "peer.link.window.go_back(0)",
+        "pass",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "a hold never ends",
+        HOLDS,
+        "Holding._give_up_held",
+        "self._searches.begin(peer.uuid, take, lambda _error: None)",
+        "",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "what is held makes a send fail",
+        "tolliver_proto/_node/quota.py",
+        "Quota.full",
+        "QuotaPolicy.SKIP if peer.held else self._policy.quota_of(peer.uuid)",
+        "self._policy.quota_of(peer.uuid)",
+        ("tests/node/test_holds.py",),
+    ),
+    Bug(
+        "an unsubscribe is said once",
+        HOLDS,
+        "Holding._insist",
+        "link.control.insist(peer.unsaid)",
+        "pass",
+        ("tests/node/test_holds.py::test_an_unsubscribe_is_repeated_until_it_is_acknowledged",),
+    ),
+    Bug(
+        "what was given up counts as acknowledged",
+        REMOVING,
+        "Removing._remove",
+        "self._tell_given_up(peer.uuid, ids, reason)",
+        "",
+        ("tests/node/test_undelivered.py",),
+    ),
+    Bug(
+        "who asks later is told of an acknowledgement",
+        SENDING,
+        "Sending.watch",
+        "if receipt.undelivered:\n    self._actions.append(Acked([receipt], receipt.undelivered[0]))\n    return",
+        "",
+        ("tests/node/test_undelivered.py::test_who_asks_later_is_told_the_same",),
+    ),
+    Bug(
+        "a send goes without the recipients that it requires",
+        SENDING,
+        "_check_recipients",
+        "found < required",
+        "False",
+        ("tests/node/test_undelivered.py::test_a_send_with_fewer_recipients_than_it_asks_for_stores_nothing",),
+    ),
+    Bug(
+        "who is skipped at its quota counts as a recipient that is required",
+        SENDING,
+        "Sending._store",
+        "routed, shares = room.routed, room.shares\n_check_recipients(items, routed, required)",
+        "routed, shares = room.routed, room.shares",
+        ("tests/node/test_undelivered.py::test_who_is_skipped_at_its_quota_is_not_counted",),
+    ),
+    Bug(
+        "on a full disk messages go with everything else",
+        SENDING,
+        "Sending._must_wait",
+        "self._apart or self._keeps_enough()",
+        "self._keeps_enough()",
+        ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
+    ),
+    Bug(
+        "what is linked again after a failure is forgotten",
+        BATCH,
+        "Batch.putting_away",
+        "self.linked",
+        "False",
+        (
+            "tests/node/test_full_disk.py::"
+            "test_what_was_linked_and_failed_is_linked_later_though_nothing_else_is_to_be_stored",
+        ),
+    ),
+    Bug(
+        "delivery row removed when sent instead of when acked",
+        SENDING,
+        "Sending._pump",
+        "room -= len(frame)",
+        """
+        room -= len(frame)
+        self._batch.removals.append(RemoveDeliveries(peer.uuid, [(message.seq, message.seq)]))
+        """,
+        ("tests/node/test_promises.py::test_i3_only_that_peers_ack_of_that_id_removes",),
+    ),
+    Bug(
+        "wrap onto a live id",
+        IDS,
+        "IdAllocator._next_free",
+        "self.live.next_free(number)",
+        "number",
+        ("tests/node/test_sending.py::test_ids_wrap_over_live_ones",),
+    ),
+    Bug(
+        "ids begin among those that were handed out",
+        IDS,
+        "IdAllocator._drawn",
+        "self._is_clear(first, first + RESERVE - 1)",
+        "True",
+        ("tests/node/test_ids.py::test_the_first_draw_that_is_clear_is_taken",),
+    ),
+    Bug(
+        "only the first id of a block is looked at",
+        IDS,
+        "IdAllocator._drawn",
+        "self._is_clear(first, first + RESERVE - 1)",
+        "self._is_clear(first, first)",
+        ("tests/node/test_ids.py::test_a_wrapping_block_is_looked_at_on_both_sides",),
+    ),
+    Bug(
+        "ids run into those of earlier openings",
+        IDS,
+        "IdAllocator._next_free",
+        "self._older.next_free(self.live.next_free(number))",
+        "self.live.next_free(number)",
+        ("tests/node/test_ids.py::test_ids_that_were_handed_out_are_passed_over_as_long_as_there_are_others",),
+    ),
+    Bug(
+        "more than 2^30 ids are remembered",
+        IDS,
+        "remembered",
+        "room <= 0",
+        "False",
+        ("tests/node/test_ids.py::test_what_is_remembered_is_the_newest_ids",),
+    ),
+    Bug(
+        "openings are remembered without a bound",
+        IDS,
+        "remembered",
+        "spans[-OPENINGS:]",
+        "spans",
+        ("tests/node/test_ids.py::test_so_many_openings_are_remembered_and_no_more",),
+    ),
+    Bug(
+        "a restored copy meets the ids that followed it",
+        IDS,
+        "begin_elsewhere",
+        "count + BEYOND_A_COPY",
+        "count",
+        ("tests/node/test_ids.py::test_a_restored_copy_keeps_clear_of_where_the_original_went_on",),
+    ),
+    Bug(
+        "an opening that used no id leaves a row",
+        IDS,
+        "IdAllocator.needs_reserve",
+        "0 < self._passed > self._reserved - RESERVE // 2",
+        "self._passed > self._reserved - RESERVE // 2",
+        ("tests/node/test_ids.py::test_an_opening_that_used_no_id_reserves_none",),
+    ),
+    Bug(
+        "id 2^31-1 allocated",
+        IDS,
+        "",
+        "LAST_ID = 2**31 - 2",
+        "LAST_ID = 2**31 - 1",
+        ("tests/node/test_parts.py::test_ids_are_free_cyclic_and_never_reserved",),
+    ),
+    Bug(
+        "message sent during the dial lost",
+        SENDING,
+        "Sending._stop_keeping",
+        """
+        self._unblock()
+        return taken
+        """,
+        """
+        self._unblock()
+        return []
+        """,
+        ("tests/node/test_connecting.py::test_what_is_sent_while_a_connection_is_made_reaches_the_peer_once",),
+    ),
+    Bug(
+        "resend out of order",
+        OUTBOX,
+        "Window.fetched",
+        """
+        for row in rows:
+            if row.seq in self.outbox.leaving or row.wire_id in self._unacked or row.wire_id in self._backoff:
+                continue
+            if isinstance(row, CorruptMessage):
+                corrupt.append(row)
+            elif holds is None or not holds(row.channel, row.key):
+                self._fresh.append(row)
+                self._fresh_bytes += row.size
+        """,
+        """
+        for row in reversed(rows):
+            if row.seq in self.outbox.leaving or row.wire_id in self._unacked or row.wire_id in self._backoff:
+                continue
+            if isinstance(row, CorruptMessage):
+                corrupt.append(row)
+            elif holds is None or not holds(row.channel, row.key):
+                self._fresh.append(row)
+                self._fresh_bytes += row.size
+        """,
+        ("tests/node/test_sending.py::test_everything_again_at_once_and_in_order_on_a_new_connection",),
+    ),
+    Bug(
+        "resend while still buffered",
+        SENDING,
+        "Sending._pump",
+        "room -= len(frame)",
+        """
+        window.transmitted([message.wire_id], (), self._now)
+        room -= len(frame)
+        """,
+        ("tests/node/test_sending.py::test_never_again_while_the_first_copy_is_in_our_own_buffer",),
+    ),
+    Bug(
+        "wildcard matches the reserved channel",
+        SENDING,
+        "Sending._size_around",
+        "PRIVATE_CHANNELS",
+        "()",
+        ("tests/node/test_sending.py::test_a_bad_item_is_refused_with_all_its_companions",),
+    ),
+    Bug(
+        "searched for before all is stored",
+        REMOVING,
+        "Removing._when_stored",
+        "self._running is None and self._batch.empty",
+        "True",
+        ("tests/node/test_upkeep.py::test_what_is_being_stored_for_it_is_purged_too",),
+    ),
+    Bug(
+        "another message under a known id is a copy",
+        MESSAGE_SET,
+        "MessageSet._compared",
+        "return _BY_ID",
+        "return _YES",
+        ("tests/node/test_duplicates.py::test_another_message_under_a_known_id_is_a_message",),
+    ),
+    Bug(
+        "the checksum leaves out where the names end",
+        MESSAGE_SET,
+        "_names_checksum",
+        "_LENGTHS.pack(*map(len, names))",
+        "b''",
+        ("tests/node/test_message_set.py::test_names_and_body_do_not_run_into_each_other",),
+    ),
+    Bug(
+        "only the newest message under an id is known",
+        MESSAGE_SET,
+        "MessageSet._put_aside",
+        "self._heads[at] = row",
+        "",
+        (
+            "tests/node/test_duplicates.py::test_another_message_under_a_known_id_is_a_message",
+            "tests/node/test_message_set.py::TestMessageSet",
+        ),
+    ),
+    Bug(
+        "an entry without a checksum is like any other",
+        MESSAGE_SET,
+        "MessageSet._compared",
+        "number & 1 or checksum in (None, self._checksums[newest])",
+        "checksum in (None, self._checksums[newest])",
+        ("tests/node/test_duplicates.py::test_what_an_old_layout_remembers_matches_by_id_alone",),
+    ),
+    Bug(
+        "a peer with one id for everything makes one long chain",
+        MESSAGE_SET,
+        "MessageSet.add",
+        "self._put_aside(other, at)",
+        "self._aside += 1",
+        ("tests/node/test_message_set.py::test_a_peer_that_has_one_id_for_everything_makes_no_long_chain",),
+    ),
+    Bug(
+        "what nobody wants is stored",
+        SENDING,
+        "Sending._store",
+        "[at for at, recipients in enumerate(routed) if recipients.peers or kept]",
+        "[at for at, recipients in enumerate(routed)]",
+        ("tests/node/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
+    ),
+    Bug(
+        "the first ack removes the message for all",
+        SENDING,
+        "Sending._store",
+        "len(recipients.peers) + len(kept)",
+        "1",
+        ("tests/node/test_sending.py::test_one_id_for_several_recipients",),
+    ),
+    Bug(
+        "the quota of a peer is not looked at",
+        QUOTA,
+        "Quota.full",
+        "max(self.excess(peer.outbox, share)) <= 0",
+        "True",
+        ("tests/node/test_sending.py::test_a_full_outbox_refuses_before_anything_changes",),
+    ),
+    Bug(
+        "unreliable messages pile up",
+        SENDING,
+        "Sending.unreliable_send",
+        "link.unsent >= high_water or not link.connection.live",
+        "not link.connection.live",
+        ("tests/node/test_sending.py::test_unreliable_is_dropped_over_high_water_and_never_stored",),
+    ),
+    Bug(
+        "the window has no bound",
+        OUTBOX,
+        "Window.next_to_send",
+        """
+        self._unacked and (
+            len(self._unacked) >= limits.window_messages or self._unacked_bytes + message.size > limits.window_bytes
+        )
+        """,
+        """
+        False and (
+            len(self._unacked) >= limits.window_messages or self._unacked_bytes + message.size > limits.window_bytes
+        )
+        """,
+        ("tests/node/test_sending.py::test_the_window_holds_messages_back_and_acks_let_them_go",),
+    ),
+    Bug(
+        "a withheld ack stops the peer",
+        OUTBOX,
+        "Window._leave_window",
+        """
+        message = self._unacked.pop(wire_id)
+        self._unacked_bytes -= message.size
+        self._backoff[wire_id] = _Resend(message.seq, message.size, (message.channel, message.key))
+        self._again.append(message)
+        """,
+        "heappush(self._due, (now + self.interval(0), True, [wire_id]))",
+        ("tests/node/test_sending.py::test_resending_waits_doubles_and_jitters",),
+    ),
+    Bug(
+        "resends do not back off",
+        OUTBOX,
+        "Window.interval",
+        "self._resend_first * 2.0 ** min(attempts, 30)",
+        "self._resend_first",
+        ("tests/node/test_sending.py::test_resending_waits_doubles_and_jitters",),
+    ),
+    Bug(
+        "an unreadable row stops a peer",
+        OUTBOX,
+        "Window.fetched",
+        "corrupt.append(row)",
+        "break",
+        ("tests/node/test_storing.py::test_corrupt_rows_are_set_aside_and_the_rest_goes_on",),
+    ),
+    Bug(
+        "kept messages have no bound",
+        SENDING,
+        "Sending._keeps_enough",
+        "any(kept.holds_up and (strict or self._is_full(kept)) for kept in self._keeping.values())",
+        "False",
+        ("tests/node/test_connecting.py::test_beyond_its_share_sends_wait_until_the_peer_has_answered",),
+    ),
+    Bug(
+        "what expires was acknowledged already",
+        REMOVING,
+        "Removing._remove",
+        """
+        if one.seq in outbox.leaving and one.seq not in being_parked:
+            continue
+        """,
+        "",
+        ("tests/node/test_upkeep.py::test_an_ack_that_crosses_the_search_counts_once",),
+    ),
+)

@@ -1,0 +1,166 @@
+"""Bugs in the wire: frames, layouts, and one connection."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+FRAMES = "tolliver_proto/_wire/frames.py"
+LAYOUTS = "tolliver_proto/_wire/layouts.py"
+STATE = "tolliver_proto/_wire/state.py"
+CONNECTION = "tolliver_proto/_wire/connection.py"
+
+BUGS = (
+    Bug(
+        "2^32-1 not acked",
+        FRAMES,
+        "Decoder._parse_run",
+        "message_id == unreliable",
+        "message_id in (unreliable, 2**32 - 1)",
+        ("tests/wire/test_decoding.py::test_many_frames_with_known_names_in_any_pieces",),
+    ),
+    Bug(
+        "final codes swapped",
+        LAYOUTS,
+        "",
+        "{True: 1, False: 2}",
+        "{True: 2, False: 1}",
+        ("tests/wire/test_vectors.py::test_written_as_the_table_says",),
+    ),
+    Bug(
+        "status 2 continues",
+        STATE,
+        "",
+        """
+        {
+            Signal.AGREE: Transition(_S.AGREED, _E.NONE),
+            Signal.REFUSE: _OVER,
+            Signal.DEFER: Transition(_S.AWAITING_FINAL, _E.NONE),
+            Signal.REJECT: _NOTHING,
+            **_TIMED,
+            **_GIVE_UP,
+        }
+        """,
+        """
+        {
+            Signal.AGREE: Transition(_S.AGREED, _E.NONE),
+            Signal.REFUSE: Transition(_S.AGREED, _E.NONE),
+            Signal.DEFER: Transition(_S.AWAITING_FINAL, _E.NONE),
+            Signal.REJECT: _NOTHING,
+            **_TIMED,
+            **_GIVE_UP,
+        }
+        """,
+        ("tests/wire/test_versions.py::test_the_table",),
+    ),
+    Bug(
+        "a stranger has all the time in the world",
+        CONNECTION,
+        "Connection.next_timeout",
+        """
+        if self.state in HANDSHAKING:
+            return self._deadline
+        """,
+        "",
+        ("tests/node/test_connecting.py::test_time_limits",),
+    ),
+    Bug(
+        "a peer may take for ever to close",
+        CONNECTION,
+        "Connection._go",
+        "self._now + self.limits.close_timeout",
+        "None",
+        ("tests/wire/test_connection.py::test_the_handshake_has_ten_seconds_from_the_start",),
+    ),
+    Bug(
+        "a long body is waited for",
+        FRAMES,
+        "Decoder._read_message",
+        "length > maximum",
+        "length > 2 * maximum",
+        ("tests/wire/test_limits.py::test_refused_when_the_head_is_in_and_not_before",),
+    ),
+    Bug(
+        "a handshake shares its unit",
+        CONNECTION,
+        "Connection._write_unit",
+        """
+        self._seal()
+        self._units.append(unit)
+        """,
+        "self._parts.append(unit)",
+        ("tests/wire/test_connection.py::test_handshake_frames_are_units_of_their_own",),
+    ),
+    Bug(
+        "frames before the handshake",
+        CONNECTION,
+        "Connection._take",
+        "step = TRANSITIONS[self.state].get(signal)",
+        """
+        step = TRANSITIONS[self.state].get(signal)
+        if step is None and signal is Signal.TRAFFIC:
+            return frame
+        """,
+        ("tests/wire/test_connection.py::test_the_first_frame_of_a_server_must_be_a_request",),
+    ),
+    Bug(
+        "handshakes on a live connection without a bound",
+        CONNECTION,
+        "Connection._take",
+        "not self._renewals.spend(self._now)",
+        "False",
+        ("tests/wire/test_connection.py::test_more_than_a_burst_of_repeated_requests_closes",),
+    ),
+    Bug(
+        "another UUID in a second handshake",
+        CONNECTION,
+        "Connection._check_peer",
+        "self.peer_id is not None",
+        "False",
+        ("tests/wire/test_connection.py::test_a_repeated_request_must_be_of_the_same_peer",),
+    ),
+    Bug(
+        "an end inside a frame is in order",
+        CONNECTION,
+        "Connection._end_of_input",
+        """
+        try:
+            self._decoder.finish()
+        except UnexpectedEOF as partial:
+            error = partial
+        """,
+        """
+        try:
+            self._decoder.finish()
+        except UnexpectedEOF:
+            pass
+        """,
+        ("tests/wire/test_connection.py::test_the_end_of_the_stream_inside_a_frame_is_an_error_after_the_whole_ones",),
+    ),
+    Bug(
+        "a status that contradicts the versions is believed",
+        CONNECTION,
+        "Connection._check_status",
+        """
+        if not contradicts:
+            return
+        """,
+        "return",
+        ("tests/wire/test_versions.py::test_a_status_that_contradicts_the_versions",),
+    ),
+    Bug(
+        "a control body with something behind it",
+        FRAMES,
+        "Decoder._read_control",
+        "len(body) == start + sum(sizes)",
+        "len(body) >= start + sum(sizes)",
+        ("tests/wire/test_decoding.py::test_a_control_body_that_makes_no_sense_is_ignored_with_its_id",),
+    ),
+    Bug(
+        "names are cached by their beginning",
+        FRAMES,
+        "Decoder._remember",
+        "self._names[raw] = text",
+        "self._names[raw] = text.strip()",
+        ("tests/wire/test_decoding.py::test_names_are_compared_byte_for_byte",),
+    ),
+)

@@ -1,0 +1,110 @@
+"""Sentences of pages, docstrings and comments: each begins with its subject, none with a clause that stands for one."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.rooms import ROOT, files, outside, packages
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+SOURCES = [*packages().values(), *outside().values(), *files(ROOT, ["tests"]).values()]
+SETTINGS = [ROOT / "Makefile", ROOT / "pyproject.toml"]
+# A question may begin so.
+OPENING = re.compile(r"(?<![\w-])(?:What|Who|Whatever|Whoever)\b(?![^.!?|]*\?)")
+COMMENT = re.compile(r"(?<!\S)#+ (.*)")
+FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"`[^`\n]+`|\"[^\"|]+\"")
+DRAFTS = re.compile(r"^## The drafts?, sentence by sentence\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+FIRST_CELL = re.compile(r"^\|[^|\n]*", re.MULTILINE)
+
+
+def blank(match: re.Match[str]) -> str:
+    """As many lines, and nothing in them."""
+    return "\n" * match[0].count("\n") or "x"
+
+
+def commented(match: re.Match[str]) -> str:
+    """The comments of some lines of code."""
+    return "\n".join("".join(COMMENT.findall(line)) for line in match[0].split("\n"))
+
+
+def of_page(text: str) -> str:
+    """The page's own words: no code but its comments, nothing quoted, no sentence of a draft."""
+    text = FENCED.sub(commented, text)
+    return QUOTED.sub(blank, DRAFTS.sub(lambda section: FIRST_CELL.sub("", section[0]), text))
+
+
+def of_settings(text: str) -> str:
+    return QUOTED.sub(blank, "\n".join("".join(COMMENT.findall(line)) for line in text.split("\n")))
+
+
+def of_source(text: str) -> str:
+    """Docstrings, of attributes too, and comments, each on its line."""
+    lines = [""] * (text.count("\n") + 2)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for number, line in enumerate(node.value.value.split("\n"), node.lineno):
+                lines[number] += line
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            lines[token.start[0]] += token.string
+    return QUOTED.sub(blank, "\n".join(lines[1:]))
+
+
+KINDS = {".md": of_page, ".py": of_source}
+
+
+def openings(path: Path) -> Iterator[int]:
+    """Lines with such a sentence."""
+    text = path.read_text("utf-8")
+    if OPENING.search(text):  # to read a source as one takes its time
+        prose = KINDS.get(path.suffix, of_settings)(text)
+        for found in OPENING.finditer(prose):
+            yield prose.count("\n", 0, found.start()) + 1
+
+
+@pytest.mark.parametrize("paths", [PAGES, SOURCES, SETTINGS], ids=["pages", "sources", "settings"])
+def test_no_sentence_begins_with_a_clause_for_its_subject(paths: list[Path]) -> None:
+    assert len(paths) > 1
+    assert [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in openings(path)] == []
+
+
+PAGE = """# Page
+
+```python
+x = 1  # {0} it is
+```
+- {0} is sent. {0} comes: {0} goes
+| cell | {0} waits |
+"{0} waits" and `{0} waits`. {0} waits?
+
+## The draft, sentence by sentence
+
+| {0} waits | kept |
+"""
+SOURCE = '''"""{0} is here.
+
+So: {0} comes.
+"""
+
+x = "{0} is said"  # {0} waits
+"""{0} it is."""
+'''
+
+
+@pytest.mark.parametrize("word", ["What", "Who", "Whatever", "Whoever"])
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [("page.md", PAGE, [4, 6, 6, 6, 7]), ("code.py", SOURCE, [1, 3, 6, 7]), ("Makefile", "x: # {0} is\n", [1])],
+)
+def test_such_sentences_are_found(tmp_path: Path, word: str, name: str, text: str, lines: list[int]) -> None:
+    path = tmp_path / name
+    path.write_text(text.format(word))
+    assert [*openings(path)] == lines
