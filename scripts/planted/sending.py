@@ -42,7 +42,7 @@ BUGS = (
         "what was held is not read again",
         HOLDS,
         "Holding._read_all_again",
-        "peer.link.window.go_back(0)",
+        "window.go_back(0)",
         "pass",
         ("tests/node/test_holds.py",),
     ),
