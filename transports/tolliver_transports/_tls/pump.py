@@ -203,11 +203,15 @@ class Pump:
     def _pull(self) -> None:
         if self._identity is None or self._failure is not None or self._closed_by_peer or self._cut_off:
             return
+        incoming, tls = self._incoming, self._tls
         try:
-            while plaintext := self._tls.read(_RECORD):
+            while incoming.pending or tls.pending() or incoming.eof:  # asking costs less than SSLWantReadError
+                plaintext = tls.read(_RECORD)
+                if not plaintext:
+                    self._closed_by_peer = True
+                    return
                 self._read_ahead.append(plaintext)
                 self.heard = True
-            self._closed_by_peer = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:

@@ -6,6 +6,7 @@ move bytes into the machine, and the driver carries out what the machine answers
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,7 +24,7 @@ from .._driver.sockets import close_all, host_of, open_listeners, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import accept, dial
-from .ends import ends_task
+from .ends import asyncio_loop, ends_task
 from .threads import off_loop
 from .wire import Bell, Transport
 
@@ -39,9 +40,11 @@ class Endpoint(BaseEndpoint):
         self._listening = anyio.CancelScope()
         self._listeners: list[socket.socket] = []
         self._halted = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # None on trio
 
     async def open(self) -> None:
         self._halted = False
+        self._loop = asyncio_loop()
         self._claim()
         try:
             await off_loop(self._prepare)
@@ -100,17 +103,30 @@ class Endpoint(BaseEndpoint):
 
     async def wait(self, call: PendingCall[T], timeout: float | None = None) -> T:
         """The answer to a call. Raises TimeoutError after `timeout` seconds; what was asked for goes on."""
-        if not call.done:
-            event = anyio.Event()
-            call.when_done(event.set)
-            try:
-                with anyio.move_on_after(timeout) as waited:
-                    await event.wait()
-            finally:
-                call.forget(event.set)
-            if waited.cancelled_caught and not call.done:
-                raise call.too_late(timeout or 0.0)
+        if call.done:
+            return call.result()
+        if timeout is None:  # no scope, which costs as much as all the rest
+            await self._answered(call)
+            return call.result()
+        with anyio.move_on_after(timeout) as waited:
+            await self._answered(call)
+        if waited.cancelled_caught and not call.done:
+            raise call.too_late(timeout)
         return call.result()
+
+    async def _answered(self, call: PendingCall[T]) -> None:
+        waiting: Awaitable[object]
+        if self._loop is None:
+            event = anyio.Event()
+            wake, waiting = event.set, event.wait()
+        else:
+            waiting = future = self._loop.create_future()
+            wake = partial(_set, future)
+        call.when_done(wake)
+        try:
+            await waiting
+        finally:
+            call.forget(wake)
 
     # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
@@ -182,3 +198,8 @@ class Endpoint(BaseEndpoint):
                 self._lost(cid, error)
 
         self._tasks.start_soon(run)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

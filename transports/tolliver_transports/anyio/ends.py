@@ -9,6 +9,11 @@ import anyio
 from .._driver.ends import is_interrupt
 
 
+def asyncio_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs, if that is one of asyncio's."""
+    return asyncio.get_running_loop() if anyio.get_cancelled_exc_class() is asyncio.CancelledError else None
+
+
 def ends_task(error: BaseException) -> bool:
     """True if this task is to end, and not only what it has awaited.
 

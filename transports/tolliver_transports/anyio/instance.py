@@ -1,16 +1,17 @@
 """Instance on asyncio and trio: each call that waits is a coroutine.
 
-The connections and their tasks are the endpoint's; the core has one task beside them, which keeps the store.
+The connections and their tasks are the endpoint's; the core has a thread beside them, which keeps the store.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections import deque
+import threading
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
 
 import anyio
@@ -19,6 +20,8 @@ from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import Events, OnEvent, call_on_loop
+from .._driver.jobs import Jobs, perform
+from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
@@ -26,40 +29,55 @@ from .._messages.instance import BaseInstanceCore, Item, checked
 from .._messages.iterators import Messages, Registration, Runs
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
-from .threads import off_loop
-from .wire import Bell
+from .threads import loop_caller, off_loop
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
-    """A running instance without its calls, and the task that keeps its store."""
+    """A running instance without its calls, and the thread that keeps its store."""
 
-    def __init__(self, options: InstanceOptions) -> None:
-        super().__init__(options)
-        self._jobs: deque[tuple[Job, Done]] = deque()
-        self._jobs_bell = Bell()
-        self._limiter = anyio.CapacityLimiter(1)
+    _storing: threading.Thread | None = None
 
     def _start_work(self) -> None:
-        self._tasks.start_soon(self._keep_store)
+        self._jobs = Jobs(self._ran)
+        self._call_in_loop = loop_caller()
+        self._storing = threading.Thread(target=self._keep_store, name="tolliver store", daemon=True)
+        start(self._storing)
         super()._start_work()
 
-    async def _keep_store(self) -> None:
-        while True:
-            while not self._jobs:
-                await self._jobs_bell.heard()
-            await self._run(*self._jobs.popleft(), self._limiter)
-
-    async def _run(self, job: Job, done: Done, limiter: anyio.CapacityLimiter | None = None) -> None:
-        result, error = None, None
+    def _keep_store(self) -> None:
         try:
-            result = await off_loop(job, limiter)
-        except TolliverError as failure:
-            error = failure
-        done(result, error)
-        self.turn()
+            self._jobs.run()
+        except BaseException as error:
+            self._call_in_loop(partial(self._fail, error))
+
+    def _fail(self, error: BaseException) -> None:
+        async def fail() -> None:
+            raise error
+
+        if not self._halted:
+            self._tasks.start_soon(fail)
+
+    def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
+        """On the store's thread."""
+        self._call_in_loop(partial(self._tell, result, error, done))
+
+    def _tell(self, result: Any, error: TolliverError | None, done: Done) -> None:
+        if not self._halted:
+            done(result, error)
+            self.turn()
+
+    def _finish(self) -> None:
+        if self._storing is not None:
+            self._jobs.stop()
+            self._storing.join()
+            self._storing = None
+        super()._finish()
+
+    async def _run(self, job: Job, done: Done) -> None:
+        self._tell(*await off_loop(partial(perform, job)), done)
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
         return Registration(self, channel, key, checked(handler))
@@ -68,8 +86,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         call_on_loop(self, self.feed, function)
 
     def store(self, job: Job, done: Done) -> None:
-        self._jobs.append((job, done))
-        self._jobs_bell.ring()
+        self._jobs.put(job, done)
 
     def beside(self, job: Job, done: Done) -> None:
         self._tasks.start_soon(self._run, job, done)

@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from .._driver.threads import starting_thread
+from .ends import asyncio_loop
 
 T = TypeVar("T")
 
@@ -42,6 +43,23 @@ def _work(job: Callable[[], T], outcome: Future[T]) -> None:
             outcome.set_result(job())
         except BaseException as error:
             outcome.set_exception(error)
+
+
+def loop_caller() -> Callable[[Callable[[], object]], None]:
+    """Function that has the running loop call another one. Any thread may use it, also when the loop has ended."""
+    loop = asyncio_loop()
+    if loop is not None:
+        in_loop: Callable[[Callable[[], object]], object] = loop.call_soon_threadsafe
+    else:
+        import trio  # it is there where it runs
+
+        in_loop = trio.lowlevel.current_trio_token().run_sync_soon
+
+    def call(function: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # trio's RunFinishedError is one
+            in_loop(function)
+
+    return call
 
 
 async def _end_of(outcome: Future[T]) -> None:

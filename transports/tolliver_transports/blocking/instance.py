@@ -18,6 +18,7 @@ from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import OnEvent
+from .._driver.jobs import Jobs, perform
 from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
@@ -28,7 +29,6 @@ from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
-from .wire import Jobs, perform
 
 GOES_ON = "it is not withdrawn, and may still be stored"
 

@@ -1,4 +1,4 @@
-"""Transport of one connection on the loop's thread, and the store's thread.
+"""Transport of one connection on the loop's thread.
 
 `transmit` and its like come from any thread that holds the machine's lock, and only leave word; sockets and
 pumps belong to the loop's thread alone. It holds the lock while bytes go into the machine or come out of it, and never
@@ -7,15 +7,12 @@ while the system takes or gives them.
 
 from __future__ import annotations
 
-import queue
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from tolliver_proto import Role, TolliverError
 
-from .._driver.adapter import Done, Job
 from .._driver.driver import Driver
 from .._driver.session import broken
 from .._driver.socket_session import SocketSession
@@ -30,34 +27,6 @@ class Bell(threading.Condition):
 
     def ring(self) -> None:
         self.notify_all()
-
-
-class Jobs:
-    """The store's thread: one job after the other, and `after(result, error, done)` for each."""
-
-    def __init__(self, after: Callable[[Any, TolliverError | None, Done], None]) -> None:
-        self._after = after
-        self._jobs: queue.SimpleQueue[tuple[Job, Done] | None] = queue.SimpleQueue()
-
-    def put(self, job: Job, done: Done) -> None:
-        self._jobs.put((job, done))
-
-    def stop(self) -> None:
-        """`run` returns when all that was put before is done."""
-        self._jobs.put(None)
-
-    def run(self) -> None:
-        while (entry := self._jobs.get()) is not None:
-            job, done = entry
-            self._after(*perform(job), done)
-
-
-def perform(job: Job) -> tuple[Any, TolliverError | None]:
-    """Its result, or its error."""
-    try:
-        return job(), None
-    except TolliverError as failure:
-        return None, failure
 
 
 def limited(timeout: float | None) -> float | None:
