@@ -68,7 +68,7 @@ def main(kind: str, directory: Path) -> None:
     with Facade(world, options) as right, Facade(world, evolve(options, database=directory / "right.db")) as left:
         address = f"localhost:{right.port}"
         with all_busy(world), no_more_threads():
-            _say(_error(lambda: left.subscribe("news")))
+            _say(_error(lambda: left.backup(directory / "copy.db")))
             with suppress(TimeoutError):
                 left.new_connection(address, timeout=0.1)
             _say(left.stats()["peers_up"])

@@ -41,30 +41,39 @@ class SocketSession(Session):
         self._chunk = CHUNK
         self._lock = lock or nullcontext()
 
-    def read(self, sock: socket.socket) -> None:
-        """Read what has come, and as much as is fair: a full chunk is seldom the last one."""
-        end = thread_time() + SLICE
-        for _ in range(TURNS):
-            goes_on = self._read(sock)
-            late = thread_time() > end
-            self._chunk = max(LEAST, self._chunk // 2) if late else min(CHUNK, self._chunk * 2)
-            if late or not goes_on or self.paused or self.reading_over:
-                return
+    def read(self, sock: socket.socket, *, to_the_end: bool = False) -> bool:
+        """Read what has come, and as much as is fair. Returns True if there may be more now.
 
-    def _read(self, sock: socket.socket) -> bool:
-        """One chunk; whether it was a full one."""
-        size = self._chunk
-        try:
-            ciphertext = sock.recv(size)
-        except NOT_YET:
-            return False  # nothing after all
-        except OSError as failure:
+        A chunk that is not full is the last one, as the loop says when more comes; a loop that may not say it again
+        wants to read `to_the_end`.
+        """
+        end = 0.0  # small pieces are not worth the look at the clock
+        for _ in range(TURNS):
+            size = self._chunk
+            try:
+                ciphertext = sock.recv(size)
+            except NOT_YET:
+                return False
+            except OSError as failure:
+                with self._lock:
+                    self.broken(failure)
+                return False
+            count = len(ciphertext)
+            if count >= LEAST and not end:
+                end = thread_time() + SLICE
             with self._lock:
-                self.broken(failure)
-            return False
-        with self._lock:
-            self.receive(ciphertext)
-        return len(ciphertext) == size
+                self.receive(ciphertext)
+            late = bool(end) and self._is_late(end)
+            if self.paused or self.reading_over or (count < size and not (to_the_end or late)):
+                return False
+            if late:
+                break
+        return True
+
+    def _is_late(self, end: float) -> bool:
+        late = thread_time() > end
+        self._chunk = max(LEAST, self._chunk // 2) if late else min(CHUNK, self._chunk * 2)
+        return late
 
     def write(self, sock: socket.socket) -> None:
         """As much as the system takes, and as is fair. There is no more to say if it is not `busy` afterwards."""

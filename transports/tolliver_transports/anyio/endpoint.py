@@ -1,7 +1,8 @@
 """Endpoint on asyncio and trio: listens, dials, keeps time, closes in order.
 
-Each connection has two tasks (`wire`), and the endpoint has one that keeps time. None of them knows a protocol: they
-move bytes into the machine, and the driver carries out what the machine answers.
+Each connection is called by the loop on asyncio (`asyncio_wire`) and has two tasks on trio (`wire`); the endpoint has
+one that keeps time. None of them knows a protocol: they move bytes into the machine, and the driver carries out what
+the machine answers.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ from typing import TypeVar
 import anyio
 import anyio.lowlevel
 
-from tolliver_proto import ConnectionClosing, OutOfThreads, Role, TolliverError
+from tolliver_proto import ConnectionClosing, OutOfThreads, Role
 
 from .._driver.endpoint import BaseEndpoint, EndpointOptions
 from .._driver.pending import PendingCall
 from .._driver.sockets import close_all, host_of, open_listeners, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
+from .asyncio_wire import CallbackTransport, can_watch
 from .dialing import accept, dial
 from .ends import asyncio_loop, ends_task
 from .threads import off_loop
-from .wire import Bell, Transport
+from .wire import Bell, TaskTransport
 
 T = TypeVar("T")
+AnyTransport = CallbackTransport | TaskTransport
 
 
 class Endpoint(BaseEndpoint):
@@ -82,7 +85,11 @@ class Endpoint(BaseEndpoint):
     async def _end_tasks(self) -> None:
         """The body's exception is not given to the task group, which would wrap it in a group."""
         self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(None, None, None)
+        try:
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            for wire in [*self.wires.values()]:
+                wire.end(ConnectionClosing("the instance was closed"))
 
     async def _close_files(self) -> None:
         with suppress(OutOfThreads), anyio.CancelScope(shield=True):
@@ -139,6 +146,13 @@ class Endpoint(BaseEndpoint):
     def idle(self) -> None:
         self._idle_bell.ring()
 
+    def break_down(self, error: BaseException) -> None:
+        async def fail() -> None:
+            raise error
+
+        if not self._halted:
+            self._tasks.start_soon(fail)
+
     def spawn(self, work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
         scope = anyio.CancelScope()
 
@@ -162,7 +176,7 @@ class Endpoint(BaseEndpoint):
             except OSError as failure:
                 raise unreached(remote, failure) from failure
 
-        self._start(cid, Role.CLIENT, self._pumps.client(remote), connect)
+        self._tasks.start_soon(self._wire(cid, Role.CLIENT, self._pumps.client(remote)).run, connect)
 
     # Connections.
 
@@ -184,20 +198,21 @@ class Endpoint(BaseEndpoint):
         cid = self._accepted(host_of(sock))
         if cid is None:
             sock.close()
+            return
+        wire = self._wire(cid, Role.SERVER, self._pumps.server())
+        if isinstance(wire, CallbackTransport):
+            wire.begin(sock)
         else:
-            self._start(cid, Role.SERVER, self._pumps.server(), connect)
+            self._tasks.start_soon(wire.run, connect)
 
-    def _start(self, cid: int, role: Role, pump: AnyPump, connect: Callable[[], Awaitable[socket.socket]]) -> None:
-        wire = self.wires[cid] = Transport(self._driver, cid, role, pump)
-
-        async def run() -> None:
-            error: TolliverError | None = ConnectionClosing("the instance was closed")
-            try:
-                error = await wire.run(connect)
-            finally:
-                self._lost(cid, error)
-
-        self._tasks.start_soon(run)
+    def _wire(self, cid: int, role: Role, pump: AnyPump) -> AnyTransport:
+        made: AnyTransport
+        if self._loop is not None and can_watch(self._loop):
+            made = CallbackTransport(self._driver, cid, role, pump, self._lost, self._loop, self)
+        else:
+            made = TaskTransport(self._driver, cid, role, pump, self._lost)
+        self.wires[cid] = made
+        return made
 
 
 def _set(future: asyncio.Future[None]) -> None:

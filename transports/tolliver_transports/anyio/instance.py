@@ -20,7 +20,7 @@ from tolliver_proto import DeadLetter, Receipt, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import Events, OnEvent, call_on_loop
-from .._driver.jobs import Jobs, perform
+from .._driver.jobs import Jobs
 from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
@@ -51,14 +51,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         try:
             self._jobs.run()
         except BaseException as error:
-            self._call_in_loop(partial(self._fail, error))
-
-    def _fail(self, error: BaseException) -> None:
-        async def fail() -> None:
-            raise error
-
-        if not self._halted:
-            self._tasks.start_soon(fail)
+            self._call_in_loop(partial(self.break_down, error))
 
     def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
         """On the store's thread."""
@@ -77,7 +70,12 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         super()._finish()
 
     async def _run(self, job: Job, done: Done) -> None:
-        self._tell(*await off_loop(partial(perform, job)), done)
+        result, error = None, None
+        try:
+            result = await off_loop(job)
+        except TolliverError as failure:  # of the job, or there is no thread for it
+            error = failure
+        self._tell(result, error, done)
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
         return Registration(self, channel, key, checked(handler))

@@ -1,8 +1,9 @@
-"""Transport of one connection on asyncio and trio, and the tasks' bell.
+"""Transport of one connection on trio, and the tasks' bell.
 
 Sockets are read and written where that is possible at once, and tasks wait for readiness alone: one for the
 reading, one for what the system did not take. So nothing is lost when a task is cancelled, a frame cannot be cut, and
-the reader never waits for a write (two peers that both did would wait for ever).
+the reader never waits for a write (two peers that both did would wait for ever). A loop of asyncio that has no readers
+to add, Windows' proactor, has this one too.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.lowlevel
 
-from tolliver_proto import Role, TolliverError
+from tolliver_proto import ConnectionClosing, Role, TolliverError
 
 from .._driver.driver import Driver
 from .._driver.session import broken
 from .._driver.socket_session import SocketSession
 from .._tls.pump import AnyPump
+
+Lost = Callable[[int, TolliverError | None], None]
+"""Told of each connection once, by its cid: the reason of its end, or None where that was in order."""
 
 
 class Bell:
@@ -47,11 +51,12 @@ class Bell:
         self._rung = False
 
 
-class Transport(SocketSession):
-    """A connection of the instance."""
+class TaskTransport(SocketSession):
+    """A connection of the instance, in two tasks."""
 
-    def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump) -> None:
+    def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump, lost: Lost) -> None:
         super().__init__(driver, cid, role, pump)
+        self._lost = lost
         self._scope = anyio.CancelScope()
         self._sock: socket.socket | None = None
         self._bell = Bell()  # there is something to write, or nothing any more
@@ -78,8 +83,16 @@ class Transport(SocketSession):
     def abort(self) -> None:
         self._scope.cancel()
 
-    async def run(self, connect: Callable[[], Awaitable[socket.socket]]) -> TolliverError | None:
-        """From the socket to the end; returns why, or None if it ended in order or was aborted."""
+    async def run(self, connect: Callable[[], Awaitable[socket.socket]]) -> None:
+        """From the socket to the end."""
+        error: TolliverError | None = ConnectionClosing("the instance was closed")
+        try:
+            error = await self._run(connect)
+        finally:
+            self._lost(self.cid, error)
+
+    async def _run(self, connect: Callable[[], Awaitable[socket.socket]]) -> TolliverError | None:
+        """The reason of its end, or None where that was in order or by `abort`."""
         try:
             with self._scope, await connect() as self._sock:
                 self.start(self._sock)
@@ -113,3 +126,6 @@ class Transport(SocketSession):
                 await self._bell.heard()
             if self.busy:
                 self.write(sock)
+
+    def end(self, error: TolliverError | None) -> None:
+        """Its tasks have ended it."""
