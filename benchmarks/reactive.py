@@ -303,7 +303,7 @@ async def anyio_takes(port: int, size: int, window: int, seconds: float, secured
         await streams.connect(f"{HOST}:{port}")
         async for run in streams.subscribe("elements", prefetch=window).runs():
             if meter.is_over(len(run)):
-                os._exit(0)  # what is still on its way is of no interest
+                os._exit(0)  # bytes still on their way are of no interest
 
 
 def blocking_gives(size: int) -> None:
@@ -322,7 +322,7 @@ def blocking_takes(port: int, size: int, window: int, seconds: float) -> None:
         streams.connect(f"{HOST}:{port}")
         for run in streams.subscribe("elements", prefetch=window).runs():
             if meter.is_over(len(run)):
-                os._exit(0)  # what is still on its way is of no interest
+                os._exit(0)  # bytes still on their way are of no interest
 
 
 # The columns of two processes.

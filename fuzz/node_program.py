@@ -132,7 +132,7 @@ class StrangersWitness(WireWitness):
                 super().receive(data[at : at + 1])
         except RemoteProtocolError:
             self._deaf = True
-        self._may_talk = self._may_talk or might_talk  # whatever it says afterwards
+        self._may_talk = self._may_talk or might_talk  # no later words take that back
         if self.peer is not None:
             self.peer = STRANGER  # its certificate names nobody else
 
@@ -160,7 +160,7 @@ class End:
         self.stranger = isinstance(witness, StrangersWitness)
         self.arriving = bytearray()
         self.heard = bytearray()  # by the stranger
-        self.ending = self.reset = False  # what comes behind `arriving`
+        self.ending = self.reset = False  # it comes behind `arriving`
         self.opened = self.in_transit = self.shut = self.paused = self.eof = False
 
 
@@ -356,7 +356,7 @@ class Program:
         host.store.commit(job.operations)
         host.ledger.applied(job.operations)
         forgotten = {operation.peer for operation in job.operations if isinstance(operation, ForgetPeer)}
-        if forgotten:  # what they sent is new when they send it again
+        if forgotten:  # their messages are new when they send them again
             host.ledger.handled_in_this_life.clear()
             host.stale.update(one for one in self.unsettled[number] if one.peer_id in forgotten)
 

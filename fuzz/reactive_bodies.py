@@ -158,7 +158,7 @@ class Run:
         self.now = 0.0
         self.received = 0
         self.events: list[str] = []
-        self.seen: list[str] = []  # what is the same however it is read
+        self.seen: list[str] = []  # the same however it is read
         self.written = b""
         self.closed = False
 

@@ -131,7 +131,7 @@ def connect(of: Of, nodes: Nodes, target: Victim, attack: abuse.Attack) -> Mallo
 def bombs(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
     with victim(nodes, of) as target:
         attacks = SIDES[of].BOMBS
-        wrong = _bombs(of, nodes, target, [*attacks.values()] * 3)  # what comes once is there then
+        wrong = _bombs(of, nodes, target, [*attacks.values()] * 3)  # all that comes once is there then
         before = target.usage().memory
         with target.watched() as watched:
             wrong += _bombs(of, nodes, target, islice(cycle(attacks.values()), size))
@@ -462,7 +462,7 @@ def main() -> int:
         parser.error(f"{options.command} takes a kind, and no {' '.join(more) or options.subject}")
     logging.getLogger("tolliver").setLevel(logging.ERROR)  # that strangers are refused is what is asked for
     raise_limit()
-    facade.PATIENCE = PATIENCE  # what else runs here may be slow, too
+    facade.PATIENCE = PATIENCE  # other work here may be slow, too
     deadline.LIMIT = float("inf")  # of a test
     Mallory.patience = PATIENCE
     deadline.restart()

@@ -52,7 +52,7 @@ def _text(rng: Random) -> str:
 
 def _message_id(rng: Random) -> int | None:
     found = _number(rng, 32)
-    return None if found == 2**31 - 1 else found  # what stands there for unreliable ones (T-42)
+    return None if found == 2**31 - 1 else found  # the id of unreliable ones there (T-42)
 
 
 def _uuid(rng: Random) -> UUID:

@@ -28,7 +28,7 @@ from tolliver_proto.reactive import testing as reactive_testing
 from tolliver_proto.testing import Shrunk, SimFailure, SimNet
 
 _RUN = 25  # seeds that a process takes at a time
-_LIVES = 400  # what making a failure short may cost
+_LIVES = 400  # the most that making a failure short may cost
 _TWICE = 20  # seeds that are run again, from the first one on
 _ROWS = {"node": "V5", "reactive": "V5 reactive"}  # of docs/proof.md
 

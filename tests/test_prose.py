@@ -18,7 +18,9 @@ SOURCES = [*packages().values(), *outside().values(), *files(ROOT, ["tests"]).va
 SETTINGS = [ROOT / "Makefile", ROOT / "pyproject.toml"]
 # A question may begin so.
 OPENING = re.compile(r"(?<![\w-])(?:What|Who|Whatever|Whoever)\b(?![^.!?|]*\?)")
+SMALL = re.compile(r"# (?:what|who)")
 COMMENT = re.compile(r"(?<!\S)#+ (.*)")
+BEGINNING = re.compile(r"(?<=# )[a-z]")  # a comment beside code begins with a small letter
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"`[^`\n]+`|\"[^\"|]+\"")
 DRAFTS = re.compile(r"^## The drafts?, sentence by sentence\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -28,6 +30,10 @@ FIRST_CELL = re.compile(r"^\|[^|\n]*", re.MULTILINE)
 def blank(match: re.Match[str]) -> str:
     """As many lines, and nothing in them."""
     return "\n" * match[0].count("\n") or "x"
+
+
+def capital(match: re.Match[str]) -> str:
+    return match[0].upper()
 
 
 def commented(match: re.Match[str]) -> str:
@@ -52,9 +58,12 @@ def of_source(text: str) -> str:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             for number, line in enumerate(node.value.value.split("\n"), node.lineno):
                 lines[number] += line
+    above = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
-            lines[token.start[0]] += token.string
+            number = token.start[0]
+            lines[number] += token.string if number == above + 1 else BEGINNING.sub(capital, token.string)
+            above = number if token.line.lstrip().startswith("#") else 0
     return QUOTED.sub(blank, "\n".join(lines[1:]))
 
 
@@ -64,7 +73,7 @@ KINDS = {".md": of_page, ".py": of_source}
 def openings(path: Path) -> Iterator[int]:
     """Lines with such a sentence."""
     text = path.read_text("utf-8")
-    if OPENING.search(text):  # to read a source as one takes its time
+    if OPENING.search(text) or SMALL.search(text):  # to read a source as one takes its time
         prose = KINDS.get(path.suffix, of_settings)(text)
         for found in OPENING.finditer(prose):
             yield prose.count("\n", 0, found.start()) + 1
@@ -96,15 +105,18 @@ So: {0} comes.
 
 x = "{0} is said"  # {0} waits
 """{0} it is."""
+y = 1  # noqa: E501  # {1} waits
+# Here is
+# {1} waits.
 '''
 
 
 @pytest.mark.parametrize("word", ["What", "Who", "Whatever", "Whoever"])
 @pytest.mark.parametrize(
     ("name", "text", "lines"),
-    [("page.md", PAGE, [4, 6, 6, 6, 7]), ("code.py", SOURCE, [1, 3, 6, 7]), ("Makefile", "x: # {0} is\n", [1])],
+    [("page.md", PAGE, [4, 6, 6, 6, 7]), ("code.py", SOURCE, [1, 3, 6, 7, 8]), ("Makefile", "x: # {0} is\n", [1])],
 )
 def test_such_sentences_are_found(tmp_path: Path, word: str, name: str, text: str, lines: list[int]) -> None:
     path = tmp_path / name
-    path.write_text(text.format(word))
+    path.write_text(text.format(word, word.lower()))
     assert [*openings(path)] == lines

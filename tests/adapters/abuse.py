@@ -75,7 +75,7 @@ def suffer(attack: Attack, mallory: Mallory, victim: Victim, size: int) -> str:
     if attack.outcome.startswith(CLOSED):
         outcome = CLOSED if mallory.is_shut() else "not closed"
         if attack.outcome != CLOSED:
-            with suppress(Stuck):  # who has ended its own half reads the end before the victim has seen it
+            with suppress(Stuck):  # one that has ended its own half reads the end before the victim has seen it
                 until(lambda: _codes(before, victim, mallory))
                 outcome = closed(" ".join(sorted(_codes(before, victim, mallory))))
     else:

@@ -104,7 +104,7 @@ def main(port: str, count: str, cert: str, key: str, ca: str) -> None:
         ended.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    print("connected", flush=True)  # noqa: T201  # what it is to say
+    print("connected", flush=True)  # noqa: T201  # its parent waits for it
     with selectors.DefaultSelector() as selector:
         for one in everyone:
             selector.register(one, selectors.EVENT_READ, partial(_look, selector, one))

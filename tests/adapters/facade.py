@@ -465,7 +465,7 @@ def on_thread(handle: Handle, call: Callable[[], Any]) -> Handle:
     def run() -> None:
         try:
             result = call()
-        except BaseException as error:  # whatever it is, the test is to see it
+        except BaseException as error:  # of any kind, the test is to see it
             handle.fail(error)
         else:
             handle.resolve(result)

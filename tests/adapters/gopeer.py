@@ -202,7 +202,7 @@ class Conn:
     """
 
     def __init__(self, raw: socket.socket, context: ssl.SSLContext, *, server: bool) -> None:
-        self.records: list[bytes] = []  # what each read brought
+        self.records: list[bytes] = []  # the bytes of each read
         self.peer_certificate: bytes | None = None
         self.ended = False  # the other side is heard to have closed
         self.spins = 0  # G3
@@ -388,7 +388,7 @@ class GoPeer:
         self.messages: list[Received] = []
         self.controls: list[tuple[int, str, str]] = []
         self.acks: list[int] = []
-        self.acked: list[int] = []  # what it has acked itself
+        self.acked: list[int] = []  # acked by itself
         self.stray = bytearray()  # bytes that were skipped: there is one only where the stream is out of step
         self.malformed = 0  # control bodies
         self.write_spins = 0  # G14

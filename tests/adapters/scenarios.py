@@ -184,7 +184,7 @@ def slowness(nodes: Nodes, messages: int, size: int, samples: int) -> Slowness:
         _fill(left, raw, bytes(size))
         for _ in range(messages):
             left.send("bulk", "", bytes(size))
-        underway = _at_rest(lambda: in_kernel(raw, left))  # what is read, but not yet acknowledged, would count twice
+        underway = _at_rest(lambda: in_kernel(raw, left))  # bytes read, but not yet acknowledged, would count twice
         held = left.stats()["bytes_sent"] - sent - underway + _queued(left)
         during = [_round_trip(left) for _ in range(samples)]
         waiting = {peer.uuid: peer.pending for peer in left.peers()}[nodes.certs.uuid("mallory")]
@@ -292,7 +292,7 @@ def many(nodes: Nodes, count: int) -> Many:
     raise_limit()
     with nodes.open("node", limits=Limits(handshake_timeout=60.0, peers_per_key=2 * count)) as node:
         tls = nodes.certs.tls("anonymous")
-        with RawPeer(node.port or 0, tls, SOMEBODY, ["news"]) as first:  # what comes once is there then
+        with RawPeer(node.port or 0, tls, SOMEBODY, ["news"]) as first:  # all that comes once is there then
             first.establish()
             until(lambda: connected(node) == 1)
         node.forget_peer(SOMEBODY)

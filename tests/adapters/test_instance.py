@@ -222,7 +222,7 @@ def test_nothing_is_left_open(nodes: Nodes) -> None:
             assert isinstance(dialling.outcome(), ConnectionClosing)
         gc.collect()
 
-    use(2)  # what a loop and its pool of threads keep for themselves exists from here on
+    use(2)  # from here on a loop and its pool of threads have what they keep
     descriptors, databases, threads = _left_open()
     assert databases == set()
     use(4)

@@ -261,7 +261,7 @@ def test_a_guest_without_tls_gets_nowhere(nodes: Nodes, certs: Certificates) -> 
     with nodes.open("right") as right:
         with RawPeer(right.port or 0, None, certs.uuid("left"), ["news"]) as raw, suppress(ConnectionError):
             raw.flush()
-            with suppress(Exception):  # what comes is an alert of TLS, and no frame
+            with suppress(Exception):  # an alert of TLS comes, and no frame
                 raw.read_to_the_end()
             assert all(isinstance(event, Closed) for event in raw.events)
         assert right.peers() == []

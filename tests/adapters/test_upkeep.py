@@ -319,7 +319,7 @@ def test_after_a_crash_damage_is_looked_for_and_told(nodes: Nodes) -> None:
     with nodes.open("left") as left, nodes.open("right") as right:
         until(lambda: noticed(left, NoticeKind.STORE_ERROR))
         assert f"a look at the database {left.database} found damage: " in noticed(left, NoticeKind.STORE_ERROR)[0]
-        left.new_connection(address(right))  # what is whole is used
+        left.new_connection(address(right))  # the whole part is used
     with nodes.open("left") as left:  # as long as it cannot be counted, each opening looks
         assert left._look(lambda instance: instance._store.unclean)
 

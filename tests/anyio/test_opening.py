@@ -115,7 +115,7 @@ def test_the_end_of_a_loop_closes_the_database_after_its_last_job(nodes: Nodes) 
 @pytest.mark.anyio
 async def test_an_exception_on_any_line_leaves_nothing_open(nodes: Nodes, database: Path) -> None:
     """As Ctrl-C on trio. Lines that run off the loop cannot have one."""
-    before = listening()  # what another test of this process has left is not looked at
+    before = listening()  # left by other tests of this process
     for number in count(1):
         left = nodes.open("left")
         with Interruption(number, ("_driver/endpoint.py", "anyio/endpoint.py")) as interruption:

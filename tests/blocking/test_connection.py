@@ -194,7 +194,7 @@ def test_nothing_is_sent_before_the_handshake_and_all_of_it_is_at_once() -> None
         with pytest.raises(LocalProtocolError):
             client.send(Ack(1))
         with pytest.raises(TimeoutError):
-            client.receive(0)  # what there is to write goes out
+            client.receive(0)  # queued bytes go out
         established(server)
         assert established(client).peer_id == server.machine.instance_id  # the server does not have to ask for more
 
@@ -327,7 +327,7 @@ def test_a_line_that_is_cut_under_tls_is_no_orderly_end(certs: Certificates) -> 
     pumps = (Pumps(certs.tls("right")).server, lambda: Pumps(certs.tls("left")).client(remote))
     with pair(cut, pumps) as (client, served):
         established(client)
-        assert isinstance(client.receive(PATIENCE), Message)  # what came before the end is handed out before it
+        assert isinstance(client.receive(PATIENCE), Message)  # frames that came before the end are handed out before it
         with pytest.raises(ConnectionLost):
             client.receive(PATIENCE)
         served.result(PATIENCE)

@@ -132,7 +132,7 @@ def test_of_two_that_answer_in_one_round_the_first_one_is_taken() -> None:
 
             def begin() -> None:
                 Dialling(loop, addresses, lambda sock, error: found.append((sock, error)))
-                time.sleep(NEXT_ADDRESS)  # whatever holds it up: the other one is tried before this one is looked at
+                time.sleep(NEXT_ADDRESS)  # held up by anything: the other one is tried before this one is looked at
 
             loop.soon(begin)
             until(lambda: found)

@@ -200,7 +200,7 @@ def test_threads_may_share_an_iterator_and_settle_for_each_other(nodes: Nodes) -
             settling.result(PATIENCE)
         until(lambda: len(seen) == count)
         assert sorted(int(one.body) for one in seen) == list(range(count))
-        right.register_callback("news", "", lambda _delivery: None)  # what closing failed comes again
+        right.register_callback("news", "", lambda _delivery: None)  # messages that closing failed come again
         with pytest.raises(TimeoutError):
             left.wait_acked(receipt, timeout=0.01)
 

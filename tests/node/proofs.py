@@ -227,7 +227,7 @@ def clocks(seed: int) -> None:
             sent.append((other, b"%d" % n))
         seat.send("c", "k", b"%d" % n)
         table.steps(dice.randrange(12))
-    for seat in table.seats:  # what stood still for years would have the other try again for years
+    for seat in table.seats:  # a clock that stood still for years would have the other try again for years
         seat.clock = max(seat.clock, highest[seat.number] - HOUR)
     table.settle(table.is_quiet, seconds=2 * HOUR)
     table.check()

@@ -322,7 +322,7 @@ def test_a_send_that_found_room_before_the_search_failed_is_stored() -> None:
     waits, _ = send(play, b"3")
     wire.ack(*wire.messages())
     dialled = play.dialled(play.call("connect", "there"), OTHER)
-    stored = every(dialled.lose(), Stored)  # what waits is tried again
+    stored = every(dialled.lose(), Stored)  # the send that waits is tried again
     assert [(one.tokens, one.error) for one in stored] == [([waits], None)]
     play.search_error = StoreError("disk")
     assert not every(play.looked(), Stored)

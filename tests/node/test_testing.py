@@ -39,8 +39,8 @@ def pair(cut: object = "whole", version: int = 1, **options: object) -> Connecti
     return ConnectionPair(
         client=Connection(Role.CLIENT, instance_id=LOW, version=version),
         server=Connection(Role.SERVER, instance_id=HIGH, subscriptions=[Subscription("c", "")]),
-        cut=cut,  # type: ignore[arg-type]  # whatever the test says
-        **options,  # type: ignore[arg-type]  # whatever the test says
+        cut=cut,  # type: ignore[arg-type]  # as the test says
+        **options,  # type: ignore[arg-type]  # as the test says
     )
 
 

@@ -485,7 +485,7 @@ class TwoNodes(RuleBasedStateMachine):
         return quiet and not node.stats()["pending"] and node.stats()["peers_up"] == 1 and len(host.ends) == 1
 
 
-ROUNDS = 6  # what is generated depends on which modules were imported before: one round may miss a rare state
+ROUNDS = 6  # examples depend on the modules that were imported before: one round may miss a rare state
 
 
 def test_two_nodes() -> None:

@@ -136,7 +136,7 @@ class Engine:
 
     def feed(self, *frames: Any) -> list[Any]:
         """The events that the engine hands out for these frames of its peer's, or raw bytes."""
-        self.pair.run()  # what the engine said comes first
+        self.pair.run()  # the engine's own words come first
         self.peer.say(*frames)
         self.pair.run()
         events = self.own.events[self._events :]

@@ -445,7 +445,7 @@ def test_a_malformed_frame_costs_the_rest_of_its_block(tmp_path: Path, caplog: p
         table(reader(str(path)))
     assert [row[3] for row in table(reader(str(path), mode="dropmalformed"))] == [1, 3]
     assert re.search(where, caplog.text)
-    assert table(reader(str(path), timeTo="2026-01-01")) == []  # what nobody wants is not parsed
+    assert table(reader(str(path), timeTo="2026-01-01")) == []  # blocks that nobody wants are not parsed
 
 
 def test_the_log_names_some_places_and_counts_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

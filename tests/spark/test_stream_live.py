@@ -116,7 +116,7 @@ def test_every_message_once_whatever_happens_between(
             stage.count = count
     query.drain()
     assert query.bodies == numbers(1, stage.count)
-    assert len(stage.segments) <= 2  # what was read is deleted
+    assert len(stage.segments) <= 2  # segments that were read are deleted
     stage.writer.close()
 
 

@@ -213,7 +213,7 @@ def test_whatever_a_checkpoint_says_is_read_or_refused(found: Any) -> None:
         try:
             read(found)
         except StreamLost as error:
-            assert "checkpoint" in str(error)  # noqa: PT017  # what is said is the point
+            assert "checkpoint" in str(error)  # noqa: PT017  # the text is the point
 
 
 def test_offsets_of_others_are_refused_with_a_remedy() -> None:

@@ -93,7 +93,7 @@ class World:
 
     def kill(self, part: float, keeps_head: bool) -> None:
         """In the middle of a sync, of which this part has reached the disk; then everything is sent again."""
-        self.read_on(False)  # what is synced, readers may have seen
+        self.read_on(False)  # readers may have seen all that is synced
         before = {path.name: path.stat().st_size for path in self._recordings()}
         head = (self.directory / HEAD).read_bytes()
         closed = {path.name for path in self._recordings(IDS_SUFFIX)}

@@ -217,7 +217,7 @@ def test_opening_tells_of_rows_that_changed_or_vanished_and_goes_on(path: Path, 
         assert everything(store, STRANGER) == []  # a new peer does not get what was another's
         store.commit([ReplacePeerSubscriptions(STRANGER, [])])
         assert everything(store, STRANGER) == []
-    with closing(open_store(path)) as store:  # what was damaged was taken out
+    with closing(open_store(path)) as store:  # damaged rows were taken out
         assert not any("wrong checksum" in line for line in store.check())
 
 

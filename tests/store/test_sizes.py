@@ -142,7 +142,7 @@ def test_opening_reads_no_bodies_and_fetching_only_those_that_fit(tmp_path: Path
     count = 48
     with closing(open_store(tmp_path / "node.db")) as store:
         store.commit([storing(range(1, count), body=bytes(MIB)), storing([count], peers=(), body=bytes(MIB))])
-    with reading_at_most(2 * MIB):  # what is dropped is read, to free its pages
+    with reading_at_most(2 * MIB):  # dropped rows are read, to free their pages
         store = open_store(tmp_path / "node.db")
         loaded = store.load()
     assert loaded.peers[PEER].pending == count - 1

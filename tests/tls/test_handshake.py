@@ -226,7 +226,7 @@ def test_late_refusal_is_recovered(certs: Certificates, late_write: bool) -> Non
     dialler, listener = client(certs.tls("expired")), server(certs.tls("bob"))
     assert shake(dialler, listener)[0] is None
     dialler.write(b"request")
-    dialler.receive_eof()  # what the listener sent before its end has been received already
+    dialler.receive_eof()  # bytes that the listener sent before its end have been received already
     for _ in range(2):
         with pytest.raises(CertificateError, match="certificate expired") as caught:
             dialler.read()

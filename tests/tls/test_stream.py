@@ -21,7 +21,7 @@ versions = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: vers
 roles = pytest.mark.parametrize("role", ["dialler", "listener"])
 
 APPLICATION_DATA = 23
-SEALED = {ssl.TLSVersion.TLSv1_3: 17, ssl.TLSVersion.TLSv1_2: 24}  # what AES-GCM adds to a record, and 1.3's type byte
+SEALED = {ssl.TLSVersion.TLSv1_3: 17, ssl.TLSVersion.TLSv1_2: 24}  # added by AES-GCM to a record, and 1.3's type byte
 
 
 def pair(certs: Certificates, version: ssl.TLSVersion = VERSIONS[0], role: str = "dialler") -> tuple[Pump, Pump]:

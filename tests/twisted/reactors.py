@@ -30,7 +30,7 @@ class Loop:
 
     def __init__(self, reactor: Any) -> None:
         self.reactor = reactor
-        self.errors: list[str] = []  # what our code raised into the reactor, which logs it and goes on
+        self.errors: list[str] = []  # raised by our code into the reactor, which logs them and goes on
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         answer: Future[Any] = Future()

@@ -419,7 +419,7 @@ def test_they_are_ignored_before_the_handshake_is_over_too(
         conn = reach(state, role, version, revision)
         assert feed(conn, *strays) == []
         assert (where(conn), conn.unexpected_frames, conn.data_to_send()) == (state, len(strays), [])
-        assert feed(conn, FIRST[state](version))[0] == FIRST[state](version)  # what is awaited goes on
+        assert feed(conn, FIRST[state](version))[0] == FIRST[state](version)  # the awaited frame goes on
         for fatal in [HELLO, Ack(1), *([request(version)] if state is not State.AWAITING_REQUEST else [])]:
             conn = reach(state, role, version, revision)
             [closed] = feed(conn, strays[0], fatal)
@@ -725,9 +725,9 @@ BAD: list[tuple[object, type[LocalProtocolError]]] = [
     (Message("a", "é" * 6, b"", 1), OwnLimitExceeded),
     (Subscribe("a", "b" * 11, 1), OwnLimitExceeded),
     (Unsubscribe("a" * 11, "b", 1), OwnLimitExceeded),
-    (Message("a", "b", "text", 1), LocalProtocolError),  # type: ignore[arg-type]  # what the test is about
+    (Message("a", "b", "text", 1), LocalProtocolError),  # type: ignore[arg-type]  # that is the test
     (Message("a", "\ud800", b"", 1), LocalProtocolError),
-    (Message(None, "b", b"", 1), LocalProtocolError),  # type: ignore[arg-type]  # what the test is about
+    (Message(None, "b", b"", 1), LocalProtocolError),  # type: ignore[arg-type]  # that is the test
     (Message("a", "b", b"", 2**31 - 1), LocalProtocolError),
     (Message("a", "b", b"", 2**32), LocalProtocolError),
     (Message("a", "b", b"", -1), LocalProtocolError),

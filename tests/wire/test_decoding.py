@@ -134,7 +134,7 @@ def test_nil_and_max_name_nobody(nobody: UUID, revision: Revision) -> None:
             encode(frame, revision)
         assert local.value.code == "bad_uuid"
     with pytest.raises(LocalProtocolError):
-        encode(HandshakeRequest(1, str(ONE)), revision)  # type: ignore[arg-type]  # what the test is about
+        encode(HandshakeRequest(1, str(ONE)), revision)  # type: ignore[arg-type]  # that is the test
 
 
 def test_any_other_id_stands_in_network_order() -> None:
@@ -280,17 +280,17 @@ def test_numbers_that_do_not_fit_their_field(number: int) -> None:
 
 def test_values_without_a_code() -> None:
     for frame in (
-        HandshakeResponse(1, ONE, 4),  # type: ignore[arg-type]  # what the test is about
-        HandshakeFinal(2),  # type: ignore[arg-type]  # what the test is about
+        HandshakeResponse(1, ONE, 4),  # type: ignore[arg-type]  # that is the test
+        HandshakeFinal(2),  # type: ignore[arg-type]  # that is the test
     ):
         with pytest.raises(LocalProtocolError) as raised:
             encode(frame)
         assert raised.value.code == "no_code"
     with pytest.raises(LocalProtocolError) as raised:
-        encode("hello")  # type: ignore[arg-type]  # what the test is about
+        encode("hello")  # type: ignore[arg-type]  # that is the test
     assert raised.value.code == "not_a_frame"
     with pytest.raises(LocalProtocolError) as raised:
-        encode(Message("a", "b", bytearray(), 1))  # type: ignore[arg-type]  # what the test is about
+        encode(Message("a", "b", bytearray(), 1))  # type: ignore[arg-type]  # that is the test
     assert raised.value.code == "not_bytes"
 
 

@@ -56,13 +56,13 @@ class Batch:
         self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
         # Subscriptions of peers.
         self.lists: dict[Peer, None] = {}  # whose whole list is to be stored, as it is when the commit begins
-        self.heard: list[tuple[Link, Operation]] = []  # what peers said on these connections that they want
-        self.told: dict[Link, frozenset[Subscription]] = {}  # what they had said there before
+        self.heard: list[tuple[Link, Operation]] = []  # peers said on these connections that they want this
+        self.told: dict[Link, frozenset[Subscription]] = {}  # their words there before
         self.peer_lists: dict[Peer, PeerList] = {}  # as the store has them until then
         # Deliveries that are removed or set aside.
         self.put_away: list[RemoveDeliveries | ParkDelivery] = []
         self.gone: list[Span] = []  # messages that nobody is owed any more
-        self.handled: list[Handled] = []  # what is not to be delivered again (T-48)
+        self.handled: list[Handled] = []  # not to be delivered again (T-48)
         self.letters_added: list[int] = []  # numbers of dead letters (T-47)
         self.letters_gone: dict[int, int] = {}  # and sizes by number
         self.forgets: list[UUID] = []  # peers of whom nothing is left (T-77)
@@ -127,7 +127,7 @@ class Batch:
         self.gone[:0] = failed.gone
         for number in failed.letters_added:
             self.letters_gone.pop(number, None)  # it never was there
-        self.handled[:0] = failed.handled  # what was handled stays so; its ack comes with a copy, when that is stored
+        self.handled[:0] = failed.handled  # a handled message stays so; its ack comes with a copy, when that is stored
         self.stale[:0] = failed.stale
         for what, undo in failed.undo.items():
             if what in self.undo:

@@ -25,7 +25,7 @@ class DedupeCache:
         self._size = size
         self._used: dict[UUID, float] = {}  # derived identities, in the order of their last use
         self._begun: dict[Delivery, Handled] = {}
-        self._storing: set[Handled] = set()  # what was handled well and is not yet known
+        self._storing: set[Handled] = set()  # handled well and not yet known
         room = size + 1  # the newest comes before the oldest goes
         if isinstance(known, MessageSet) and known.room == room:
             self._known = known

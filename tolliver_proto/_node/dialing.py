@@ -104,7 +104,7 @@ class Dialled:
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
         self.cid: int | None = None
-        self.peer: UUID | None = None  # who answered last
+        self.peer: UUID | None = None  # the last one that answered
         self.parked_on: UUID | None = None
         self.failures = 0
         self.mute = False  # its peer is sent no control messages

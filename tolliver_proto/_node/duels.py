@@ -18,7 +18,7 @@ BRIEF = 2.0  # seconds within which a connection ends "right after" it was estab
 BRIEF_ENDS = 3  # running: told
 _REPLACED, _WITHIN = 2, 60.0
 _SHUT_FOR = 60.0
-_STALE = 1.0  # what is heard of it later than this after the question is no rest of what it said before
+_STALE = 1.0  # a frame that comes later than this after the question is no rest of earlier ones
 
 
 class Duel(Generic[L]):

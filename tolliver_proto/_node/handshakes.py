@@ -126,7 +126,7 @@ class Handshakes(Receiving):
         if link.peer.derived:
             link.peer.inbox = self._left_inboxes.get(claimed, link.peer.inbox)
             self._peers[claimed] = link.peer
-            link.peer.voices[link] = None  # what it is known by: nothing of it is stored
+            link.peer.voices[link] = None  # it is known by this alone: nothing of it is stored
         return True
 
     def _mute(self, control: ControlSync, peer: UUID) -> None:

@@ -62,7 +62,7 @@ class Peer:
         self.held: dict[Subscription, float] = {}  # those that its newer list lacks, and until when (T-61)
         self.served = loaded.subscriptions  # those that it wants on its live connection (T-70)
         self.kept_back: frozenset[Subscription] = frozenset()  # the others that messages are kept for
-        self.unsaid: dict[Subscription, float] = {}  # what it is to be told that we want no more, and until when (T-61)
+        self.unsaid: dict[Subscription, float] = {}  # it is to be told that we want these no more, until then (T-61)
         self.stored = False  # the store has a list of it
         self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
         self.wide = False  # that it subscribes to every channel was told (D-4)
@@ -71,8 +71,8 @@ class Peer:
         self.link: Link | None = None
         self.identity = PeerIdentity()  # as it was proved last
         self.duel: Duel[Link] = Duel()
-        self.forgotten: list[Receipt] = []  # who waits for it to be purged: till then it may not come back (T-77)
-        self.repins: list[tuple[bytes | None, Receipt]] = []  # what its pin is to be after that
+        self.forgotten: list[Receipt] = []  # they wait for it to be purged: till then it may not come back (T-77)
+        self.repins: list[tuple[bytes | None, Receipt]] = []  # its pin after that
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
         self.attempts: dict[MessageKey, int] = {}  # failed deliveries of messages from this peer (T-47)
         self.inbox = Inbox()
@@ -179,7 +179,7 @@ class ControlSync:
         told = self._changed.get(subscription, subscription in self._announced)
         kind = Subscribe if wanted else Unsubscribe
         if told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind):
-            return None  # what DRAFT_1 cannot say the next handshake does (T-21)
+            return None  # the next handshake says this for DRAFT_1 (T-21)
         wire_id = self._ids.take()
         frame = kind(subscription.channel, subscription.key, wire_id)
         self._connection.send(frame)
@@ -283,8 +283,8 @@ class Link(BaseLink):
         self.window: Window | None = None  # while it is established and the peer's live link
         self.control: ControlSync | None = None
         self.control_bucket = TokenBucket(control_per_second, control_per_second)  # D-12
-        self.told: frozenset[Subscription] = frozenset()  # what the peer said here that it wants
-        self.told_bytes = 0  # what that takes in a handshake
+        self.told: frozenset[Subscription] = frozenset()  # the peer said here that it wants these
+        self.told_bytes = 0  # the size of that in a handshake
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
         self.began = 0.0  # as a connection that is made, and when that stood, as one whose handshake is made
         self.up_since = 0.0
@@ -294,13 +294,13 @@ class Link(BaseLink):
         self.struck = False  # it ended in order while something was exposed (T-09)
         self.sent_at = 0.0  # when the socket was given something last
         self.last_received = 0.0  # and when something came
-        self.version = 0  # what both speak, once established
+        self.version = 0  # common to both, once established
         self.holding = 0  # why what comes in stays unread for now
         self.above_high_water = False  # above high water, not yet below low
         self.answers = 0  # bytes behind the Transmit that is outstanding that the peer caused
         self.in_flight: list[int] = []  # message ids in that Transmit
         self.gathered: list[int] = []  # message ids behind it
-        self.early: EarlyMessages | None = None  # what came before its subscription or its handler (T-46)
+        self.early: EarlyMessages | None = None  # messages before their subscription or their handler (T-46)
         self.overrun = False  # it has ended, and brought more than the credit takes: the rest comes again (D-9)
 
     @property

@@ -51,7 +51,7 @@ class Maintenance(Storing):
             self._take_down(link, error)
             self._refuse(link, error)
         self._batch.peer_lists.setdefault(peer, (peer.subscriptions, peer.held))
-        self._hold(peer, {})  # what that held goes with all else, and for the same reason (T-54)
+        self._hold(peer, {})  # its held messages go with all else, and for the same reason (T-54)
         self._route_to(peer, peer.subscriptions)  # nobody speaks for it now: it wants nothing
         self._batch.lists[peer] = None
 

@@ -423,7 +423,7 @@ class Receiving(Handling):
         if peer is None or not link.up:
             return
         if not link.control_bucket.spend(self._now):
-            link.holding |= Hold.RATE  # what follows waits a second (D-12)
+            link.holding |= Hold.RATE  # the next frames wait a second (D-12)
             self._counts["hurried"] += 1
             self._timers.set(("rate", link.cid), self._now + 1.0)
         wanted = isinstance(frame, Subscribe)

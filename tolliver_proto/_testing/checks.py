@@ -88,8 +88,8 @@ class Sent:
         self.stored = False  # its Stored was reported
         self.damaged = False  # its row is unreadable: nobody can be promised anything
         self.routed_to: set[UUID] = set()  # whom its sender knew to want it then
-        self.due_to: set[UUID] = set()  # who must have handled it in the end
-        self.full_for: set[UUID] = set()  # who may have been skipped, as its quota was used (D-10)
+        self.due_to: set[UUID] = set()  # these must have handled it in the end
+        self.full_for: set[UUID] = set()  # these may have been skipped, as their quota was used (D-10)
         self.lost_for: set[UUID] = set()  # to whom a store owed it that is not there any more (D-13)
 
     def wanted_by(self, subscriptions: Iterable[Subscription]) -> bool:
@@ -230,7 +230,7 @@ class Ledger:
         self.letters: set[bytes] = set()  # kept as dead letters (T-47)
         self.dropped: set[bytes] = set()  # acknowledged, and no handler had them (T-46, D-5, T-10)
         self.drops_in_this_life = 0
-        self.left: set[Subscription] = set()  # what the application has ever subscribed to or unsubscribed by itself
+        self.left: set[Subscription] = set()  # the application has ever subscribed to or unsubscribed these
         self.given_up: set[tuple[UUID, bytes]] = set()  # without an ack: for newer ones (D-10), or not wanted (T-61)
         self.revived: set[tuple[UUID, bytes]] = set()  # given up, and owed again by a copy: after newer ones (D-13)
         self.forgotten: set[tuple[UUID, bytes]] = set()  # sent before that peer was to be forgotten (T-77)
@@ -240,7 +240,7 @@ class Ledger:
         self.clock_jumped = False  # holds may have ended by that
         self.said_gone: set[tuple[UUID, Subscription]] = set()  # unsubscribed from peers that its store knew
         self.rolled_back = False  # it has had more than one store
-        self.knows: dict[UUID, set[Subscription]] = {}  # what peers were heard to want for good
+        self.knows: dict[UUID, set[Subscription]] = {}  # peers were heard to want these for good
         self.largest = 2**31  # bytes of a body that it has always taken
         self._held: dict[tuple[UUID, Subscription], float] = {}  # since when (T-61)
         self._holds_over: set[tuple[UUID, Subscription]] = set()  # those whose time was over

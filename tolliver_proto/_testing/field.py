@@ -247,7 +247,7 @@ class Field(Simulation):
                 self._lose_later(end)
 
     def _op_retry(self, host: Host) -> None:
-        if not (self._calm and self._refuses):  # what was set aside goes again by itself (T-09)
+        if not (self._calm and self._refuses):  # a message that was set aside goes again by itself (T-09)
             super()._op_retry(host)
 
     def _unfinished(self) -> list[str]:

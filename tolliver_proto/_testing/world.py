@@ -136,7 +136,7 @@ class Host:
         self.version = version
         self.node: Node | None = None
         self.born = 0
-        self.clock = 0.0  # what its monotonic clock is ahead of the world's
+        self.clock = 0.0  # its monotonic clock's lead over the world's
         self.stopped: float | None = None  # where its clock stands still
         self.acl = Acl()
         self.island = 0  # hosts on other islands cannot be reached while the network is split
@@ -154,10 +154,10 @@ class Host:
         self.leaving: dict[Receipt, list[tuple[UUID, Subscription]]] = {}  # unsubscribes that are not stored yet
         self.dials: dict[tuple[int, int], list[float]] = {}  # since it began to dial each remote
         self.quiet_points = 0
-        self.queued: list[list[Delivery]] = []  # what handlers have not begun
+        self.queued: list[list[Delivery]] = []  # handlers have not begun these
         self.calls: dict[tuple[UUID, bytes], float] = {}  # and what they are at, since when
         self.again: set[bytes] = set()  # of these, what was handed out once more
-        self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # what handlers say nothing about, and in which life
+        self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # handlers say nothing about these, and their life
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:
         """Its store took these."""

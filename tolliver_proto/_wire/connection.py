@@ -191,7 +191,7 @@ class Connection:
         if self.state is State.CLOSING:
             lost = ConnectionLost(f"the peer did not close within {self.limits.close_timeout:g} s: abort")
             late = list(self.events())
-            self._queue.extend(late)  # what came in time is handed out before the end
+            self._queue.extend(late)  # input that came in time is handed out before the end
         self._go(TRANSITIONS[self.state][Signal.TIMEOUT].to, lost)
 
     def next_timeout(self) -> float | None:

@@ -46,7 +46,7 @@ class _Link(BaseLink):
         self.told = remote is not None  # somebody waits to hear of its end
         self.up = False  # the peer has said hello
         self.above_high_water = False  # somebody was told that nothing is wanted, as too much is unsent
-        self.unread = 0  # what elements take that were handed out and not taken
+        self.unread = 0  # the cost of elements that were handed out and not taken
         self.full = False  # that is too much: nothing of it is read for a while
         self.share = share  # events that may be handed out in this turn
         self.reason = ""
@@ -204,7 +204,7 @@ class Hub(ConnectionTable[_Link, Action]):
         link.move(LinkSignal.END)
         link.connection.goodbye(reason, self._now)
         link.reason = link.reason or reason
-        self._read_on(link)  # what comes is dropped, until the peer's goodbye
+        self._read_on(link)  # frames that come are dropped, until the peer's goodbye
         self._go_on(link)
 
     # Actions.

@@ -24,7 +24,7 @@ class Limits:
 
     # One connection.
     max_streams: int = 1000  # open at once, in each direction: each that is given may be a task of 8 KiB
-    max_answers: int = 4 * _MIB  # what the peer's subscriptions make us say beside elements, while it does not read
+    max_answers: int = 4 * _MIB  # bytes beside elements that the peer's subscriptions cost us, while it does not read
     handshake_timeout: float = 10.0  # as T-68
     close_timeout: float = 5.0  # from our goodbye to the peer's
     high_water: int = _MIB  # unsent bytes at which nothing more is pulled

@@ -33,7 +33,7 @@ class Signal(Member):
 
     CLIENT_HELLO = auto()
     SERVER_HELLO = auto()
-    TRAFFIC = auto()  # whatever belongs to a stream or to an extension
+    TRAFFIC = auto()  # all that belongs to a stream or to an extension
     GOODBYE = auto()
 
     USE = auto()  # subscribe()

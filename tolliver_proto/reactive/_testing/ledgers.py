@@ -85,7 +85,7 @@ class InboundStream:
     def __init__(self, key: Key, plan: Plan, window: int, demand: int) -> None:
         self.key = key
         self.plan = plan
-        self.window = window  # what is granted at once; 0: whatever comes to mind
+        self.window = window  # the demand granted at once; 0: any number
         self.granted = demand
         self.received = 0
         self.done = 0  # of what was received, with what the application is through

@@ -138,7 +138,7 @@ class Host:
         self.limits = limits
         self.hub = Hub(limits=limits)
         self.born = 0
-        self.clock = 0.0  # what its monotonic clock is ahead of the world's
+        self.clock = 0.0  # its monotonic clock's lead over the world's
         self.ends: dict[int, End] = {}
         self.peers: dict[int, _Side] = {}  # as the monitor sees them, until their PeerDown
         self.up: dict[int, Remote | None] = {}
@@ -147,7 +147,7 @@ class Host:
         self.feeds: dict[Key, OutboundStream] = {}
         self.intakes: dict[Key, InboundStream] = {}
         self.cancelled: set[Key] = set()
-        self.holding: Counter[int] = Counter()  # what elements cost that were handed out and not taken, by cid
+        self.holding: Counter[int] = Counter()  # the cost of elements handed out and not taken, by cid
         self.timer = float("inf")
         self.turning = False
         self.waiting = False  # actions are, for more input
@@ -170,7 +170,7 @@ class Host:
             check(link.unread == self.holding[cid], "it counts as unread what is not, or the other way round")
             check(end is None or end.paused is link.paused, "a transport was not told to pause or to read on")
             if link.connection is not None:
-                ending = link.connection.state in ENDING  # what comes is dropped
+                ending = link.connection.state in ENDING  # frames that come are dropped
                 check(
                     link.paused or ending or link.unread <= self.limits.max_unread, "it reads on with too much unread"
                 )

@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_INTERRUPTED = 130  # what a shell expects after SIGINT
+_INTERRUPTED = 130  # as a shell expects it after SIGINT
 
 Channel = Annotated[str, typer.Argument(help="The channel.", show_default=False)]
 Key = Annotated[str, typer.Argument(help="The key.", show_default=False)]

@@ -77,10 +77,10 @@ class BaseEndpoint(ABC):
         self.addresses: list[tuple[str, int]] = []
         self.feed: EventFeed[Any] = EventFeed()
         self.wires: dict[int, Any] = {}  # a Transport of the adapter
-        self.turn_follows = False  # what is asked for now is seen by a turn that comes without waiting
+        self.turn_follows = False  # a turn that comes without waiting sees the requests of now
         self._abandoned: deque[Closable] = deque()
         self._claimed = False  # from the beginning of the opening until all is closed
-        self._opened = ExitStack()  # what is to be closed at the end, and where opening fails on the way
+        self._opened = ExitStack()  # to be closed at the end, and where opening fails on the way
         self._open = False
         self._process = 0
         self._thread = 0

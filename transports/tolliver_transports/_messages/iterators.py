@@ -192,7 +192,7 @@ class Registration(Receiver):
             try:
                 result = self._handler(delivery)
                 if result is not None and isinstance(result, Awaitable):
-                    verdicts.end()  # what is done must not wait for what takes its time
+                    verdicts.end()  # finished ones must not wait for one that takes its time
                     self._core.turn_follows = False
                     self._core.turn()
                     ends_us = self._core.is_outside

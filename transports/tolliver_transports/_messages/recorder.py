@@ -182,7 +182,7 @@ class _Writer(threading.Thread):
                 self._taken += sum(chunk.cost for chunk in run)
                 self.done = self._taken - self._held
             self._files.close()
-        except Exception as error:  # whatever it was: a recording must not end unsaid
+        except Exception as error:  # of any kind: a recording must not end unsaid
             self.failure = str(error)
             self._files.abandon()
             with suppress(Empty):

@@ -22,7 +22,7 @@ from .owed import Span, joined
 
 _PIECES = 16
 _Removal = RemoveDeliveries | RemoveMessages
-_IN_ORDER = (ForgetPeer, AddDeliveries, UnparkDeliveries)  # what these do depends on what was removed before them
+_IN_ORDER = (ForgetPeer, AddDeliveries, UnparkDeliveries)  # their effect depends on what was removed before them
 
 
 def in_pieces(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:

@@ -137,7 +137,7 @@ class Room:
         if monotonic() < self._shrink_after:
             return
         self._shrink_after = monotonic() + _SHRINK_AGAIN
-        self._reserve.give_up()  # what is left of it: nearly nothing is there to be removed any more
+        self._reserve.give_up()  # the rest of it: nearly nothing is there to be removed any more
         for statement in (
             "PRAGMA wal_checkpoint(PASSIVE)",  # so that the log begins anew and needs no room
             "PRAGMA temp_store = MEMORY",

@@ -214,7 +214,7 @@ class ThreadSource(_Held):
 
     def _attach_outbound(self, outbound: OutboundStream) -> None:
         super()._attach_outbound(outbound)
-        outbound.on_over = self.close  # whoever waits for the next message need not
+        outbound.on_over = self.close  # nobody need wait for the next message
 
     def close(self) -> None:
         self._ended = True

@@ -193,7 +193,7 @@ class OutboundStream:
         if self.over:
             self.credit = 0
         elif self.at_end():
-            self.credit = 1  # what is pulled is the end or an error, which need no demand (rules 1.5, 4.2)
+            self.credit = 1  # the next pull is the end or an error, which need no demand (rules 1.5, 4.2)
         else:
             self.credit = min(self._owner.hub.wanted(*self.key), self._step)
         return self.credit

@@ -135,7 +135,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         return stream
 
     def goodbye(self, peer: BasePeer, reason: str) -> None:
-        self.turn()  # what sources have yielded goes out before
+        self.turn()  # elements that sources have yielded go out before
         self.hub.goodbye(peer.cid, reason, monotonic())
         self.turn()
 

@@ -77,7 +77,7 @@ class Pump:
         self._peer = "the peer that dialled us" if remote is None else f"the peer at {remote}"
         self._identity: PeerIdentity | None = None  # set when the handshake is over
         self._failure: TolliverError | None = None
-        self._first = b""  # what came first, as much as tells another protocol
+        self._first = b""  # the first bytes, as many as tell another protocol
         self._read_ahead: list[bytes] = []
         self._ciphertext: list[bytes] = []
         self.heard = False

@@ -37,7 +37,7 @@ _THE_PEER = (
     "spki_sha256=...), which `tolliver pin FILE` prints"
 )
 NEW_CERTIFICATE = "make a new certificate with `tolliver certs`"
-_REMEDIES = {  # what to do about a certificate that we refuse, by OpenSSL's X509_V_ERR_ number
+_REMEDIES = {  # advice on a certificate that we refuse, by OpenSSL's X509_V_ERR_ number
     7: _SAME_CA,  # CERT_SIGNATURE_FAILURE
     9: "check the clocks of both machines",  # CERT_NOT_YET_VALID
     10: f"{NEW_CERTIFICATE}, or check our clock",  # CERT_HAS_EXPIRED
@@ -49,7 +49,7 @@ _REMEDIES = {  # what to do about a certificate that we refuse, by OpenSSL's X50
     62: f"dial a name that is in it, or pin {_THE_PEER}",  # HOSTNAME_MISMATCH
     64: f"dial an address that is in it, or pin {_THE_PEER}",  # IP_ADDRESS_MISMATCH
 }
-_REFUSALS = {  # what a peer's alert says about our certificate, by the alert's name (RFC 8446, 6.2)
+_REFUSALS = {  # a peer's words about our certificate, by its alert's name (RFC 8446, 6.2)
     "ACCESS_DENIED": "access denied: ask the peer's operator to let this instance in",
     "BAD_CERTIFICATE": "bad certificate: it may not hold the name that the peer dialled, or be damaged",
     "CERTIFICATE_EXPIRED": f"certificate expired: {NEW_CERTIFICATE}, or check the peer's clock",

@@ -52,7 +52,7 @@ class ThreadOutboundStream(OutboundStream):
         try:
             with working(self._work):
                 self._give()
-        except BaseException as error:  # whatever the application's code raises ends its stream, and no more
+        except BaseException as error:  # any error of the application's code ends its stream, and no more
             with self._core.lock:
                 self.fail(error)
         else:

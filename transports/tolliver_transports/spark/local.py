@@ -85,7 +85,7 @@ def _start(words: int, *, quick: bool) -> SparkSession:
         .config("spark.sql.shuffle.partitions", cores if quick else 8 * cores)
         .config("spark.sql.session.timeZone", "UTC")
     )
-    if quick:  # what the JVM's second compiler and plans that adapt take is more than what they save
+    if quick:  # the JVM's second compiler and plans that adapt cost more than they save
         builder = builder.config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1").config(
             "spark.sql.adaptive.enabled", False
         )

@@ -185,7 +185,7 @@ class StageWriter:
             self._on_failure(error)
             return False
         self._failing = None
-        with suppress(OSError):  # what is staged is on the disk: the next sync tries again
+        with suppress(OSError):  # staged messages are on the disk: the next sync tries again
             if self._open is not None and self._open.length >= self._options.segment_bytes:
                 self._close_segment(self._open)
                 self._next_segment()

@@ -94,7 +94,7 @@ class Bell:
         return self._listeners[-1]
 
     def _tell(self) -> None:
-        if not self._listeners:  # who listened was cancelled: the next one hears it
+        if not self._listeners:  # the listener was cancelled: the next one hears it
             return
         listeners, self._listeners, self._rung = self._listeners, [], False
         for listener in listeners:

@@ -93,7 +93,7 @@ class DemandStager(StageLoop[_Arrived]):
         self._lock = threading.Condition()
         self._credit = options.credit()
         self._live: dict[str, _Live] = {}
-        self._given: set[str] = set()  # who has given anything yet
+        self._given: set[str] = set()  # those that have given anything yet
         self._arrived: queue.SimpleQueue[_Arrived] = queue.SimpleQueue()
         self._waiting = 0  # bytes of what has arrived and is not on the disk
         self._followers: list[threading.Thread] = []

@@ -211,7 +211,7 @@ class Sender:
     def _connect(self, timeout: float) -> None:
         self._link = self._dial(self._on_acks, timeout)
         self._redial = 0.0
-        for run in self._runs:  # what they were promised to a connection before, this one may not want
+        for run in self._runs:  # a connection before may have wanted these, and this one may not
             flags = self._unwanted(run.channel, run.key)
             if flags is not None:
                 given_up = run.give_up(flags)
