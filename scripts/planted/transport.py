@@ -14,6 +14,7 @@ OPTIONS = "transports/tolliver_transports/_options/instance.py"
 ACL_FILE = "transports/tolliver_transports/_options/acl_file.py"
 SESSION = "transports/tolliver_transports/_driver/session.py"
 TWISTED_WIRE = "transports/tolliver_transports/twisted/wire.py"
+ASYNCIO_WIRE = "transports/tolliver_transports/anyio/asyncio_wire.py"
 ANYIO_WIRE = "transports/tolliver_transports/anyio/wire.py"
 SOCKET_SESSION = "transports/tolliver_transports/_driver/socket_session.py"
 SOCKETS = "transports/tolliver_transports/_driver/sockets.py"
@@ -246,20 +247,47 @@ BUGS = (
     Bug(
         "paused, and reads on",
         ANYIO_WIRE,
-        "Transport.pause",
+        "TaskTransport.pause",
         """
         self.paused = True
         self._resumed = anyio.Event()
         """,
         "pass",
+        ("tests/adapters/test_pressure.py::test_a_slow_handler_stops_the_reading_and_gets_everything_later[trio]",),
+    ),
+    Bug(
+        "paused, and the loop of asyncio calls on",
+        ASYNCIO_WIRE,
+        "CallbackTransport.pause",
+        """
+        self.paused = True
+        self._look_soon()
+        """,
+        "pass",
         ("tests/adapters/test_pressure.py::test_a_slow_handler_stops_the_reading_and_gets_everything_later[asyncio]",),
+    ),
+    Bug(
+        "read again, and the loop of asyncio does not call",
+        ASYNCIO_WIRE,
+        "CallbackTransport.resume",
+        "self._look_soon()",
+        "pass",
+        ("tests/adapters/test_pressure.py::test_a_slow_handler_stops_the_reading_and_gets_everything_later[asyncio]",),
+    ),
+    Bug(
+        "what the system did not take is never written on asyncio",
+        ASYNCIO_WIRE,
+        "CallbackTransport._watch",
+        "self._loop.add_writer(sock, self._on_writable)",
+        "pass",
+        ("tests/adapters/test_pressure.py",),
     ),
     Bug(
         "the reader waits for a write",
         SOCKET_SESSION,
         "SocketSession.read",
-        "self._read(sock)",
-        "not self.rest and self._read(sock)",
+        "range(TURNS)",
+        "range(0 if self.rest else TURNS)",
         (
             "tests/blocking/test_connection.py::test_two_that_both_write_much_do_not_wait_for_each_other",
             "tests/adapters/test_messages.py::test_messages_in_both_directions_at_once[asyncio]",
