@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -75,6 +76,20 @@ def free_port() -> int:
         return port
 
 
+@contextmanager
+def pinned(cores: tuple[int, ...]) -> Iterator[None]:
+    """Processes that are started here are on these cores; on all where there is none."""
+    if not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 class Brokers:
     """Those that have been started. Use it as a context manager."""
 
@@ -96,11 +111,10 @@ class Brokers:
         directory.mkdir(exist_ok=True)
         port = free_port()
         command = [path, *map(str, _ARGUMENTS[broker](directory, port))]
-        if self._cores and broker not in _ON_EVERY_CORE:
-            command = ["taskset", "-c", str(self._cores[-1]), *command]
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        with pinned(() if broker in _ON_EVERY_CORE else self._cores[-1:]):
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
         self._processes.append(process)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and process.poll() is None:

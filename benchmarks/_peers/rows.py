@@ -129,7 +129,7 @@ def one() -> Row:
             Contestant(
                 THREADS, "ours_threads:publish", "ours_threads:handle", aims=(at_least(2300),), setting=single
             ),
-            *_redis(1),
+            *_redis(1, "one", "RPUSH"),
             _paho(1),
             _jetstream(1),
         ),
@@ -173,7 +173,8 @@ def many(outstanding: int, aims: tuple[Aim, ...]) -> Row:
             _rows_of_a_commit(),
             Contestant(ASYNCIO, "ours:publish", "ours:handle", aims=aims, setting=setting, note="send_many"),
             Contestant(THREADS, "ours_threads:publish", "ours_threads:handle", setting=setting, note="send_many"),
-            *_redis(outstanding),
+            *_redis(outstanding, "pipeline", "a pipeline of RPUSH"),
+            *_redis(outstanding, "values", "RPUSH of all of them"),
             _paho(outstanding),
             _jetstream(outstanding),
         ),
@@ -190,16 +191,15 @@ def _rows_of_a_commit() -> Contestant:
     )
 
 
-def _redis(outstanding: int) -> tuple[Contestant, ...]:
-    how = BY_SERVER if outstanding == 1 else f"pipelines; {BY_SERVER}"
+def _redis(outstanding: int, way: str, how: str) -> tuple[Contestant, ...]:
     return tuple(
         Contestant(
-            f"redis, fsync {when}",
+            f"redis, fsync {when}{', one command' if way == 'values' else ''}",
             "redis_py:publish",
             needs=("redis",),
             broker=f"redis-server {when}",
-            setting={"outstanding": outstanding},
-            note=how,
+            setting={"outstanding": outstanding, "way": way},
+            note=f"{how}; {BY_SERVER}",
         )
         for when in ("always", "everysec")
     )

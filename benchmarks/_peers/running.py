@@ -23,7 +23,7 @@ from benchmarks._peers.rows import Contestant, Row
 
 ROOT = Path(__file__).parent.parent.parent
 LIFE = 60  # seconds of a process beyond what it measures
-NICE = 10  # of who floods, so that it takes no core from who is measured
+NICE = 19  # of who floods, so that it takes no core from who is measured
 
 
 class Failed(Exception):
@@ -74,15 +74,13 @@ class Child:
     """A process that runs a program. Use it as a context manager: it is ended, if it has not by itself."""
 
     def __init__(self, program: str, setting: Setting, cores: tuple[int, ...], nice: int = 0) -> None:
-        life = str(round(LIFE + 3 * setting.seconds))
-        pinned = ",".join(map(str, cores))
-        command = [sys.executable, "-m", "benchmarks._peers.child"]
-        if nice:
-            command = ["nice", "-n", str(nice), *command]
+        life = round(LIFE + 3 * setting.seconds)
+        where = ",".join(map(str, cores)), str(nice), str(life)
+        command = [sys.executable, "-m", "benchmarks._peers.child", program, json.dumps(asdict(setting)), *where]
         self._program = program
         self._errors: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  # closed at exit
         self._process = subprocess.Popen(
-            [*command, program, json.dumps(asdict(setting)), pinned, life],
+            command,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
