@@ -27,11 +27,13 @@ from benchmarks._peers.running import Bench, run  # noqa: E402  # as above
 
 
 def chosen(names: Sequence[str]) -> list[Row]:
-    """The rows whose names begin with one of these; all where none is given. Raises ValueError for one that fits none."""
-    for name in names:
-        if not any(row.name.startswith(name) for row in ROWS):
-            raise ValueError(f"no row begins with {name!r}: give some of {', '.join(row.name for row in ROWS)}")
-    return [row for row in ROWS if not names or row.name.startswith(tuple(names))]
+    """The rows of these names, or whose names begin so; all where none is given. Raises ValueError."""
+    known = [row.name for row in ROWS]
+    fitting = {name: [name] if name in known else [one for one in known if one.startswith(name)] for name in names}
+    for name, rows in fitting.items():
+        if not rows:
+            raise ValueError(f"no row begins with {name!r}: give some of {', '.join(known)}")
+    return [row for row in ROWS if not names or any(row.name in rows for rows in fitting.values())]
 
 
 def tell(line: str) -> None:

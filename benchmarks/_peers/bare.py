@@ -111,9 +111,7 @@ def fire(_setting: Setting) -> None:
 
         def made() -> Frames:
             frames = Frames()
-            frames.connected.add_done_callback(
-                lambda _: tasks.add(asyncio.ensure_future(frames.send_on_and_on(BODY)))
-            )
+            frames.connected.add_done_callback(lambda _: tasks.add(asyncio.ensure_future(frames.send_on_and_on(BODY))))
             return frames
 
         await _serve(made)
@@ -180,20 +178,19 @@ def answer_blocking(_setting: Setting) -> None:
 
 def ask_blocking(setting: Setting) -> None:
     sock, frame = prompt(socket.create_connection((HOST, setting.port))), framed(BODY)
-
-    def ask_once() -> None:
-        nonlocal is_asked
-        sock.sendall(frame)
-        is_asked = True
-
-    is_asked = False
-    trips = RoundTrips(setting.seconds, ask_once)
+    trips = RoundTrips(setting.seconds, lambda: sock.sendall(frame))
     trips.begin()
-    while is_asked:
-        left = len(frame)
-        while left:
-            left -= len(sock.recv(left))
+    while True:
+        receive(sock, len(frame))
         trips.answered()
+
+
+def receive(sock: socket.socket, left: int) -> None:
+    while left:
+        data = sock.recv(left)
+        if not data:
+            raise ConnectionError("the other end is gone")
+        left -= len(data)
 
 
 # SQLite.
@@ -217,7 +214,5 @@ def store_and_ask(setting: Setting) -> None:
         connection.execute("DELETE FROM message WHERE seq = ?", (number - 1,))
         connection.execute("COMMIT")
         sock.sendall(frame)
-        left = len(frame)
-        while left:
-            left -= len(sock.recv(left))
+        receive(sock, len(frame))
         meter.add()

@@ -15,6 +15,7 @@ from typing import Self
 
 from benchmarks._peers.measuring import HOST
 
+BESIDE_PATH = "/usr/local/sbin:/usr/sbin"  # Debian has servers there, and people not on their PATH
 PATIENCE = 10.0  # seconds until one listens, or has ended
 
 
@@ -64,7 +65,7 @@ def program_of(broker: str) -> str:
 
 def path_of(broker: str) -> str:
     """Raises NotThere."""
-    path = shutil.which(program_of(broker)) or shutil.which(program_of(broker), path="/usr/local/sbin:/usr/sbin:/sbin")
+    path = shutil.which(program_of(broker)) or shutil.which(program_of(broker), path=BESIDE_PATH)
     if path is None:
         raise NotThere(f"{program_of(broker)} is not on PATH")
     return path

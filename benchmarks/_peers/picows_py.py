@@ -66,9 +66,7 @@ def fire(_setting: Setting) -> None:
 
         def made() -> Listener:
             listener = Listener()
-            listener.connected.add_done_callback(
-                lambda _: tasks.add(asyncio.ensure_future(listener.send_on_and_on()))
-            )
+            listener.connected.add_done_callback(lambda _: tasks.add(asyncio.ensure_future(listener.send_on_and_on())))
             return listener
 
         await _serve(made)

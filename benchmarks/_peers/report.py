@@ -214,6 +214,4 @@ def commit() -> str:
 
 
 def _git(*arguments: str) -> str:
-    return subprocess.check_output(
-        ["git", *arguments], cwd=ROOT, text=True, stderr=subprocess.DEVNULL
-    ).strip()
+    return subprocess.check_output(["git", *arguments], cwd=ROOT, text=True, stderr=subprocess.DEVNULL).strip()

@@ -98,7 +98,12 @@ def fire() -> Row:
             Contestant("picows, uvloop", "picows_py:count", "picows_py:fire", needs=PICOWS),
             Contestant("websockets", "websocket:count", "websocket:fire", needs=WEBSOCKETS),
             Contestant(
-                "nats-py", "nats_py:count", "nats_py:fire", needs=("nats",), broker="nats-server", note="over nats-server"
+                "nats-py",
+                "nats_py:count",
+                "nats_py:fire",
+                needs=("nats",),
+                broker="nats-server",
+                note="over nats-server",
             ),
         ),
         more_is_better=True,
@@ -126,9 +131,7 @@ def one() -> Row:
                 note="a row in, a round trip, and out with the next commit",
             ),
             Contestant(ASYNCIO, "ours:publish", "ours:handle", aims=(at_least(2000),), setting=single),
-            Contestant(
-                THREADS, "ours_threads:publish", "ours_threads:handle", aims=(at_least(2300),), setting=single
-            ),
+            Contestant(THREADS, "ours_threads:publish", "ours_threads:handle", aims=(at_least(2300),), setting=single),
             *_redis(1, "one", "RPUSH"),
             _paho(1),
             _jetstream(1),
@@ -249,7 +252,12 @@ def round_trip() -> Row:
             Contestant("pyzmq", "zeromq:ask", "zeromq:answer", needs=("zmq",), note="PAIR, blocking"),
             Contestant("websockets", "websocket:ask", "websocket:answer", needs=WEBSOCKETS),
             Contestant(
-                "nats-py", "nats_py:ask", "nats_py:answer", needs=("nats",), broker="nats-server", note="over nats-server"
+                "nats-py",
+                "nats_py:ask",
+                "nats_py:answer",
+                needs=("nats",),
+                broker="nats-server",
+                note="over nats-server",
             ),
         ),
     )
@@ -309,7 +317,11 @@ def memory() -> Row:
             Contestant(BARE, "costs:connect_bare", "costs:be_connected_bare"),
             Contestant(ASYNCIO, "costs:connect_peers", "costs:be_connected"),
             Contestant(
-                "websockets", "costs:connect_websockets", "websocket:idle", needs=WEBSOCKETS, note="over TLS in this row"
+                "websockets",
+                "costs:connect_websockets",
+                "websocket:idle",
+                needs=WEBSOCKETS,
+                note="over TLS in this row",
             ),
         ),
     )
