@@ -4,7 +4,7 @@
 
 A row is one kind of work; `--list` names all of them. Each end of a pair is a process of its own on a core of its own.
 The contestants of a row take turns, and each figure is the median of the runs; its ratio is to the row's yardstick,
-run by run, so that ratios hold on a busy machine where figures do not. `met` says whether a figure keeps its aim.
+run by run, so that ratios hold on a busy machine where figures do not.
 
 It starts the brokers that it finds on PATH (nats-server, redis-server, mosquitto) in a new directory of the working
 directory, on free ports of 127.0.0.1, and ends them. Contestants whose package or broker is not installed are left out,
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows = chosen(arguments.only)
     except ValueError as error:
         parser.error(str(error))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers end
     with Bench(arguments.seconds) as bench:
         table = run(rows, bench.measure, arguments.runs, tell)
         data = data_of(table, arguments.seconds, arguments.runs, bench.cores)

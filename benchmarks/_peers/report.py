@@ -33,8 +33,8 @@ PACKAGES = (
     "hiredis",
     "rsocket",
 )
-HEAD = ("contestant", "figure", "of the yardstick", "also", "aim", "met", "note")
-UNITS = {"p99": "us", "quiet": "us", "flooded": "us"}
+HEAD = ("work", "contestant", "figure", "ratio", "also", "aim: is it met?")
+UNITS = {"p99": " us", "quiet": " us", "flooded": " us", "server busy": " %"}
 SECURED = (
     "Ours with mutual TLS, but for what is called plain; the others in the clear, but for memory, where all have TLS."
 )
@@ -68,9 +68,8 @@ def is_met(table: Table, result: Result, aim: Aim) -> bool | None:
 
 def words(aim: Aim) -> str:
     of = aim.of or aim.of_figure
-    text = f"{'at least' if aim.at_least else 'at most'} {aim.bound:,g}"
-    text = text if abs(aim.bound) < 1e5 else text.replace(f"{aim.bound:,g}", f"{aim.bound:,.0f}")
-    return f"{aim.figure} {text}{f' times {of}' if of else ''}".strip()
+    text = f"{'at least' if aim.at_least else 'at most'} {aim.bound:,.10g}"
+    return " ".join(filter(None, (aim.stage, aim.figure, text, f"times {of}" if of else "")))
 
 
 def figure(value: float) -> str:
@@ -86,38 +85,46 @@ def figure(value: float) -> str:
 
 def lines_of(data: dict[str, Any]) -> list[str]:
     """Lines of the table and of what is around it, from what the JSON file has: both say the same."""
-    lines = []
-    for row in data["rows"]:
-        lines += [f"**{row['title']}**, {row['unit']} (`{row['name']}`; yardstick: {row['yardstick']})", ""]
-        lines += [*aligned([HEAD, *map(cells, row["contestants"])]), ""]
-    if data["left_out"]:
-        lines += ["Left out:", ""]
-        lines += [f"- {one['row']}: {one['contestant']}: {one['reason']}" for one in data["left_out"]]
-        lines.append("")
+    cells = [cells_of(row, contestant) for row in data["rows"] for contestant in row["contestants"]]
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     pinned = "each end on a core of its own" if data["cores"] else "not pinned"
     return [
-        *lines,
+        *aligned([HEAD, *cells]),
+        "",
         SECURED,
-        f"The median of {data['runs']} runs of {data['seconds']:g} s each, in turns, {pinned}; "
+        *notes_of(data),
+        *(f"- left out of {one['row']}: {one['contestant']}: {one['reason']}" for one in data["left_out"]),
+        "",
+        f"Medians of {data['runs']} runs of {data['seconds']:g} s each, in turns, {pinned}; "
         f"{data['date']}, commit {data['commit']}.",
         f"{data['machine']}; {versions}.",
     ]
 
 
-def cells(contestant: dict[str, Any]) -> tuple[str, ...]:
-    name, value, times = contestant["name"], figure(contestant["value"]), contestant["ratio"]
-    also = ", ".join(f"{key} {figure(more)} {UNITS.get(key, '')}".strip() for key, more in contestant["also"].items())
-    aims = contestant["aims"]
+def cells_of(row: dict[str, Any], contestant: dict[str, Any]) -> tuple[str, ...]:
+    """Its line in the table; the work is named in the first line of a row only."""
+    name, times = contestant["name"], contestant["ratio"]
+    also = (f"{key} {figure(value)}{UNITS.get(key, '')}" for key, value in contestant["also"].items())
+    aims = (f"{aim['text']}{ {True: ': yes', False: ': no', None: ''}[aim['met']] }" for aim in contestant["aims"])
     return (
+        f"{row['name']}, {row['unit']}" if contestant is row["contestants"][0] else "",
         f"**{name}**" if contestant["ours"] else name,
-        value,
-        "" if times is None else figure(times),
-        also,
-        "; ".join(aim["text"] for aim in aims),
-        "; ".join({True: "yes", False: "no", None: ""}[aim["met"]] for aim in aims),
-        contestant["note"],
+        figure(contestant["value"]),
+        "yardstick" if name == row["yardstick"] else "" if times is None else figure(times),
+        ", ".join(also),
+        "; ".join(aims),
     )
+
+
+def notes_of(data: dict[str, Any]) -> list[str]:
+    """What one has to know of the contestants, each note once."""
+    noted: dict[str, list[str]] = {}
+    for row in data["rows"]:
+        for contestant in row["contestants"]:
+            names = noted.setdefault(contestant["note"], [])
+            name = f"{contestant['name']} ({row['name']})"
+            names += [name] * (contestant["note"] != "" and name not in names)
+    return [f"- {note}: {', '.join(names)}" for note, names in noted.items() if names]
 
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:

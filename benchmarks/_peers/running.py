@@ -9,8 +9,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -23,7 +24,6 @@ from benchmarks._peers.rows import Contestant, Row
 
 ROOT = Path(__file__).parent.parent.parent
 LIFE = 60  # seconds of a process beyond what it measures
-NICE = 19  # of who floods, so that it takes no core from who is measured
 
 
 class Failed(Exception):
@@ -73,9 +73,9 @@ def two_cores() -> tuple[int, ...]:
 class Child:
     """A process that runs a program. Use it as a context manager: it is ended, if it has not by itself."""
 
-    def __init__(self, program: str, setting: Setting, cores: tuple[int, ...], nice: int = 0) -> None:
+    def __init__(self, program: str, setting: Setting, cores: tuple[int, ...], idle: bool = False) -> None:
         life = round(LIFE + 3 * setting.seconds)
-        where = ",".join(map(str, cores)), str(nice), str(life)
+        where = ",".join(map(str, cores)), "idle" if idle else "", str(life)
         command = [sys.executable, "-m", "benchmarks._peers.child", program, json.dumps(asdict(setting)), *where]
         self._program = program
         self._errors: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  # closed at exit
@@ -92,7 +92,7 @@ class Child:
         """What it says next; it ends at the latest when its life is over. Raises Failed."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        if line:
+        with suppress(ValueError):  # half a line, or a complaint of a library
             return json.loads(line)
         code = self._process.wait()
         self._errors.seek(0)
@@ -159,10 +159,20 @@ class Bench:
 
     def _beside_a_flood(self, contestant: Contestant, setting: Setting) -> dict[str, float]:
         quiet = self._figures(contestant, setting)["p99"]
-        with Child(contestant.flood, setting, self.cores[:1], NICE) as flooder:
+        with Child(contestant.flood, setting, self.cores[:1], idle=True) as flooder:
             flooder.heard()
+            began, used = time.perf_counter(), processor_time(setting.pid)
             flooded = self._figures(contestant, setting)["p99"]
-        return {"times": flooded / quiet, "quiet": quiet, "flooded": flooded}
+            busy = (processor_time(setting.pid) - used) / (time.perf_counter() - began)
+        return {"times": flooded / quiet, "quiet": quiet, "flooded": flooded, "server busy": busy * 100}
+
+
+def processor_time(pid: int) -> float:
+    """Seconds; 0 where the system does not say it in this way."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def check(contestant: Contestant) -> None:
