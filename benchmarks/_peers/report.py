@@ -35,6 +35,7 @@ PACKAGES = (
 )
 HEAD = ("work", "contestant", "figure", "ratio", "also", "aim: is it met?")
 UNITS = {"p99": " us", "quiet": " us", "flooded": " us", "server busy": " %"}
+MET = {True: ": yes", False: ": no", None: ""}
 SECURED = (
     "Ours with mutual TLS, but for what is called plain; the others in the clear, but for memory, where all have TLS."
 )
@@ -105,7 +106,7 @@ def cells_of(row: dict[str, Any], contestant: dict[str, Any]) -> tuple[str, ...]
     """Its line in the table; the work is named in the first line of a row only."""
     name, times = contestant["name"], contestant["ratio"]
     also = (f"{key} {figure(value)}{UNITS.get(key, '')}" for key, value in contestant["also"].items())
-    aims = (f"{aim['text']}{ {True: ': yes', False: ': no', None: ''}[aim['met']] }" for aim in contestant["aims"])
+    aims = (f"{aim['text']}{MET[aim['met']]}" for aim in contestant["aims"])
     return (
         f"{row['name']}, {row['unit']}" if contestant is row["contestants"][0] else "",
         f"**{name}**" if contestant["ours"] else name,
@@ -117,14 +118,16 @@ def cells_of(row: dict[str, Any], contestant: dict[str, Any]) -> tuple[str, ...]
 
 
 def notes_of(data: dict[str, Any]) -> list[str]:
-    """What one has to know of the contestants, each note once."""
-    noted: dict[str, list[str]] = {}
+    """What one has to know of the contestants: each note once, with its contestants and their rows."""
+    noted: dict[str, dict[str, list[str]]] = {}
     for row in data["rows"]:
         for contestant in row["contestants"]:
-            names = noted.setdefault(contestant["note"], [])
-            name = f"{contestant['name']} ({row['name']})"
-            names += [name] * (contestant["note"] != "" and name not in names)
-    return [f"- {note}: {', '.join(names)}" for note, names in noted.items() if names]
+            if note := contestant["note"]:
+                noted.setdefault(note, {}).setdefault(contestant["name"], []).append(row["name"])
+    return [
+        f"- {note}: " + "; ".join(f"{name} ({', '.join(rows)})" for name, rows in names.items())
+        for note, names in noted.items()
+    ]
 
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:
