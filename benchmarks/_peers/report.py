@@ -118,7 +118,7 @@ def cells_of(row: dict[str, Any], contestant: dict[str, Any]) -> tuple[str, ...]
 
 
 def notes_of(data: dict[str, Any]) -> list[str]:
-    """What one has to know of the contestants: each note once, with its contestants and their rows."""
+    """Each note once, with its contestants and their rows."""
     noted: dict[str, dict[str, list[str]]] = {}
     for row in data["rows"]:
         for contestant in row["contestants"]:

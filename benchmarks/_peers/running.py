@@ -89,7 +89,7 @@ class Child:
         )
 
     def heard(self) -> Any:
-        """What it says next; it ends at the latest when its life is over. Raises Failed."""
+        """The next line that it says; it ends at the latest when its life is over. Raises Failed."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         with suppress(ValueError):  # half a line, or a complaint of a library
