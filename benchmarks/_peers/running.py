@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -143,6 +144,7 @@ class Bench:
         if contestant.broker:
             setting = replace(setting, broker=self._brokers.port(contestant.broker))
         with ExitStack() as stack:
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
             if contestant.there:
                 there = stack.enter_context(Child(contestant.there, setting, self.cores[-1:]))
                 served = there.heard()
