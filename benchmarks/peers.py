@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent)]  # its parts are beside it, under the name that tests use
 
-from benchmarks._peers.report import data_of, lines_of  # noqa: E402  # the line above comes first
+from benchmarks._peers.report import circumstances, data_of, lines_of  # noqa: E402  # the line above comes first
 from benchmarks._peers.rows import ROWS, Row  # noqa: E402  # as above
 from benchmarks._peers.running import Bench, run  # noqa: E402  # as above
 
@@ -60,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that brokers end
     with Bench(arguments.seconds) as bench:
-        table = run(rows, bench.measure, arguments.runs, tell)
-        data = data_of(table, arguments.seconds, arguments.runs, bench.cores)
+        facts = circumstances(arguments.seconds, arguments.runs, bench.cores)
+        data = data_of(run(rows, bench.measure, arguments.runs, tell), facts)
     tell("")
     print("\n".join(lines_of(data)))
     if arguments.json:

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import peers
 from benchmarks._peers import brokers, rows
-from benchmarks._peers.report import data_of, is_met, lines_of, ratio, words
+from benchmarks._peers.report import circumstances, data_of, is_met, lines_of, ratio, words
 from benchmarks._peers.rows import ROWS, Aim, Contestant, Row, at_least, at_most
 from benchmarks._peers.running import ROOT, Bench, Failed, Result, Table, run
 
@@ -93,7 +93,7 @@ def test_who_is_not_installed_is_left_out_by_name_and_with_the_reason(
     assert reasons["packageless"] == "the module no_such_package is not installed"
     assert reasons["brokerless"] == "mosquitto is not on PATH"
     assert "bare:no_such_program has ended (1): AttributeError" in reasons["broken"]
-    said = lines_of(data_of(table, 0.01, 2, ()))
+    said = lines_of(data_of(table, circumstances(0.01, 2, ())))
     assert "- left out of work: brokerless: mosquitto is not on PATH" in said
 
 
@@ -136,7 +136,7 @@ def test_the_json_file_has_what_the_table_has(tmp_path: Path, monkeypatch: pytes
     assert bare["ratio"] == 1
     assert ours["ratio"] == pytest.approx(ours["value"] / bare["value"])
     assert any("| **tolliver, asyncio**" in line and "at least 500,000: " in line for line in lines)
-    assert {"date", "commit", "versions", "seconds", "runs"} <= data.keys()
+    assert {"date", "commit", "versions", "load", "seconds", "runs"} <= data.keys()
     assert [path.name for path in tmp_path.iterdir()] == ["peers.json"], "it leaves nothing behind"
 
 
@@ -144,7 +144,7 @@ def test_who_is_ours_and_what_counts_is_in_the_table() -> None:
     row = row_of(replace(BARE, note="alone"), OURS)
     figures: list[dict[str, float]] = [{"rate": 1234567, "p99": 12.345}]
     table = run([row], told(bare=rates(2469134), tolliver=figures), 1)
-    data: dict[str, Any] = data_of(table, 1, 1, (0, 1))
+    data: dict[str, Any] = data_of(table, circumstances(1, 1, (0, 1)))
     lines = lines_of(data)
     bare, ours = ([cell.strip() for cell in line.split("|")[1:6]] for line in lines[2:4])
     assert bare == ["work, messages/s", "bare", "2,470,000", "yardstick", ""]

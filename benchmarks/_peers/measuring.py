@@ -100,12 +100,13 @@ class RoundTrips:
     """Questions one after the other: `answered` asks the next one."""
 
     def __init__(self, seconds: float, ask: Callable[[], object]) -> None:
-        self._end = time.perf_counter() + seconds
+        self._seconds = seconds
         self._ask = ask
         self._times: list[float] = []
 
     def begin(self) -> None:
         self._asked = time.perf_counter()
+        self._end = self._asked + self._seconds
         self._ask()
 
     def answered(self, _answer: object = None) -> None:

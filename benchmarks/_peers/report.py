@@ -98,7 +98,7 @@ def lines_of(data: dict[str, Any]) -> list[str]:
         "",
         f"Medians of {data['runs']} runs of {data['seconds']:g} s each, in turns, {pinned}; "
         f"{data['date']}, commit {data['commit']}.",
-        f"{data['machine']}; {versions}.",
+        f"{data['machine']}, load {data['load']} before; {versions}.",
     ]
 
 
@@ -143,16 +143,24 @@ def aligned(rows: list[tuple[str, ...]]) -> list[str]:
 # The JSON file.
 
 
-def data_of(table: Table, seconds: float, runs: int, cores: tuple[int, ...]) -> dict[str, Any]:
-    by_row = groupby(table.results, key=lambda result: result.row.name)
+def circumstances(seconds: float, runs: int, cores: tuple[int, ...]) -> dict[str, Any]:
+    """The facts of a run that can be known before it. `load` says whether the machine has done something else."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "machine": machine(),
+        "load": round(os.getloadavg()[0], 1),
         "versions": versions(),
         "cores": list(cores),
         "seconds": seconds,
         "runs": runs,
+    }
+
+
+def data_of(table: Table, facts: dict[str, Any]) -> dict[str, Any]:
+    by_row = groupby(table.results, key=lambda result: result.row.name)
+    return {
+        **facts,
         "secured": SECURED,
         "rows": [_row(table, [*results]) for _, results in by_row],
         "left_out": [asdict(one) for one in table.left_out],
