@@ -5,6 +5,7 @@
 A row is one kind of work; `--list` names all of them. Each end of a pair is a process of its own on a core of its own.
 The contestants of a row take turns, and each figure is the median of the runs; its ratio is to the row's yardstick,
 run by run, so that ratios hold on a busy machine where figures do not.
+All rows take a quarter of an hour.
 
 It starts the brokers that it finds on PATH (nats-server, redis-server, mosquitto) in a new directory of the working
 directory, on free ports of 127.0.0.1, and ends them. Contestants whose package or broker is not installed are left out,
