@@ -16,7 +16,7 @@ def main(program: str, setting: str, cores: str, idle: str, life: str) -> None:
         os.sched_setaffinity(0, map(int, cores.split(",")))
     if idle and hasattr(os, "SCHED_IDLE"):  # runs when nobody else wants the core, and gives it up at once
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    signal.alarm(int(life))  # whatever goes wrong, nothing is left behind
+    signal.alarm(int(life))  # so that nothing is left behind
     module, _, name = program.partition(":")
     getattr(import_module(f"benchmarks._peers.{module}"), name)(Setting(**json.loads(setting)))
 

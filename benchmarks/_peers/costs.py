@@ -124,6 +124,6 @@ def _secured(setting: Setting, context: ssl.SSLContext) -> ssl.SSLSocket:
     sock = context.wrap_socket(socket.create_connection((HOST, setting.port)), server_hostname=HOST)
     sock.settimeout(0.01)
     with suppress(TimeoutError):
-        sock.recv(1)  # what TLS sends after the handshake
+        sock.recv(1)  # TLS sends something after the handshake
     sock.settimeout(10)
     return sock
