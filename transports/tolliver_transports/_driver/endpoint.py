@@ -192,6 +192,10 @@ class BaseEndpoint(ABC):
         if not self.turn_follows:
             self.wake()
 
+    def turn_at_end(self) -> None:
+        """As `turn_soon`, of what more will follow in this turn of the loop."""
+        self.turn_soon()
+
     def keep_time(self) -> None:
         """The adapter's timer has run down (see Driver.arm), or it was woken."""
         self._machine.handle_timeout(monotonic())

@@ -7,14 +7,21 @@ mailbox's bell, the application's own awaitable and `breathe()`, and each adapte
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
+from functools import partial
+from inspect import iscoroutinefunction
+from time import monotonic
 from typing import Any, Protocol, Self
 
 from tolliver_proto import Delivery
 
 from .._driver.adapter import AwaitableBell, Bell
 from .._driver.ends import is_interrupt
+from .._driver.loop_endpoint import SLICE, Handling
 from .._driver.pending import PendingCall
 from .inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
+
+_Awaited = tuple[Delivery, Awaitable[object]]
 
 
 class Receiver:
@@ -58,6 +65,11 @@ class AsyncCore(Core, Protocol):
     turn_follows: bool
 
     def bell(self) -> AwaitableBell: ...
+
+    def context(self) -> Context: ...
+
+    def call_at_end(self, handling: Handling) -> None:
+        """Have it called when what comes together has come."""
 
     def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
 
@@ -153,65 +165,129 @@ class Runs(AsyncIterator):
 
 
 class Registration(Receiver):
-    """A handler at work. `close()` ends it; what it holds is failed and sent again."""
+    """A handler at work. `close()` ends it; what it holds is failed and sent again.
+
+    The loop calls it at the end of the turn that has read its messages. It has a task while it takes its time, or has
+    given back something to await; a coroutine function has one always.
+    """
+
+    _verdicts: Verdicts  # on its run
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler) -> None:
         self._core = core
         self._handler = handler
-        self._bell = core.bell()
-        self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler))
-        self._cancel = core.spawn(self._work)
+        self._bell = core.bell()  # the task's
+        self._context = core.context()
+        self._cancel: Callable[[], object] | None = None  # the task
+        self._keeps_task = iscoroutinefunction(handler)
+        self._run: Run | None = None
+        self._mailbox = Mailbox(core, channel, key, self, name_of(handler))
+        if self._keeps_task:
+            self._begin_work()
 
     def close(self) -> None:
         """Call the handler no more; what it holds is failed and sent again. The subscription stays."""
-        self._cancel()
+        if self._cancel is not None:
+            self._cancel()
         self._mailbox.close()
 
-    async def _work(self) -> None:
-        """Call the handler, for one delivery after the other."""
-        while (run := await self._next_run()) is not None:
-            self._core.turn_follows = True
-            await self._handle(hand_out(run))
-            self._core.turn_follows = False
-            self._core.turn()
-            if self._mailbox.waiting:
-                await self._core.breathe()
+    def ring(self) -> None:
+        """Something has come, or nothing will any more."""
+        if self._cancel is not None:
+            self._bell.ring()
+        elif not self._mailbox.closed:
+            self._core.call_at_end(self)
 
-    async def _next_run(self) -> Run | None:
-        """The next deliveries that came together, or None when the mailbox was closed."""
-        while (run := self._mailbox.take()) is None and not self._mailbox.closed:
-            await self._bell.heard()
-        return run
+    def call(self, until: float) -> None:
+        if self._cancel is None:
+            awaited = self._context.run(self._call_each, until)
+            if awaited is not None or self._has_more():
+                self._begin_work(awaited)
 
-    async def _handle(self, run: Run) -> None:
-        verdicts = Verdicts(self._core, run)
-        while (delivery := run.next()) is not None:
-            if self._mailbox.closed:
-                return
-            ends_us = is_interrupt
+    def _begin_work(self, awaited: _Awaited | None = None) -> None:
+        self._cancel = self._context.run(self._core.spawn, partial(self._work, awaited))
+
+    def _has_more(self) -> bool:
+        return not self._mailbox.closed and (self._run is not None or self._mailbox.waiting)
+
+    def _next(self) -> Delivery | None:
+        """The next one to be handled, if there is one; before another run, this one's verdicts are said."""
+        while not self._mailbox.closed:
+            if self._run is not None:
+                delivery = self._run.next()
+                if delivery is not None:
+                    return delivery
+                self._verdicts.end()
+            run = self._run = self._mailbox.take()
+            if run is None:
+                return None
+            self._verdicts = Verdicts(self._core, hand_out(run))
+        return None
+
+    def _call_each(self, until: float) -> _Awaited | None:
+        """Call the handler for what is there, one after the other, until then, or until it gives back an awaitable."""
+        while (delivery := self._next()) is not None:
             try:
                 result = self._handler(delivery)
-                if result is not None and isinstance(result, Awaitable):
-                    verdicts.end()  # finished ones must not wait for one that takes its time
-                    self._core.turn_follows = False
-                    self._core.turn()
-                    ends_us = self._core.is_outside
-                    result = await self._awaited(run, delivery, result)
             except BaseException as error:
-                if ends_us(error):
+                if is_interrupt(error):
                     raise
-                if not self._mailbox.closed:  # on Twisted, cancelling raises an Exception
-                    verdicts.raised(delivery, error)
+                self._raised(delivery, error)
             else:
-                verdicts.returned(delivery, result)
-            if ends_us is not is_interrupt:  # it was awaited
-                self._core.turn_follows = True
-        verdicts.end()
+                if result is not None and isinstance(result, Awaitable):
+                    return delivery, result
+                self._verdicts.returned(delivery, result)
+            if monotonic() > until:
+                break
+        if self._run is not None:
+            self._verdicts.end()
+        return None
 
-    async def _awaited(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> object:
+    async def _work(self, awaited: _Awaited | None) -> None:
+        try:
+            while not self._mailbox.closed:
+                if awaited is not None:
+                    self._keeps_task = True
+                    await self._wait_for(*awaited)
+                self._core.turn_follows = True
+                try:
+                    awaited = self._call_each(monotonic() + SLICE)
+                finally:
+                    self._core.turn_follows = False
+                self._core.turn()
+                if awaited is not None:
+                    continue
+                if self._has_more():
+                    await self._core.breathe()
+                elif self._keeps_task:
+                    await self._bell.heard()
+                else:
+                    return
+        finally:
+            self._cancel = None
+
+    async def _wait_for(self, delivery: Delivery, result: Awaitable[object]) -> None:
+        self._verdicts.end()  # a message that is done must not wait for one that takes its time
+        self._core.turn()
+        try:
+            outcome = await self._awaited(delivery, result)
+        except BaseException as error:
+            if self._core.is_outside(error):
+                raise
+            self._raised(delivery, error)
+        else:
+            self._verdicts.returned(delivery, outcome)
+
+    async def _awaited(self, delivery: Delivery, result: Awaitable[object]) -> object:
         """The handler is at it until then (D-9)."""
+        run = self._run
+        assert run is not None
         run.begin((delivery,))
         try:
             return await result
         finally:
             run.end((delivery,))
+
+    def _raised(self, delivery: Delivery, error: BaseException) -> None:
+        if not self._mailbox.closed:  # on Twisted, cancelling raises an Exception
+            self._verdicts.raised(delivery, error)

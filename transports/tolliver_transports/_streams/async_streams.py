@@ -25,7 +25,7 @@ class AsyncOutboundCore(OutboundCore, Protocol):
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
 
-    def turn_soon(self) -> None: ...
+    def turn_at_end(self) -> None: ...
 
     def breathe(self) -> Awaitable[object]: ...
 
@@ -106,7 +106,7 @@ class AsyncOutboundStream(OutboundStream):
         if self._sent > sent:
             self._loop.turn()
         else:
-            self._loop.turn_soon()  # it has begun, as many others may have: the answers go out together
+            self._loop.turn_at_end()  # it has begun, as many others may have: the answers go out together
         if wanted and self._sent > sent:
             await self._loop.breathe()
         while not self.over:

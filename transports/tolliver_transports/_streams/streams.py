@@ -270,7 +270,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
 
     def flush_soon(self, stream: OutboundStream) -> None:
         self._unflushed.append(stream)
-        self.turn_soon()
+        self.turn_at_end()
 
     def outbound_over(self, stream: OutboundStream) -> None:
         if self._outbound.get(stream.key) is stream:

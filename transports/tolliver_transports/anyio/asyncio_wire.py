@@ -19,10 +19,10 @@ from .._driver.driver import Driver
 from .._driver.session import broken
 from .._driver.socket_session import SocketSession
 from .._tls.pump import AnyPump
-from .wire import Lost
+from .wire import Lost, Reader
 
 
-class Owner(Protocol):
+class Owner(Reader, Protocol):
     """The endpoint, as its connections know it."""
 
     def break_down(self, error: BaseException) -> None:
@@ -133,7 +133,10 @@ class CallbackTransport(SocketSession):
         if self._sock is None or not self._may_read():
             return
         try:
-            if self.read(self._sock, to_the_end=self._forgets) and self._forgets:
+            self._owner.begin_reading()
+            has_more = self.read(self._sock, to_the_end=self._forgets)
+            self._owner.end_reading()
+            if has_more and self._forgets:
                 self._loop.call_soon(self._on_readable)
             if not self._may_read():
                 self._look()

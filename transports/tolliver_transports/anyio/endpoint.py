@@ -11,6 +11,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import TypeVar
 
@@ -19,14 +20,15 @@ import anyio.lowlevel
 
 from tolliver_proto import ConnectionClosing, OutOfThreads, Role
 
-from .._driver.endpoint import BaseEndpoint, EndpointOptions
+from .._driver.endpoint import EndpointOptions
+from .._driver.loop_endpoint import LoopEndpoint
 from .._driver.pending import PendingCall
 from .._driver.sockets import close_all, host_of, open_listeners, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .asyncio_wire import CallbackTransport, can_watch
 from .dialing import accept, dial
-from .ends import asyncio_loop, ends_task
+from .ends import asyncio_loop, ends_task, say_asyncio
 from .threads import off_loop
 from .wire import Bell, TaskTransport
 
@@ -34,7 +36,7 @@ T = TypeVar("T")
 AnyTransport = CallbackTransport | TaskTransport
 
 
-class Endpoint(BaseEndpoint):
+class Endpoint(LoopEndpoint):
     """The connections of one program: `open` and `close` enclose them in one task."""
 
     def __init__(self, options: EndpointOptions) -> None:
@@ -104,6 +106,8 @@ class Endpoint(BaseEndpoint):
                 with anyio.move_on_after(self._driver.arm()):
                     await self._time_bell.heard()
                 self.keep_time()
+                if self._ends_soon:
+                    self.end_turn()
         finally:  # its tasks are at their end, at that of the loop perhaps: nothing goes on
             self._halted = True
             self._idle_bell.ring()
@@ -142,6 +146,25 @@ class Endpoint(BaseEndpoint):
 
     def wake(self) -> None:
         self._time_bell.ring()
+
+    def _end_turn_soon(self) -> None:
+        if self._loop is None:
+            self._time_bell.ring()
+        else:
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        if not self._halted:
+            try:
+                self.end_turn()
+            except Exception as error:
+                self.break_down(error)
+
+    def context(self) -> Context:
+        context = super().context()
+        if self._loop is not None:
+            context.run(say_asyncio)
+        return context
 
     def idle(self) -> None:
         self._idle_bell.ring()
@@ -210,7 +233,7 @@ class Endpoint(BaseEndpoint):
         if self._loop is not None and can_watch(self._loop):
             made = CallbackTransport(self._driver, cid, role, pump, self._lost, self._loop, self)
         else:
-            made = TaskTransport(self._driver, cid, role, pump, self._lost)
+            made = TaskTransport(self._driver, cid, role, pump, self._lost, self)
         self.wires[cid] = made
         return made
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import anyio
 
 from .._driver.ends import is_interrupt
+
+
+def say_asyncio() -> None:
+    """In this context asyncio runs: anyio finds that by the task, and has none where the loop itself calls."""
+    with suppress(ImportError):  # newer ones find it by the loop
+        from sniffio import current_async_library_cvar
+
+        current_async_library_cvar.set("asyncio")
 
 
 def asyncio_loop() -> asyncio.AbstractEventLoop | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
@@ -23,6 +24,15 @@ from .._tls.pump import AnyPump
 
 Lost = Callable[[int, TolliverError | None], None]
 """Told of each connection once, by its cid: the reason of its end, or None where that was in order."""
+
+
+class Reader(Protocol):
+    """The endpoint, told when a connection is read."""
+
+    def begin_reading(self) -> None: ...
+
+    def end_reading(self) -> None:
+        """The handlers have their turn."""
 
 
 class Bell:
@@ -54,9 +64,10 @@ class Bell:
 class TaskTransport(SocketSession):
     """A connection of the instance, in two tasks."""
 
-    def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump, lost: Lost) -> None:
+    def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump, lost: Lost, reader: Reader) -> None:
         super().__init__(driver, cid, role, pump)
         self._lost = lost
+        self._reader = reader
         self._scope = anyio.CancelScope()
         self._sock: socket.socket | None = None
         self._bell = Bell()  # there is something to write, or nothing any more
@@ -112,7 +123,9 @@ class TaskTransport(SocketSession):
                 if self._resumed is not None:
                     await self._resumed.wait()
                 await anyio.wait_readable(sock)
+                self._reader.begin_reading()
                 self.read(sock)
+                self._reader.end_reading()
             if self.over:
                 both.cancel_scope.cancel()
 

@@ -18,8 +18,9 @@ from twisted.python.failure import Failure
 from tolliver_proto import OutOfThreads, Role
 
 from .._driver.adapter import Job
-from .._driver.endpoint import BaseEndpoint, EndpointOptions
+from .._driver.endpoint import EndpointOptions
 from .._driver.ends import is_interrupt
+from .._driver.loop_endpoint import LoopEndpoint
 from .._driver.pending import PendingCall
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
@@ -29,7 +30,7 @@ from .wire import Bell, Transport, Wires, follow, wait_for
 T = TypeVar("T")
 
 
-class Endpoint(BaseEndpoint):
+class Endpoint(LoopEndpoint):
     """The connections of one program, from `open` to `close`, on the reactor's thread."""
 
     def __init__(self, options: EndpointOptions, reactor: Any = None) -> None:
@@ -155,6 +156,16 @@ class Endpoint(BaseEndpoint):
         if not self._woken and not self._released:
             self._woken = True
             self._set_alarm(0)
+
+    def _end_turn_soon(self) -> None:
+        self._reactor.callLater(0, self._end_turn)
+
+    def _end_turn(self) -> None:
+        if not self._released:
+            try:
+                self.end_turn()
+            except KeyboardInterrupt:  # the reactor would log it, and go on
+                self._reactor.callLater(0, self._reactor.stop)
 
     def idle(self) -> None:
         if self._machine.idle and not self._idle.done:
