@@ -18,6 +18,7 @@ ASYNCIO_WIRE = "transports/tolliver_transports/anyio/asyncio_wire.py"
 ANYIO_WIRE = "transports/tolliver_transports/anyio/wire.py"
 SOCKET_SESSION = "transports/tolliver_transports/_driver/socket_session.py"
 SOCKETS = "transports/tolliver_transports/_driver/sockets.py"
+TURNS = "tests/anyio/test_turns.py::"
 INBOX = "transports/tolliver_transports/_messages/inbox.py"
 ITERATORS = "transports/tolliver_transports/_messages/iterators.py"
 THREAD_ITERATORS = "transports/tolliver_transports/blocking/iterators.py"
@@ -649,10 +650,42 @@ BUGS = (
     Bug(
         "only an Exception is a failure of a handler",
         ITERATORS,
-        "Registration._handle",
-        "ends_us(error)",
-        "ends_us(error) or not isinstance(error, Exception)",
+        "Registration._call_each",
+        "is_interrupt(error)",
+        "is_interrupt(error) or not isinstance(error, Exception)",
         ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+    ),
+    Bug(
+        "only an Exception is a failure of a handler that is awaited",
+        ITERATORS,
+        "Registration._wait_for",
+        "self._core.is_outside(error)",
+        "self._core.is_outside(error) or not isinstance(error, Exception)",
+        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+    ),
+    Bug(
+        "a handler has the loop until nothing waits",
+        ITERATORS,
+        "Registration._call_each",
+        "monotonic() > until",
+        "False",
+        (f"{TURNS}test_a_handler_that_takes_its_time_lets_the_others_have_their_turn",),
+    ),
+    Bug(
+        "a handler is called in the context of the loop",
+        ITERATORS,
+        "Registration.call",
+        "self._context.run(self._call_each, until)",
+        "self._call_each(until)",
+        (f"{TURNS}test_a_plain_handler_is_called_in_the_context_of_its_registration",),
+    ),
+    Bug(
+        "uvloop calls again after an error of the line",
+        ASYNCIO_WIRE,
+        "CallbackTransport.__init__",
+        "not isinstance(loop, asyncio.BaseEventLoop)",
+        "False",
+        (f"{TURNS}test_a_reset_with_the_last_bytes_is_seen_on_uvloop",),
     ),
     Bug(
         "a thread's interrupt is a failure of its handler",
