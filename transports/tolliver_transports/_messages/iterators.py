@@ -245,7 +245,7 @@ class Registration(Receiver):
 
     async def _work(self, awaited: _Awaited | None) -> None:
         try:
-            while not self._mailbox.closed:
+            while awaited is not None or not self._mailbox.closed:
                 if awaited is not None:
                     self._keeps_task = True
                     await self._wait_for(*awaited)
