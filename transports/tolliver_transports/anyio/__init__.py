@@ -1,8 +1,7 @@
 """tolliver on asyncio and trio, through anyio: messages, and streams with demand.
 
-`create_instance` and `create_streams` open what a program uses. asyncio's loop calls for each connection, and on trio two
-tasks stand for one; the node and the hub decide, and these move bytes.
-docs/anyio.md shows it at work.
+`create_instance` and `create_streams` open what a program uses. asyncio's loop calls for each connection, and on trio
+two tasks stand for one; the node and the hub decide, and these move bytes. docs/anyio.md shows it at work.
 """
 
 from __future__ import annotations
