@@ -328,8 +328,11 @@ class Verdicts:
 
     def returned(self, delivery: Delivery, result: object) -> None:
         """None or a true value is success, anything else failure, and so is one whose truth cannot be had (T-45)."""
+        if result is None or result is True:  # nearly always
+            self._well.append(delivery)
+            return
         try:
-            well = result is None or bool(result)
+            well = bool(result)
         except BaseException as error:
             if is_interrupt(error):
                 raise

@@ -210,37 +210,36 @@ class Registration(Receiver):
     def _has_more(self) -> bool:
         return not self._mailbox.closed and (self._run is not None or self._mailbox.waiting)
 
-    def _next(self) -> Delivery | None:
-        """The next one to be handled, if there is one; before another run, this one's verdicts are said."""
-        while not self._mailbox.closed:
-            if self._run is not None:
-                delivery = self._run.next()
-                if delivery is not None:
-                    return delivery
-                self._verdicts.end()
+    def _next_run(self) -> Run | None:
+        """The run to be handled, if there is one."""
+        if self._run is None:
             run = self._run = self._mailbox.take()
-            if run is None:
-                return None
-            self._verdicts = Verdicts(self._core, hand_out(run))
-        return None
+            if run is not None:
+                self._verdicts = Verdicts(self._core, hand_out(run))
+        return self._run
 
     def _call_each(self, until: float) -> _Awaited | None:
         """Call the handler for what is there, one after the other, until then, or until it gives back an awaitable."""
-        while (delivery := self._next()) is not None:
-            try:
-                result = self._handler(delivery)
-            except BaseException as error:
-                if is_interrupt(error):
-                    raise
-                self._raised(delivery, error)
-            else:
-                if result is not None and isinstance(result, Awaitable):
-                    return delivery, result
-                self._verdicts.returned(delivery, result)
-            if monotonic() > until:
-                break
-        if self._run is not None:
-            self._verdicts.end()
+        handler, mailbox = self._handler, self._mailbox
+        while not mailbox.closed and (run := self._next_run()) is not None:
+            verdicts = self._verdicts
+            while not mailbox.closed and (delivery := run.next()) is not None:
+                try:
+                    result = handler(delivery)
+                except BaseException as error:
+                    if is_interrupt(error):
+                        raise
+                    self._raised(delivery, error)
+                else:
+                    if result is not None and isinstance(result, Awaitable):
+                        return delivery, result
+                    verdicts.returned(delivery, result)
+                if monotonic() > until:
+                    verdicts.end()
+                    return None
+            if not mailbox.closed:  # else what it holds has failed
+                verdicts.end()
+                self._run = None
         return None
 
     async def _work(self, awaited: _Awaited | None) -> None:
