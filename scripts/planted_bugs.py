@@ -70,6 +70,8 @@ def outcome(see: See, bug: Bug) -> tuple[bool, str]:
         what = seen(see, bug)
     except subprocess.TimeoutExpired:  # an endless test is not told from a slow machine
         return False, f"NOT CAUGHT: no end within {_TIME:g} s"
+    except SystemExit as error:  # the others are run all the same
+        return False, f"NOT CAUGHT: {str(error).splitlines()[0]}"
     return what is not None, what or "NOT CAUGHT"
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,14 @@ def test_every_test_that_is_named_is_there() -> None:
             file, _, name = test.partition("[")[0].partition("::")
             text = sources.setdefault(file, (ROOT / file).read_text("utf-8"))
             assert not name or re.search(rf"^(async def|def|class) {name}\b|^{name} = ", text, re.MULTILINE), test
+
+
+def test_every_case_that_is_named_is_there() -> None:
+    cases = {test for bug in BUGS for test in bug.tests if "[" in test}
+    files = sorted({case.partition("::")[0] for case in cases})
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(collect, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert cases - {*done.stdout.splitlines()} == set()
 
 
 def find(name: str) -> Bug:
