@@ -650,7 +650,7 @@ BUGS = (
     Bug(
         "only an Exception is a failure of a handler",
         ITERATORS,
-        "Registration._call_each",
+        "_HandlerCalls._call_each",
         "is_interrupt(error)",
         "is_interrupt(error) or not isinstance(error, Exception)",
         ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
@@ -658,7 +658,7 @@ BUGS = (
     Bug(
         "only an Exception is a failure of a handler that is awaited",
         ITERATORS,
-        "Registration._wait_for",
+        "_HandlerCalls._wait_for",
         "self._core.is_outside(error)",
         "self._core.is_outside(error) or not isinstance(error, Exception)",
         ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
@@ -666,7 +666,7 @@ BUGS = (
     Bug(
         "a handler has the loop until nothing waits",
         ITERATORS,
-        "Registration._call_each",
+        "_HandlerCalls._call_each",
         "monotonic() > until",
         "False",
         (f"{TURNS}test_a_handler_that_takes_its_time_lets_the_others_have_their_turn",),
@@ -674,7 +674,7 @@ BUGS = (
     Bug(
         "a handler is called in the context of the loop",
         ITERATORS,
-        "Registration.call",
+        "_HandlerCalls.call",
         "self._context.run(self._call_each, until)",
         "self._call_each(until)",
         (f"{TURNS}test_a_plain_handler_is_called_in_the_context_of_its_registration",),

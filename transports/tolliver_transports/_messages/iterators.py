@@ -164,11 +164,11 @@ class Runs(AsyncIterator):
         return await self.next_run()
 
 
-class Registration(Receiver):
-    """A handler at work. `close()` ends it; what it holds is failed and sent again.
+class _HandlerCalls:
+    """Calls of one handler.
 
-    The loop calls it at the end of the turn that has read its messages. It has a task while it takes its time, or has
-    given back something to await; a coroutine function has one always.
+    The loop makes them at the end of the turn that has read its messages. There is a task while the handler takes its
+    time, or has given back something to await; a coroutine function has one always.
     """
 
     _verdicts: Verdicts  # on its run
@@ -181,21 +181,20 @@ class Registration(Receiver):
         self._cancel: Callable[[], object] | None = None  # the task
         self._keeps_task = iscoroutinefunction(handler)
         self._run: Run | None = None
-        self._mailbox = Mailbox(core, channel, key, self, name_of(handler))
+        self.mailbox = Mailbox(core, channel, key, self, name_of(handler))
         if self._keeps_task:
             self._begin_work()
 
     def close(self) -> None:
-        """Call the handler no more; what it holds is failed and sent again. The subscription stays."""
         if self._cancel is not None:
             self._cancel()
-        self._mailbox.close()
+        self.mailbox.close()
 
     def ring(self) -> None:
         """Something has come, or nothing will any more."""
         if self._cancel is not None:
             self._bell.ring()
-        elif not self._mailbox.closed:
+        elif not self.mailbox.closed:
             self._core.call_at_end(self)
 
     def call(self, until: float) -> None:
@@ -208,19 +207,19 @@ class Registration(Receiver):
         self._cancel = self._context.run(self._core.spawn, partial(self._work, awaited))
 
     def _has_more(self) -> bool:
-        return not self._mailbox.closed and (self._run is not None or self._mailbox.waiting)
+        return not self.mailbox.closed and (self._run is not None or self.mailbox.waiting)
 
     def _next_run(self) -> Run | None:
         """The run to be handled, if there is one."""
         if self._run is None:
-            run = self._run = self._mailbox.take()
+            run = self._run = self.mailbox.take()
             if run is not None:
                 self._verdicts = Verdicts(self._core, hand_out(run))
         return self._run
 
     def _call_each(self, until: float) -> _Awaited | None:
         """Call the handler for what is there, one after the other, until then, or until it gives back an awaitable."""
-        handler, mailbox = self._handler, self._mailbox
+        handler, mailbox = self._handler, self.mailbox
         while not mailbox.closed and (run := self._next_run()) is not None:
             verdicts = self._verdicts
             while not mailbox.closed and (delivery := run.next()) is not None:
@@ -244,7 +243,7 @@ class Registration(Receiver):
 
     async def _work(self, awaited: _Awaited | None) -> None:
         try:
-            while awaited is not None or not self._mailbox.closed:
+            while awaited is not None or not self.mailbox.closed:
                 if awaited is not None:
                     self._keeps_task = True
                     await self._wait_for(*awaited)
@@ -288,5 +287,17 @@ class Registration(Receiver):
             run.end((delivery,))
 
     def _raised(self, delivery: Delivery, error: BaseException) -> None:
-        if not self._mailbox.closed:  # on Twisted, cancelling raises an Exception
+        if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
             self._verdicts.raised(delivery, error)
+
+
+class Registration(Receiver):
+    """A handler at work. `close()` ends it; what it holds is failed and sent again."""
+
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler) -> None:
+        self._calls = _HandlerCalls(core, channel, key, handler)
+        self._mailbox = self._calls.mailbox
+
+    def close(self) -> None:
+        """Call the handler no more; what it holds is failed and sent again. The subscription stays."""
+        self._calls.close()
