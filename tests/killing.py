@@ -19,7 +19,6 @@ import json
 import os
 import random
 import signal
-import socket
 import sqlite3
 import sys
 import threading
@@ -36,6 +35,7 @@ from tolliver_transports import blocking
 from tolliver_transports.anyio import InstanceOptions, create_instance
 from tolliver_transports.certs import make_ca, make_certificate
 
+from tests.ports import free_address
 from tests.store.layout_1 import write as write_layout_1
 from tests.troubles import STACKS, Troubles, ended_well, kill
 from tolliver_proto import Delivery, Limits, NoticeKind, StoredMessage, StoreError
@@ -264,12 +264,6 @@ class Rig:
         lives = dict(line.split() for line in self.names("opened"))
         told = lives.get(b"%d" % life)
         return None if told is None else int(told)
-
-
-def free_address() -> str:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{reserved.getsockname()[1]}"
 
 
 class Told(BaseException):

@@ -101,13 +101,6 @@ def silent_port() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def free_port() -> int:
-    """A port where nobody listens, and where an instance may do so in a moment."""
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        return int(reserved.getsockname()[1])
-
-
 def connected(node: Facade) -> int:
     return node.stats()["peers_up"]
 

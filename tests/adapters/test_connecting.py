@@ -11,6 +11,7 @@ from tolliver_transports._options.instance import TLS, Remote
 from tolliver_transports._tls.policy import server_context
 
 from tests.certificates import Certificates
+from tests.ports import free_port
 from tests.raw import RawListener
 from tolliver_proto import (
     CertificateError,
@@ -31,7 +32,7 @@ from tolliver_proto import (
 
 from .facade import Cancelled, Facade, until
 from .kinds import ONE_KIND
-from .nodes import SOMEBODY, Inbox, Nodes, address, connected, error_of, free_port, gave_up, noticed, silent_port
+from .nodes import SOMEBODY, Inbox, Nodes, address, connected, error_of, gave_up, noticed, silent_port
 from .relay import Relay
 
 QUICK = {"limits": Limits(redial_first=0.005, redial_max=0.05)}

@@ -15,6 +15,7 @@ from tolliver_transports._options.streams import StreamsOptions
 from tolliver_transports._tls.policy import server_context
 from tolliver_transports.events import StreamsDialFailed
 
+from tests.ports import free_port
 from tests.raw import RawListener
 from tolliver_proto import AccessDenied, Acl, DialCause, Limits, NoticeKind, RemoteInfo, RemoteState, Rights
 from tolliver_proto.reactive import Goodbye, encode
@@ -22,7 +23,7 @@ from tolliver_proto.reactive import Limits as StreamsLimits
 
 from .facade import Facade, Opened, until
 from .kinds import EACH_ADAPTER
-from .nodes import SOMEBODY, Nodes, address, free_port, silent_port
+from .nodes import SOMEBODY, Nodes, address, silent_port
 from .streams import Stage
 
 LIMITS = Limits(redial_first=0.01, redial_max=0.05)

@@ -19,6 +19,7 @@ from tolliver_transports._tls.policy import client_context
 from tolliver_transports._tls.pump import Pump
 
 from tests.certificates import Certificates
+from tests.ports import free_port
 from tests.raw import RawListener
 from tolliver_proto import Decoder, Limits
 from tolliver_proto import reactive as rs
@@ -27,7 +28,7 @@ from . import abuse, abuse_streams
 from .churn import churn
 from .facade import World, until
 from .mallory import PATIENCE
-from .nodes import Nodes, free_port
+from .nodes import Nodes
 from .victim import AnyLimits, Of, Victim, victim_of
 
 PARTS = (Session, Pump, Decoder, rs.Decoder)

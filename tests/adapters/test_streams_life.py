@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tolliver_transports.events import StreamsPeerDown, StreamsPeerUp
 
+from tests.ports import free_port
 from tolliver_proto import Acl, CertificateError, ConnectionClosing, ConnectionLost, Rights, UnexpectedEOF
 from tolliver_proto.reactive import (
     ConnectionClosed,
@@ -29,7 +30,7 @@ from tolliver_proto.reactive import (
 )
 
 from .facade import PATIENCE, until
-from .nodes import free_port, silent_port
+from .nodes import silent_port
 from .streams import Stage, StreamsFacade
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -109,9 +108,3 @@ def running(output: Path, *arguments: object, stdin: int = subprocess.DEVNULL) -
             yield Listener(process, output, errors)
         finally:
             process.kill()
-
-
-def free_address() -> str:
-    """An address that nobody listens on at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"

@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 from tolliver_transports.anyio import TLS, InstanceOptions, create_instance
 
-from tests.cli.commands import SECONDS, free_address, listener, run_process, tolliver
+from tests.cli.commands import SECONDS, listener, run_process, tolliver
 from tests.cli.conftest import Who
+from tests.ports import free_address
 
 
 def objects(lines: list[str]) -> list[dict[str, Any]]:

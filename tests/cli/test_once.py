@@ -11,9 +11,10 @@ from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
 from tolliver_transports.certs import make_certificate
 from tolliver_transports.derived import new_prefix
 
+from tests.ports import free_address
 from tolliver_proto import is_derived
 
-from .commands import SECONDS, free_address, listener, tolliver
+from .commands import SECONDS, listener, tolliver
 from .conftest import Who
 
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import pytest
 from tolliver_transports._messages.recorder import Recorder
 
-from tests.cli.commands import SECONDS, Listener, free_address, running, tolliver
+from tests.cli.commands import SECONDS, Listener, running, tolliver
+from tests.ports import free_address
 from tests.wire.vectors import D2, ONE, TWO
 from tolliver_proto import Ack, HandshakeFinal, HandshakeResponse, HandshakeStatus, Message, Subscription, encode
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import COMMAND, SECONDS, Listener, Result, free_address, run_process, running, tolliver
+from tests.cli.commands import COMMAND, SECONDS, Listener, Result, run_process, running, tolliver
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
+from tests.ports import free_address
 
 LINES = [b"line %d \xc3\xa9" % number for number in range(2000)] + [b"", b"\xff\x00\x1b[2J no text", b"the last"]
 PLAIN = ("--plaintext",)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tests.certificates import Certificates
+from tests.ports import free_port
 
 from .quick import SOURCES
-from .senders import Sender, free_port
+from .senders import Sender
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from pathlib import Path
@@ -15,12 +14,6 @@ from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
 from tolliver_proto import Limits
 
 _WAITING = 20_000  # messages that may wait for their acknowledgements
-
-
-def free_port() -> int:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        return int(reserved.getsockname()[1])
 
 
 class Sender(threading.Thread):

@@ -29,7 +29,7 @@ from tolliver_transports.staging import (
 )
 
 from tests.blocking.nodes import PATIENCE, Nodes, until
-from tests.cli.commands import free_address
+from tests.ports import free_address
 from tests.staging.disks import small_disk
 from tests.staging.stages import staged
 from tolliver_proto import ConnectionClosing, ConnectionLost, Dialect, Limits, Receipt, Subscription
