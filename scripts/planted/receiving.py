@@ -93,7 +93,7 @@ BUGS = (
         self._counts["withheld"] += 1
         self._ack(link, [message_id])
         """,
-        ("tests/node/test_duplicates.py::test_a_duplicate_is_acknowledged_only_once_its_original_was",),
+        ("tests/node/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
     ),
     Bug(
         "handled, durably, before it is stored",

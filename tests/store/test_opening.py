@@ -129,6 +129,7 @@ def test_an_opening_waits_for_another_program_that_writes(path: Path) -> None:
         opened = pool.submit(open_store, path)
         while not opening.begun():
             time.sleep(0.001)
+        time.sleep(0.1)  # until it comes to the lock
         writer.let_go()
         opened.result(30).close()
 
