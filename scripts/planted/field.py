@@ -94,8 +94,11 @@ BUGS = (
         "what was held for a forgotten peer is told as unsubscribed",
         "tolliver_proto/_node/maintenance.py",
         "Maintenance._forget_all_of",
-        "self._hold(peer, {})",
-        "",
+        """
+        self._hold(peer, {})
+        self._route_to(peer, peer.subscriptions)
+        """,
+        "self._route_to(peer, peer.subscriptions.union(peer.held))",
         (HOLDING + "test_forgetting_the_peer_ends_it",),
     ),
     Bug(

@@ -200,6 +200,18 @@ def test_forgetting_the_peer_ends_it() -> None:
     assert notices(play.wait(4000.0)) == []
 
 
+def test_what_is_sent_while_the_peer_is_being_forgotten_is_not_held_for_it() -> None:
+    play, _ = lacking()
+    receipt = play.send("c", "k", b"1")
+    play.hold_commits = True
+    play.call("forget_peer", LOW)
+    assert play.send("c", "k", b"2").recipients == 0
+    while play.held:
+        play.finish()
+    assert [one.reason for one in receipt.undelivered] == [UndeliveredReason.FORGOTTEN]
+    assert play.node.peers() == []
+
+
 def test_without_a_hold_it_is_as_it_was() -> None:
     play, _ = lacking(policy=Policy(unsubscribed_hold=0.0))
     assert held(play) == ()
