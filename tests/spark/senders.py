@@ -31,7 +31,7 @@ class Sender(threading.Thread):
             tls=tls,
             remotes=[f"127.0.0.1:{port}"],
             retry_interval=1.0,
-            limits=Limits(redial_max=0.5),
+            limits=Limits(redial_max=2.0),  # more than 30 dials in a minute would wait for the next one (T-52)
         )
         self.first = first
         self.sent = 0

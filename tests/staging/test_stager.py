@@ -44,7 +44,7 @@ def options(nodes: Nodes, **more: Any) -> StageOptions:
 def sender(nodes: Nodes, stager: Stager, name: str = "bob", **more: Any) -> Iterator[Instance]:
     """Connected."""
     ((_, port),) = stager.addresses
-    quick = {"retry_interval": 0.3, "limits": Limits(redial_max=0.1), "listen": None, **more}
+    quick = {"retry_interval": 0.3, "limits": Limits(redial_max=0.5), "listen": None, **more}
     with nodes.open(name, **quick) as instance:
         instance.new_connection(f"127.0.0.1:{port}", timeout=PATIENCE)
         yield instance
@@ -351,7 +351,7 @@ def test_killed_again_and_again_every_message_is_staged_once(nodes: Nodes) -> No
     directory, address = nodes.directory / "stage", free_address()
     sent: list[bytes] = []
     ending = threading.Event()
-    with nodes.open("bob", remotes=[address], listen=None, limits=Limits(redial_max=0.1)) as bob:
+    with nodes.open("bob", remotes=[address], listen=None, limits=Limits(redial_max=0.5)) as bob:
 
         def keep_sending() -> None:
             number = 0
