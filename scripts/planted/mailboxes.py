@@ -1,0 +1,126 @@
+"""Bugs in how messages reach handlers and iterators, and how their answers are counted."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+TURNS = "tests/anyio/test_turns.py::"
+INBOX = "transports/tolliver_transports/_messages/inbox.py"
+ITERATORS = "transports/tolliver_transports/_messages/iterators.py"
+THREAD_ITERATORS = "transports/tolliver_transports/blocking/iterators.py"
+ENDS = "transports/tolliver_transports/anyio/ends.py"
+
+BUGS = (
+    Bug(
+        "one handler is enough",
+        INBOX,
+        "Votes._is_last",
+        "self._waiting[delivery] == 0",
+        "True",
+        ("tests/adapters/test_handlers.py::test_all_matching_handlers_must_handle_it_well[asyncio]",),
+    ),
+    Bug(
+        "a handler that failed is outvoted",
+        INBOX,
+        "Votes._is_last",
+        "(self._let_go if well is None else self._failed).add(delivery)",
+        "pass",
+        ("tests/adapters/test_handlers.py::test_all_matching_handlers_must_handle_it_well[asyncio]",),
+    ),
+    Bug(
+        "several handlers share what each of them settles",
+        INBOX,
+        "Votes.ballot",
+        "[Delivery(one.cid, one.peer_id, one.message, one.attempt) for one in self._deliveries]",
+        "self._deliveries",
+        ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-messages]",),
+    ),
+    Bug(
+        "a run settles a delivery twice",
+        INBOX,
+        "Run._take_open",
+        """
+        fresh = [one for one in deliveries if one in self._open]
+        for one in fresh:
+            del self._open[one]
+        """,
+        """
+        fresh = list(deliveries)
+        for one in fresh:
+            self._open.pop(one, None)
+        """,
+        ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-message_runs]",),
+    ),
+    Bug(
+        "False is as good as True",
+        INBOX,
+        "Verdicts.returned",
+        "bool(result)",
+        "True",
+        ("tests/adapters/test_handlers.py::test_a_failed_message_comes_again_until_it_is_handled",),
+    ),
+    Bug(
+        "leaving an iterator acknowledges",
+        INBOX,
+        "Mailbox.close",
+        "run.fail()",
+        "run.ack()",
+        ("tests/adapters/test_handlers.py::test_leaving_an_iterator_fails_what_it_holds[asyncio]",),
+    ),
+    Bug(
+        "only an Exception is a failure of a handler",
+        ITERATORS,
+        "_HandlerCalls._call_each",
+        "is_interrupt(error)",
+        "is_interrupt(error) or not isinstance(error, Exception)",
+        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+    ),
+    Bug(
+        "only an Exception is a failure of a handler that is awaited",
+        ITERATORS,
+        "_HandlerCalls._wait_for",
+        "self._core.is_outside(error)",
+        "self._core.is_outside(error) or not isinstance(error, Exception)",
+        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+    ),
+    Bug(
+        "a handler has the loop until nothing waits",
+        ITERATORS,
+        "_HandlerCalls._call_each",
+        "monotonic() > until",
+        "False",
+        (f"{TURNS}test_a_handler_that_takes_its_time_lets_the_others_have_their_turn",),
+    ),
+    Bug(
+        "a handler is called in the context of the loop",
+        ITERATORS,
+        "_HandlerCalls.call",
+        "self._context.run(self._call_each, until)",
+        "self._call_each(until)",
+        (f"{TURNS}test_a_plain_handler_is_called_in_the_context_of_its_registration",),
+    ),
+    Bug(
+        "a thread's interrupt is a failure of its handler",
+        THREAD_ITERATORS,
+        "Registration._call",
+        "is_interrupt(error)",
+        "False",
+        ("tests/adapters/test_odd_ends.py::test_an_interrupt_ends_the_program[threads]",),
+    ),
+    Bug(
+        "a result must have a truth",
+        INBOX,
+        "Verdicts.returned",
+        "is_interrupt(error)",
+        "True",
+        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+    ),
+    Bug(
+        "a cancelled task that a handler awaits cancels us",
+        ENDS,
+        "_is_cancelled",
+        "kind is not asyncio.CancelledError",
+        "True",
+        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+    ),
+)

@@ -1,0 +1,131 @@
+"""Bugs in how a program opens, closes, copies and shows an instance."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+OPENING = "transports/tolliver_transports/_messages/opening.py"
+ENDPOINT = "transports/tolliver_transports/_driver/endpoint.py"
+FACADE = "transports/tolliver_transports/_driver/facade.py"
+INSTANCE = "transports/tolliver_transports/_messages/instance.py"
+CLI_WORDS = "transports/tolliver_transports/_cli/words.py"
+ANYIO_THREADS = "transports/tolliver_transports/anyio/threads.py"
+ANYIO_ENDPOINT = "transports/tolliver_transports/anyio/endpoint.py"
+TWISTED_ENDPOINT = "transports/tolliver_transports/twisted/endpoint.py"
+BLOCKING_ENDPOINT = "transports/tolliver_transports/blocking/endpoint.py"
+THREADS = "transports/tolliver_transports/_driver/threads.py"
+
+BUGS = (
+    Bug(
+        "a database of somebody else is used",
+        OPENING,
+        "open_instance",
+        "(wanted is not None and known != wanted) or not mine.may_be(known)",
+        "False",
+        ("tests/adapters/test_instance.py::test_who_it_is_must_not_be_contradicted[asyncio]",),
+    ),
+    Bug(
+        "an option against the certificate",
+        OPENING,
+        "open_instance",
+        "wanted is not None and not mine.may_be(wanted)",
+        "False",
+        ("tests/adapters/test_instance.py::test_who_it_is_must_not_be_contradicted[asyncio]",),
+    ),
+    Bug(
+        "an instance is copied",
+        FACADE,
+        "BaseFacade.__reduce__",
+        "self._core.refuse_copy()",
+        "return super().__reduce__()",
+        ("tests/blocking/test_threads.py::test_an_instance_is_not_pickled_or_copied",),
+    ),
+    Bug(
+        "a fork of an instance goes on",
+        ENDPOINT,
+        "BaseEndpoint.check_open",
+        "self._open and self._process != os.getpid()",
+        "False",
+        ("tests/adapters/test_instance.py::test_a_forked_child_is_told_to_open_its_own[asyncio]",),
+    ),
+    Bug(
+        "a renewed certificate of somebody else",
+        INSTANCE,
+        "BaseInstanceCore._read_tls",
+        "not pumps.identity.may_be(self.node.instance_id)",
+        "False",
+        ("tests/adapters/test_renewal.py::test_a_renewed_certificate_is_shown_from_now_on[asyncio]",),
+    ),
+    Bug(
+        "a terminal is written to by a peer",
+        CLI_WORDS,
+        "_escaped",
+        '"".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)',
+        "text",
+        ("tests/cli/test_words.py",),
+    ),
+    Bug(
+        "opening: asyncio leaves a thread that a cancelled task began",
+        ANYIO_THREADS,
+        "off_loop",
+        "not outcome.cancel() and not outcome.done()",
+        "False",
+        ("tests/anyio/test_opening.py::test_a_task_that_is_cancelled_leaves_nothing_locked",),
+    ),
+    Bug(
+        "opening: asyncio leaves it at the second cancel",
+        ANYIO_THREADS,
+        "_end_of",
+        "with suppress(asyncio.CancelledError): await ended.wait()",
+        "await ended.wait()",
+        ("tests/anyio/test_opening.py::test_a_task_that_is_cancelled_leaves_nothing_locked",),
+    ),
+    Bug(
+        "without a thread the database stays open",
+        ANYIO_ENDPOINT,
+        "Endpoint._close_files",
+        "self._finish()",
+        "pass",
+        ("tests/adapters/test_instance.py::test_without_threads_it_says_so_and_leaves_nothing[asyncio]",),
+    ),
+    Bug(
+        "opening: a cancelled one stays open on Twisted",
+        TWISTED_ENDPOINT,
+        "Endpoint.open",
+        "self.wait(closed).addBoth(lambda _: failure)",
+        "failure",
+        ("tests/twisted/test_instance.py::test_it_fires_when_what_it_opened_is_closed",),
+    ),
+    Bug(
+        "opening: a reactor that stops does not wait for it",
+        TWISTED_ENDPOINT,
+        "Endpoint._on_shutdown",
+        "return self._close_when_open()",
+        "return succeed(None)",
+        ("tests/twisted/test_instance.py::test_a_reactor_that_stops_waits_for_an_opening_and_closes_it",),
+    ),
+    Bug(
+        "opening: an exception leaves it on threads",
+        BLOCKING_ENDPOINT,
+        "Endpoint.open",
+        "self._stop()",
+        "pass",
+        ("tests/blocking/test_opening.py::test_an_exception_on_any_line_leaves_nothing_open",),
+    ),
+    Bug(
+        "opening: what is open is opened again",
+        ENDPOINT,
+        "BaseEndpoint._claim",
+        "self._claimed = True",
+        "pass",
+        ("tests/blocking/test_opening.py::test_what_is_open_is_not_opened_again_and_goes_on",),
+    ),
+    Bug(
+        "a thread that cannot be had is a RuntimeError",
+        THREADS,
+        "starting_thread",
+        "RuntimeError",
+        "ZeroDivisionError",
+        ("tests/blocking/test_threads.py::test_without_a_thread_an_instance_is_not_opened_and_leaves_nothing",),
+    ),
+)

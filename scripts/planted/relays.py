@@ -1,0 +1,125 @@
+"""Bugs in how streams are published, subscribed and relayed by the adapters."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+ASYNC_STREAMS = "transports/tolliver_transports/_streams/async_streams.py"
+PUBLISHING = "transports/tolliver_transports/_streams/publishing.py"
+SUBSCRIBING = "transports/tolliver_transports/_streams/subscribing.py"
+STREAMS = "transports/tolliver_transports/_streams/streams.py"
+CODECS = "transports/tolliver_transports/_streams/codecs.py"
+WAITS = "transports/tolliver_transports/blocking/waits.py"
+RELAYS = "tests/adapters/test_streams_relay.py::test_rule"
+
+BUGS = (
+    Bug(
+        "streams: a source is pulled without demand",
+        PUBLISHING,
+        "OutboundStream.look",
+        "min(self._owner.hub.wanted(*self.key), self._step)",
+        "self._step",
+        (
+            "tests/adapters/test_streams_data.py::test_a_reader_that_stops_stops_the_source",
+            "tests/adapters/test_streams_publisher.py::test_rule",
+        ),
+    ),
+    Bug(
+        "streams: a source is not closed",
+        PUBLISHING,
+        "OutboundStream.cancelled",
+        "self.bell.ring()",
+        "",
+        ("tests/adapters/test_streams_publisher.py::test_rule",),
+    ),
+    Bug(
+        "relays: a subscription outlives the streams that it feeds",
+        SUBSCRIBING,
+        "BaseSubscription._detach_outbound",
+        "self._core.abandon(Closing(self.cancel))",
+        "",
+        (f"{RELAYS}[2.6-a_cancel_ends_a_subscription_that_is_a_source-asyncio-plain]",),
+    ),
+    Bug(
+        "relays: the first subscriber that leaves cancels for all",
+        SUBSCRIBING,
+        "BaseSubscription._detach_outbound",
+        "not self._stream.outbound",
+        "True",
+        (f"{RELAYS}[4.1-a_subscription_is_cancelled_with_the_last_of_its_streams-asyncio-plain]",),
+    ),
+    Bug(
+        "relays: the end is told to one of several streams",
+        SUBSCRIBING,
+        "BaseSubscription._attach_outbound",
+        "stream.outbound.add(outbound)",
+        "stream.outbound = {outbound}",
+        (f"{RELAYS}[4.2-all_streams_of_a_subscription_hear_its_end-asyncio-plain]",),
+    ),
+    Bug(
+        "relays: a subscription that was opened too late stays open",
+        PUBLISHING,
+        "OutboundStream.begin",
+        "self._let_go()",
+        "",
+        (
+            "tests/blocking/test_streams_ends.py::test_a_subscription_that_is_opened_after_the_end_of_its_stream_is_cancelled",
+        ),
+    ),
+    Bug(
+        "relays: a source is opened for who has left",
+        ASYNC_STREAMS,
+        "AsyncOutboundStream._work",
+        "if self.over: return",
+        "",
+        ("tests/adapters/test_relays.py::test_a_source_is_not_opened_for_who_has_left[asyncio]",),
+    ),
+    Bug(
+        "relays: a thread's wait outlives its stream",
+        WAITS,
+        "Work.end",
+        "wake()",
+        "",
+        ("tests/blocking/test_streams_ends.py::test_a_source_over_messages_ends_with_its_stream",),
+    ),
+    Bug(
+        "streams: a codec that raises StopIteration ends the source",
+        PUBLISHING,
+        "OutboundStream.add_many",
+        "converted(encode, elements)",
+        "map(encode, elements)",
+        ("tests/adapters/test_odd_ends.py::test_a_source_ends_its_own_stream_and_no_other[plain-asyncio]",),
+    ),
+    Bug(
+        "streams: a codec that raises StopAsyncIteration ends the loop",
+        CODECS,
+        "converted",
+        "raise RuntimeError(f'the codec raised {type(error).__name__}') from error",
+        "raise",
+        ("tests/adapters/test_odd_ends.py::test_a_subscriber_ends_its_own_stream_and_no_other[asyncio]",),
+    ),
+    Bug(
+        "streams: a window is never filled up",
+        SUBSCRIBING,
+        "InboundStream._grant",
+        "self._window and not self.closed and outstanding <= self._window // 2",
+        "False",
+        ("tests/adapters/test_streams_data.py::test_many_streams_on_one_connection",),
+    ),
+    Bug(
+        "streams: access rules are not asked",
+        STREAMS,
+        "BaseStreamsCore._on_subscribe",
+        'peer is None or not self._rights(peer.identity).may_subscribe(Subscription(name, ""))',
+        "peer is None",
+        ("tests/adapters/test_streams_life.py::test_over_tls",),
+    ),
+    Bug(
+        "a source that ends oddly ends the program",
+        ASYNC_STREAMS,
+        "AsyncOutboundStream._work",
+        "self._loop.is_outside(error)",
+        "not isinstance(error, Exception)",
+        ("tests/adapters/test_odd_ends.py::test_a_source_ends_its_own_stream_and_no_other",),
+    ),
+)
