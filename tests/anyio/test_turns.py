@@ -111,6 +111,23 @@ async def test_what_a_handler_sends_goes_out(nodes: Nodes) -> None:
     assert heard == [b"0", b"1", b"2"]
 
 
+@pytest.mark.anyio
+async def test_an_instance_that_was_interrupted_in_a_read_calls_handlers_when_it_is_opened_again(nodes: Nodes) -> None:
+    class Waiting:
+        def __init__(self) -> None:
+            self.called = anyio.Event()
+
+        def call(self, until: float) -> None:
+            self.called.set()
+
+    instance, waiting = nodes.open("right"), Waiting()
+    async with instance:
+        instance._core.begin_reading()
+    async with instance:
+        instance._core.call_at_end(waiting)
+        await waiting.called.wait()
+
+
 def test_a_reset_with_the_last_bytes_is_seen_on_uvloop(tmp_path: Path) -> None:
     """libuv says once that the line has failed, whatever is still to be read, and watches it no more."""
     patience = Limits(handshake_timeout=600.0, redial_first=600.0, redial_max=600.0)

@@ -28,10 +28,18 @@ class LoopEndpoint(BaseEndpoint):
 
     def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
+        self._forget_turn()
+
+    def _forget_turn(self) -> None:
+        """An interrupt may have ended the one before in its middle."""
         self._ends_soon = False  # `end_turn` is going to be called
         self._gathered = False  # something was asked for that it carries out
         self._reading = False
         self._to_call: dict[Handling, None] = {}
+
+    def _begin(self) -> None:
+        self._forget_turn()
+        super()._begin()
 
     @abstractmethod
     def _end_turn_soon(self) -> None:
