@@ -14,11 +14,11 @@ from typing import Any
 from ._testing.checks import SimFailure
 from ._testing.clockwork import Report
 from ._testing.dice import BeginAt
+from ._testing.driving import Weather
 from ._testing.field import Field
 from ._testing.memory import MemoryStore
 from ._testing.pair import ConnectionPair, Side
 from ._testing.shrink import Shrunk, shrink_seed
-from ._testing.world import Weather
 
 
 class SimNet(Field):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 from uuid import UUID
 
 from .._common.derived import is_derived
@@ -94,6 +95,16 @@ class Sent:
 
     def wanted_by(self, subscriptions: Iterable[Subscription]) -> bool:
         return not set(matching(self.channel, self.key)).isdisjoint(subscriptions)
+
+
+class AnyWitness(Protocol):
+    """Reader of one end of one connection: it may complain of what passes."""
+
+    def transmit(self, units: Sequence[bytes], now: float, resend_after: float) -> None: ...
+
+    def taken(self, now: float) -> None: ...
+
+    def receive(self, data: bytes) -> None: ...
 
 
 class WireWitness:

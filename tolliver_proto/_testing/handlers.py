@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._node.actions import Deliver, Delivery, TakeBack
-from .checks import check
-from .network import Network
-from .world import Host
+from .checks import WireWitness, check
+from .world import Host, World
 
 
-class Handlers(Network):
+class Handlers(World):
     """Calls of simulated handlers, from the delivery to its settlement."""
 
     def _deliver(self, host: Host, action: Deliver) -> None:
@@ -82,6 +81,7 @@ class Handlers(Network):
             host.ledger.handled_in_this_life.add(one.body)
             end = host.ends.get(one.cid)
             if end is not None and one.message_id is not None:
+                assert isinstance(end.witness, WireWitness)
                 end.witness.acknowledged.add(one.message_id)
         self._call(host, "end", "handler", deliveries)
         self._call(host, "fail", failed)

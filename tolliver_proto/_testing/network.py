@@ -13,22 +13,29 @@ from typing import Any
 from .._common.errors import ConnectionLost, DiskFull, StoreError, TolliverError
 from .._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
 from .._node.actions import Commit, Fetch, Find
-from .checks import WireWitness, check
-from .world import End, Host, World
+from .._wire.events import Revision
+from .checks import AnyWitness, check
+from .driving import Driving, End, H
 
 _MOST_DIALS, _MINUTE = 30, 60.0
 
 
-class Network(World):
+class Network(Driving[H]):
     """Connections and disks."""
+
+    _revision = Revision.DRAFT_2
+
+    def _witness(self, host: H, is_client: bool) -> AnyWitness:
+        """Reader of one end of a connection."""
+        raise NotImplementedError
 
     # The network.
 
-    def _dial(self, host: Host, action: Dial) -> None:
+    def _dial(self, host: H, action: Dial) -> None:
         self._count_dial(host, action.remote)
         self._at(self._delay(), self._connect, host, host.born, action.cid, action.remote)
 
-    def _count_dial(self, host: Host, remote: Any) -> None:
+    def _count_dial(self, host: H, remote: Any) -> None:
         """No storm: as often as may be, and not more often."""
         now = host.time(self.now)
         dials = host.dials.setdefault(remote, [])
@@ -42,12 +49,11 @@ class Network(World):
         )
         dials.append(now)
 
-    def _reached(self, remote: tuple[int, int]) -> Host:
-        """A second instance has an address of its own."""
-        host = self._hosts[remote[0]]
-        return host.twin if remote[1] and host.twin is not None else host
+    def _reached(self, remote: tuple[int, int]) -> H:
+        """The instance that answers at this address."""
+        return self._hosts[remote[0]]
 
-    def _connect(self, host: Host, born: int, cid: int, remote: tuple[int, int]) -> None:
+    def _connect(self, host: H, born: int, cid: int, remote: tuple[int, int]) -> None:
         if host.born != born or cid not in host.node._links:  # type: ignore[union-attr]  # alive: same birth
             return
         target = self._reached(remote)
@@ -62,34 +68,37 @@ class Network(World):
             self.counts["refused"] += 1
             self._call(host, "dial_failed", cid, ConnectionLost("too many handshakes in progress (D-7)"))
             return
-        near = End(host, cid, WireWitness(host.ledger, True, self._revision))
-        far = End(target, server_cid, WireWitness(target.ledger, False, self._revision))
+        near = End(host, cid, self._witness(host, True))
+        far = End(target, server_cid, self._witness(target, False))
         near.other, far.other = far, near
         host.ends[cid], target.ends[server_cid] = near, far
         self.counts["connections"] += 1
         for end, role in ((near, Role.CLIENT), (far, Role.SERVER)):
             self._at(self._delay(), self._open, end, role)
 
-    def _open(self, end: End, role: Role) -> None:
+    def _open(self, end: End[H], role: Role) -> None:
         if not end.alive:
             return
         end.open = True
         host = end.host
-        if role is Role.CLIENT and host.node is not None:
-            host.opening[end.cid] = len(host.log), host.node._counts["not_kept"]
+        if role is Role.CLIENT:
+            self._begun(end)
         self._trace(f"{host.name} {end.cid} open, {role}, to {end.other.host.name} {end.other.cid}")
         self._call(host, "opened", end.cid, role, PeerIdentity(address=end.other.host.name))
         self._move(end)
 
-    def _apart(self, one: Host, other: Host) -> bool:
+    def _begun(self, end: End[H]) -> None:
+        """A client begins its handshake."""
+
+    def _apart(self, one: H, other: H) -> bool:
         """True if nothing gets through between them now: what was sent comes late, if the connection lives."""
         return self.now < self._split_until and one.island != other.island
 
-    def _with_end(self, do: Callable[[Host, End, Any], None]) -> Callable[[Host, Any], None]:
+    def _with_end(self, do: Callable[[H, End[H], Any], None]) -> Callable[[H, Any], None]:
         """Handler of an action on a connection, for one that is still there."""
         return lambda host, action: do(host, host.ends[action.cid], action) if action.cid in host.ends else None
 
-    def _transmit(self, host: Host, end: End, action: Transmit) -> None:
+    def _transmit(self, host: H, end: End[H], action: Transmit) -> None:
         check(not end.in_transit, f"a second Transmit for {action.cid} while one is outstanding")
         check(not end.shut, f"a Transmit for {action.cid} after ShutdownWrite")
         end.in_transit = True
@@ -99,18 +108,18 @@ class Network(World):
             self._move(end.other)
         self._at(self._delay(), self._taken, end)
 
-    def _taken(self, end: End) -> None:
+    def _taken(self, end: End[H]) -> None:
         if end.alive:
             end.in_transit = False
             end.witness.taken(end.host.time(self.now))
             self._call(end.host, "sent", end.cid)
 
-    def _move(self, end: End) -> None:
+    def _move(self, end: End[H]) -> None:
         if end.arriving and end.open and not end.moving and not end.paused and end.alive:
             end.moving = True
             self._at(self._delay(), self._arrive, end)
 
-    def _arrive(self, end: End) -> None:
+    def _arrive(self, end: End[H]) -> None:
         if end.alive and self._apart(end.host, end.other.host):
             self._at(self._split_until - self.now + self._delay(), self._arrive, end)
             return
@@ -132,7 +141,7 @@ class Network(World):
         self._call(end.host, "receive_data", end.cid, data[:size])
         self._move(end)
 
-    def _shutdown_write(self, host: Host, end: End, action: ShutdownWrite) -> None:
+    def _shutdown_write(self, host: H, end: End[H], action: ShutdownWrite) -> None:
         check(not end.in_transit, f"ShutdownWrite for {action.cid} while a Transmit is outstanding")
         end.shut = True
         if not end.broken:
@@ -140,24 +149,24 @@ class Network(World):
             self._move(end.other)
         self._finish(end)
 
-    def _finish(self, end: End) -> None:
+    def _finish(self, end: End[H]) -> None:
         """Both halves are over: an orderly end."""
         if end.shut and end.eof and end.alive:
             self._at(self._delay(), self._lose, end, None)
 
-    def _abort(self, host: Host, end: End, action: Abort) -> None:
+    def _abort(self, host: H, end: End[H], action: Abort) -> None:
         del host.ends[action.cid]
         end.over = True
         self._lose_later(end.other)
 
-    def _lose_later(self, end: End) -> None:
+    def _lose_later(self, end: End[H]) -> None:
         """The other side is gone: this one notices soon, or much later where nothing tells it."""
         end.broken = True
         late = self._chance(self._weather.half_open)
         wait = self._rng.random() * (self._weather.half_open_for if late else 0.5)
         self._at(wait, self._lose, end, ConnectionLost("reset"))
 
-    def _lose(self, end: End, error: TolliverError | None) -> None:
+    def _lose(self, end: End[H], error: TolliverError | None) -> None:
         if not end.alive:
             return
         end.over = True
@@ -166,27 +175,27 @@ class Network(World):
         self._trace(f"{end.host.name} {end.cid} lost: {error}")
         self._call(end.host, "lost", end.cid, error)
 
-    def _time_out(self, end: End) -> None:
+    def _time_out(self, end: End[H]) -> None:
         """One side gives it up; the other learns of that in its own time."""
         if end.alive:
             self._lose(end, ConnectionLost("timed out"))
             self._lose_later(end.other)
 
-    def _pause_reading(self, host: Host, end: End, action: PauseReading) -> None:
+    def _pause_reading(self, host: H, end: End[H], action: PauseReading) -> None:
         end.paused = True
 
-    def _resume_reading(self, host: Host, end: End, action: ResumeReading) -> None:
+    def _resume_reading(self, host: H, end: End[H], action: ResumeReading) -> None:
         end.paused = False
         self._move(end)
 
     # The disk: one job at a time, in order, reported in order.
 
-    def _store_job(self, host: Host, action: Commit | Fetch | Find) -> None:
+    def _store_job(self, host: H, action: Commit | Fetch | Find) -> None:
         host.jobs.append(action)
         if len(host.jobs) == 1:
             self._at(self._delay(), self._perform, host, host.born)
 
-    def _perform(self, host: Host, born: int) -> None:
+    def _perform(self, host: H, born: int) -> None:
         if host.born != born:
             return
         job = host.jobs[0]
@@ -200,14 +209,14 @@ class Network(World):
             except StoreError as raised:
                 check(raised is error or isinstance(raised, DiskFull), f"the store refused a commit: {raised}")
                 error = raised
-                host.ledger.not_applied(job.operations)
+                host.not_applied(job.operations)
         elif isinstance(job, Find):
             result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
         elif error is None:
             result = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
         self._at(self._delay(), self._report, host, born, result, error)
 
-    def _report(self, host: Host, born: int, result: Any, error: StoreError | None) -> None:
+    def _report(self, host: H, born: int, result: Any, error: StoreError | None) -> None:
         if host.born != born:
             return
         job = host.jobs.popleft()

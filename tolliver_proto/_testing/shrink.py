@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from .checks import SimFailure
+from .driving import Weather
 from .field import Field
-from .world import Weather
 
 _SEEDS = 8  # other seeds that a simplification is tried with
 _LENGTHS = ("handler_patience", "half_open_for")  # of the weather: no chances, harmless by themselves

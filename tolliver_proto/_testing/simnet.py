@@ -21,11 +21,12 @@ from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
 from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
-from .checks import Sent, SimFailure, audit, check
+from .checks import Sent, SimFailure, WireWitness, audit, check
 from .clockwork import Report
 from .dice import BeginAt, Dice
+from .driving import CALM, Weather
 from .handlers import Handlers
-from .world import CALM, Copy, Host, Weather
+from .world import Copy, Host
 
 WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
 _RULED = 7  # with access rules
@@ -254,6 +255,7 @@ class Simulation(Handlers):
         peer, end = self._ledgers.get(action.peer), host.ends.get(action.cid)
         if host.node is None or host.node._counts["not_kept"] != not_kept or peer is None or end is None:
             return  # not one that we dialled, or a share was full, or it is lost already
+        assert isinstance(end.witness, WireWitness)
         listed = peer.permanent & end.witness.listed
         allowed = host.acl.rights(peer.uuid).granted(listed)
         for sent in host.log[since:]:
