@@ -7,8 +7,8 @@ the node asks for, as an adapter does: at once, or late, with more input in betw
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -51,6 +51,13 @@ CALM = Weather(
     half_open=0.0,
     late_handlers=0.0,
 )
+
+
+def drawn(dice: Dice, never: Collection[str], given: Weather | None = None) -> Weather:
+    """That of a story: drawn where none is given, without the faults that never happen."""
+    usual = Weather()
+    scaled = {name: getattr(usual, name) * dice.choice((0.0, 0.3, 1.0, 2.0)) for name in Weather.__slots__}
+    return replace(given or Weather(**scaled), **{name: 0.0 for name in Weather.__slots__ if name in never})
 
 
 class BaseHost:
@@ -125,6 +132,9 @@ class Driving(Clockwork, Generic[H]):
         self._split_until = 0.0
         self._calm = False
         self._hosts: list[H] = []
+
+    def _everybody(self) -> list[H]:
+        return self._hosts
 
     def _delay(self) -> float:
         stretch = 100.0 if self._chance(self._weather.slow) else 1.0

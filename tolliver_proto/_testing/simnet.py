@@ -206,17 +206,8 @@ class Simulation(Handlers):
 
     def _stop(self, host: Host) -> None:
         """A crash: the commit that runs was applied or was not, as it happens."""
-        self._trace(f"{host.name} is gone")
-        host.node = None
-        host.born += 1
-        host.jobs.clear()
         host.opening.clear()
-        host.timer = float("inf")
-        host.draining = False
-        ends, host.ends = host.ends, {}
-        for end in ends.values():
-            end.over = True
-            self._lose_later(end.other)
+        self._halt(host)
         if not self._calm:
             self._at(self._rng.random() * 8, self._start, host)
 
@@ -388,18 +379,6 @@ class Simulation(Handlers):
                 sent.due_to.clear()
         self._call(host, "set_acl", acl)
 
-    def _op_break(self, host: Host) -> None:
-        """A connection drops, at any byte."""
-        if not host.ends:
-            return
-        self.counts["breaks"] += 1
-        end = self._rng.choice(list(host.ends.values()))
-        self._trace(f"{host.name} {end.cid} breaks")
-        for side in (end, end.other):
-            while side.arriving and self._chance(0.7):
-                side.arriving.pop()
-            self._lose_later(side)
-
     def _op_crash(self, host: Host) -> None:
         self.counts["crashes"] += 1
         self._stop(host)
@@ -483,35 +462,10 @@ class Simulation(Handlers):
             host.ledger.sent[spoilt.body].due_to.clear()
             host.ledger.sent[spoilt.body].damaged = True
 
-    def _op_fill(self, host: Host) -> None:
-        """Its disk is full for a while: what stores no message still finds room (D-13)."""
-        self.counts["filled"] += 1
-        self._trace(f"{host.name} has a full disk")
-        host.store.full = True
-        self._at(self._rng.random() * 10, self._free, host)
-
-    def _free(self, host: Host) -> None:
-        host.store.full = host.store.spent = False
-
     def _op_retry(self, host: Host) -> None:
         """Dead letters are sent again (T-09)."""
         for uuid in sorted(self._ledgers.keys() - {host.ledger.uuid}):
             self._call(host, "retry", uuid)
-
-    def _op_split(self, host: Host) -> None:
-        """The network falls into two for a while: nothing gets through, and some connections do not outlive it."""
-        if self.now < self._split_until:
-            return
-        self.counts["splits"] += 1
-        self._split_until = self.now + self._rng.random() * 15
-        for one in self._everybody():
-            one.island = self._rng.randrange(2)
-        islands = " ".join(f"{one.name}:{one.island}" for one in self._everybody())
-        self._trace(f"the network is split until {self._split_until:.4f}: {islands}")
-        for one in self._everybody():
-            for end in list(one.ends.values()):
-                if self._apart(one, end.other.host) and self._chance(0.3):
-                    self._at(self._rng.random() * 15, self._time_out, end)
 
     def _op_jump(self, host: Host) -> None:
         """Its clock is set forward: whoever counts on it being right is wrong, and nobody may (V20)."""

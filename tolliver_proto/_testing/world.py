@@ -16,9 +16,9 @@ from .._wire.limits import Limits
 from .answers import Answers, check_drops
 from .checks import Ledger, Sent, WireWitness
 from .dice import Dice
-from .driving import BaseHost, End, Weather
+from .driving import BaseHost, End, Weather, drawn
+from .faults import Faults
 from .memory import MemoryStore
-from .network import Network
 
 TIGHT = Limits(
     high_water=1500,
@@ -92,7 +92,7 @@ class Host(BaseHost):
         self.ledger.not_applied(operations)
 
 
-class World(Network[Host]):
+class World(Faults[Host]):
     """Hosts with ledgers, their weather and their policies, as the dice have them."""
 
     def __init__(
@@ -107,11 +107,7 @@ class World(Network[Host]):
         trace: bool,
     ) -> None:
         rng = dice
-        drawn = Weather(
-            **{name: getattr(Weather(), name) * rng.choice((0.0, 0.3, 1.0, 2.0)) for name in Weather.__slots__}
-        )
-        unwanted = {name: 0.0 for name in Weather.__slots__ if name in never}
-        super().__init__(seed, dice, replace(weather or drawn, **unwanted), trace)
+        super().__init__(seed, dice, drawn(dice, never, weather), trace)
         self._twins: list[Host] = []  # second instances with the UUID of a host
         drawn_policy = rng.choice(POLICIES) if policy is None else policy
         is_lossy = policy is None and seed % _LOSSY_EACH == _LOSSY_EACH - 1
