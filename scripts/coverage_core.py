@@ -39,6 +39,7 @@ NODE = (
     "patience",
     "peer_lists",
     "probes",
+    "programs",
     "promises",
     "quota",
     "receiving",

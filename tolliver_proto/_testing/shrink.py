@@ -49,19 +49,31 @@ def kind(failure: SimFailure) -> Kind:
     return type(error).__name__, *where
 
 
-class Net(Protocol):
+class Story(Protocol):
+    """A whole life."""
+
+    def run(self) -> object: ...
+
+
+class Net(Story, Protocol):
     """A simulated network."""
 
     @property
     def size(self) -> int: ...
-
-    def run(self) -> object: ...
 
 
 def shrink_seed(
     net: Callable[..., Net], seed: int, seconds: float, lives: int, faults: Collection[str] = tuple(FAULTS)
 ) -> Shrunk | None:
     """A short life that fails as `net(seed)` does, or None if that does not fail."""
+    start = {"nodes": net(seed).size, "operations": 80, "seconds": seconds, "never": ()}
+    return shrink_from(net, seed, start, lives, faults)
+
+
+def shrink_from(
+    net: Callable[..., Story], seed: int, start: dict[str, Any], lives: int, faults: Collection[str]
+) -> Shrunk | None:
+    """The same, with the scenario that is made shorter."""
 
     def live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
         try:
@@ -73,7 +85,6 @@ def shrink_seed(
     failure = live(seed, {})
     if failure is None:
         return None
-    start = {"nodes": net(seed).size, "operations": 80, "seconds": seconds, "never": ()}
     return shrink(live, failure, seed, start, lives, faults)
 
 
@@ -110,7 +121,7 @@ def shrink(
 
 
 def _fewer_nodes(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for nodes in range(2, scenario["nodes"]):
+    for nodes in range(2, scenario.get("nodes", 0)):
         yield {**scenario, "nodes": nodes}
 
 

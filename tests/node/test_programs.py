@@ -1,0 +1,218 @@
+"""Programs of users in the simulator: their stories hold whatever happens, and fail where they should."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from tolliver_proto import ConnectionClosing, Delivery, LocalProtocolError, TolliverError
+from tolliver_proto.testing import App, ProgramNet, SimFailure, rehearse
+
+JOBS = 12
+Done = Callable[[], bool]
+
+
+def work_queue(net: ProgramNet) -> Done:
+    """Somebody's work queue: jobs wait on the boss' disk, each worker has one at a time, and says when it is done."""
+    done: Counter[bytes] = Counter()
+
+    def boss(app: App) -> None:
+        app.disk.setdefault("todo", [b"%d" % number for number in range(JOBS)])
+        app.subscribe(
+            "done", handler=lambda told: app.disk["todo"].remove(told.body) if told.body in app.disk["todo"] else None
+        )
+        for number, worker in enumerate(("w0", "w1", "w2")):
+            app.every(1.0, hand_out, app, worker, number)
+
+    def end(app: App, job: bytes) -> None:
+        app.disk["todo"] = [one for one in app.disk["todo"] if one != job]
+
+    def hand_out(app: App, worker: str, number: int) -> None:
+        mine = [job for job in app.disk["todo"] if int(job) % 3 == number]
+        if mine:
+            app.unreliable_send("jobs", worker, mine[0])
+
+    def worker(app: App) -> None:
+        def work(job: Delivery) -> None:
+            done[job.body] += 1
+            app.send("done", "", job.body)
+
+        app.subscribe("jobs", app.name, work)
+
+    net.instance("boss", boss)
+    for name in ("w0", "w1", "w2"):
+        net.instance(name, worker, remotes=["boss"])
+    return lambda: len(done) == JOBS and not net.disk("boss")["todo"]
+
+
+def test_a_work_queue_of_a_user_holds_with_many_seeds() -> None:
+    reports = rehearse(work_queue, range(20))
+    happened = sum((Counter(report.counts) for report in reports), Counter())
+    assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
+
+
+def test_one_seed_is_one_trace() -> None:
+    assert ProgramNet(5, work_queue).run() == ProgramNet(5, work_queue).run()
+
+
+def forgetful(net: ProgramNet) -> Done:
+    """Its sender keeps what is to be said in a variable alone, so that a crash loses it."""
+    heard: set[bytes] = set()
+
+    def left(app: App) -> None:
+        todo = [b"1", b"2", b"3"] if not app.disk else []
+        app.disk["begun"] = True
+        app.every(5.0, lambda: todo and app.subscribed("news") and app.send("news", "", todo.pop()))
+
+    def right(app: App) -> None:
+        app.subscribe("news", handler=lambda message: heard.add(message.body))
+
+    net.instance("left", left, remotes=["right"])
+    net.instance("right", right, crashes=False)
+    return lambda: len(heard) == 3
+
+
+def test_a_story_that_fails_is_made_short() -> None:
+    shortest = r"(?s)not done .*the shortest of .*forgetful, seconds=.* never=(\(.*?\)), .* the first was seed"
+    with pytest.raises(SimFailure, match=shortest) as caught:
+        rehearse(forgetful, range(20), lives=40, patience=60.0)
+    said = re.search(shortest, str(caught.value))
+    assert said is not None
+    assert not {"crash", "restart", "fill", "store_fails"} <= set(ast.literal_eval(said[1]))
+    rehearse(forgetful, range(10), patience=120.0, never=("crash", "restart", "fill", "store_fails"))
+
+
+def pair(left: Callable[[App], object], right: Callable[[App], object], done: Done) -> ProgramNet:
+    """Two programs without faults."""
+
+    def story(net: ProgramNet) -> Done:
+        net.instance("left", left, remotes=["right"])
+        net.instance("right", right)
+        return done
+
+    return ProgramNet(1, story, operations=0)
+
+
+def test_handlers_say_how_it_went_and_senders_are_told() -> None:
+    """None and True are well, False and an exception are not (T-45); one that settles says so itself, later perhaps."""
+    keys = ("well", "false", "raises", "later", "twice")
+    seen: Counter[str] = Counter()
+    told: list[tuple[str, str, TolliverError | None]] = []
+
+    def left(app: App) -> None:
+        for key in keys:
+            receipt = app.send("news", key, b"x")
+            app.when_stored(receipt, lambda error, key=key: told.append((key, "stored", error)))  # type: ignore[misc]
+            app.when_acked(receipt, lambda error, key=key: told.append((key, "acked", error)))  # type: ignore[misc]
+
+    def right(app: App) -> None:
+        def handler(message: Delivery) -> bool | None:
+            seen[message.key] += 1
+            if message.key == "raises" and message.attempt == 1:
+                raise ValueError("not today")
+            return None if message.attempt > 1 else message.key != "false"
+
+        def settles(message: Delivery) -> None:
+            app.later(3.0, message.ack)
+            app.later(4.0, message.fail)
+
+        for key in ("well", "false", "raises", "twice"):
+            app.subscribe("news", key, handler)
+        app.register_callback("news", "twice", handler)
+        app.subscribe("news", "later", settles, settles=True)
+
+    pair(lambda app: app.later(2.0, left, app), right, lambda: len(told) == 10).run()
+    assert sorted(told) == sorted((key, how, None) for key in keys for how in ("stored", "acked"))
+    assert seen == {"well": 1, "false": 2, "raises": 2, "twice": 2}
+
+
+def test_an_assertion_of_a_handler_is_a_failure_of_the_test() -> None:
+    def right(app: App) -> None:
+        def handler(_: Delivery) -> None:
+            raise AssertionError("that must not come")
+
+        app.subscribe("news", handler=handler)
+
+    def left(app: App) -> None:
+        app.later(1.0, app.send, "news", "", b"x")
+
+    with pytest.raises(SimFailure, match=r"seed 1 at .*AssertionError: that must not come"):
+        pair(left, right, lambda: False).run()
+
+
+def test_without_a_question_all_must_be_acknowledged() -> None:
+    def story(net: ProgramNet) -> None:
+        net.instance("left", lambda app: app.later(1.0, app.send, "news", "", b"x"), remotes=["right"])
+        net.instance("right", lambda app: app.subscribe("news", handler=lambda _: False))
+
+    with pytest.raises(SimFailure, match="left has 1 pending"):
+        ProgramNet(1, story, operations=0, patience=20.0).run()
+
+
+def test_a_life_that_is_over_takes_no_calls() -> None:
+    lives: list[App] = []
+    net = pair(lives.append, lives.append, lambda: True)
+    net.run()
+    first = lives[0]
+    net._stop(net._hosts[0])
+    assert repr(first) == "<App left (over)>"
+    for call in (
+        first.connect,
+        first.disconnect,
+        lambda name: first.send(name, "", b"x"),
+        lambda name: first.later(1.0, print),
+    ):
+        with pytest.raises(ConnectionClosing, match="this life of left is over"):
+            call("right")
+
+
+def test_names_and_what_is_no_handler() -> None:
+    def left(app: App) -> None:
+        assert app.name_of(app.uuid_of("right")) == "right"
+        assert app.name_of(UUID(int=1)) == str(UUID(int=1))
+        assert app.now == 0.0
+        with pytest.raises(ValueError, match="there is no instance 'nobody' in this story: it has left, right"):
+            app.connect("nobody")
+        with pytest.raises(TypeError, match="cannot be called"):
+            app.register_callback("news", "", 7)  # type: ignore[arg-type]
+        with pytest.raises(LocalProtocolError):
+            app.send("news", "", "text")  # type: ignore[arg-type]
+        app.unsubscribe("news")
+        app.disconnect("right")
+
+    pair(left, lambda app: None, lambda: True).run()
+
+    def twice(net: ProgramNet) -> None:
+        for _ in range(2):
+            net.instance("left", left)
+
+    with pytest.raises(SimFailure, match="two instances with the name left"):
+        ProgramNet(1, twice)
+
+
+def test_work_that_takes_its_time_goes_on_beside_the_rest_and_a_stuck_handler_is_passed_by() -> None:
+    """D-9: with `settles` the next call does not wait."""
+    begun: list[tuple[bytes, float]] = []
+    ended: set[bytes] = set()
+
+    def left(app: App) -> None:
+        app.later(1.0, app.send_many, [("jobs", "", b"%d" % number) for number in range(2000)])
+
+    def right(app: App) -> None:
+        def work(job: Delivery) -> None:
+            begun.append((job.body, app.now))
+            app.later(30.0, end, job)
+
+        def end(job: Delivery) -> None:
+            ended.add(job.body)
+            job.ack()
+
+        app.subscribe("jobs", handler=work, settles=True)
+
+    pair(left, right, lambda: len(ended) == 2000).run()
+    assert len({body for body, when in begun if when < 20.0}) > 100

@@ -1,0 +1,217 @@
+"""Instance in the hands of a user's program: the calls of an adapter, in a simulated world.
+
+A program is a function of an `App`. It is called at each start of its instance, and again after each crash: what it
+keeps elsewhere than on `disk` and in the instance's own store is a variable of the test, not of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from .._common.errors import ConnectionClosing, TolliverError
+from .._node.actions import Delivery, Receipt
+from .._node.base import Item
+from .._node.node import Node
+
+Handling = Callable[[Delivery], object]
+Told = Callable[[TolliverError | None], object]
+
+
+class Stage(Protocol):
+    """The world that an App acts in."""
+
+    def call(self, app: App, name: str, *arguments: Any, **named: Any) -> Any: ...
+
+    def later(self, app: App, seconds: float, function: Callable[..., object], *arguments: object) -> None: ...
+
+    def connect(self, app: App, peer: str) -> None: ...
+
+    def disconnect(self, app: App, peer: str) -> None: ...
+
+    def name_of(self, peer: UUID) -> str: ...
+
+    def uuid_of(self, peer: str) -> UUID: ...
+
+    @property
+    def now(self) -> float: ...
+
+
+class Calls:
+    """A handler of a program. With `settles` it says by `ack` or `fail` of each delivery, now or later, what became
+    of it."""
+
+    def __init__(self, function: Handling, settles: bool) -> None:
+        self.function = function
+        self.settles = settles
+
+    def __str__(self) -> str:
+        return f"the handler {getattr(self.function, '__qualname__', self.function)!s:.100}"
+
+
+class App:
+    """One life of an instance. Every call raises ConnectionClosing when that is over.
+
+    `disk` is a dict for what the program keeps beside the instance's store: it survives crashes, and a change of it is
+    there at once. Functions that are given to `later`, `every`, `when_stored` and `when_acked` are forgotten with this
+    life.
+    """
+
+    def __init__(self, stage: Stage, name: str, node: Node, disk: dict[Any, Any]) -> None:
+        self.name = name
+        self.node = node
+        """The machine itself, for whatever has no call here: give `now=app.clock` with each call."""
+        self.disk = disk
+        self.over = False
+        self.clock = 0.0
+        """Seconds by the instance's own monotonic clock, of its last input."""
+        self.waiting: dict[tuple[str, Receipt], list[Told]] = {}
+        self._stage = stage
+
+    def __repr__(self) -> str:
+        return f"<App {self.name}{' (over)' if self.over else ''}>"
+
+    # Messages.
+
+    def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0) -> Receipt:
+        """Give a message to be stored for every peer that subscribes to it; `when_stored` tells when it is (T-54).
+
+        Raises as an adapter's `send` does.
+        """
+        return self.send_many([(channel, key, body)], require_recipients=require_recipients)
+
+    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Receipt:
+        """Give (channel, key, body) items to be stored in one commit, all or none."""
+        receipt: Receipt = self._call("send_many", list(items), require_recipients=require_recipients)
+        return receipt
+
+    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+        """Send to the connected subscribers, unstored; returns how many (T-55)."""
+        sent: int = self._call("unreliable_send", channel, key, body)
+        return sent
+
+    def subscribed(self, channel: str, key: str = "") -> int:
+        """Peers that a message with these names would go to now."""
+        self._check()
+        return self.node.subscribed(channel, key)
+
+    def subscribe(self, channel: str, key: str = "", handler: Handling | None = None, *, settles: bool = False) -> None:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). The handler comes first."""
+        if handler is not None:
+            self.register_callback(channel, key, handler, settles=settles)
+        self._call("subscribe", channel, key)
+
+    def unsubscribe(self, channel: str, key: str = "") -> None:
+        """No longer: removes exactly this entry (T-26)."""
+        self._call("unsubscribe", channel, key)
+
+    def register_callback(self, channel: str, key: str, handler: Handling, *, settles: bool = False) -> None:
+        """Call `handler(delivery)` for what matches. Its result says whether it went well, as with an adapter (T-45).
+
+        With `settles` the handler, or whatever it hands the delivery to, calls `delivery.ack()` or `delivery.fail()`;
+        the next call does not wait for that. An AssertionError is a failure of the test, any other exception one of
+        the handler.
+        """
+        if not callable(handler):
+            raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
+        self._check()
+        self.node.register(channel, key, Calls(handler, settles))
+
+    # Connections.
+
+    def connect(self, peer: str) -> None:
+        """Dial the instance of that name, and keep the connection."""
+        self._check()
+        self._stage.connect(self, peer)
+
+    def disconnect(self, peer: str) -> None:
+        """Dial it no more, and close the connection."""
+        self._check()
+        self._stage.disconnect(self, peer)
+
+    def uuid_of(self, peer: str) -> UUID:
+        """UUID of the instance of that name."""
+        return self._stage.uuid_of(peer)
+
+    def name_of(self, peer: UUID) -> str:
+        """Name of the instance with that UUID, such as a delivery's `peer_id`."""
+        return self._stage.name_of(peer)
+
+    # Time, and answers.
+
+    @property
+    def now(self) -> float:
+        """Seconds of the world's clock: nothing in the world takes time but what says so."""
+        return self._stage.now
+
+    def later(self, seconds: float, function: Callable[..., object], *arguments: object) -> None:
+        """Call it then, in this life."""
+        self._check()
+        self._stage.later(self, seconds, function, *arguments)
+
+    def every(self, seconds: float, function: Callable[..., object], *arguments: object) -> None:
+        """Call it again and again, for the first time after so many seconds."""
+
+        def again() -> None:
+            self.later(seconds, again)
+            function(*arguments)
+
+        self.later(seconds, again)
+
+    def when_stored(self, receipt: Receipt, told: Told) -> None:
+        """Call `told(None)` when the send is on disk, or `told(error)` when it was not stored."""
+        self._when("stored", receipt, told)
+
+    def when_acked(self, receipt: Receipt, told: Told) -> None:
+        """Call `told(None)` when every recipient has acknowledged it, or `told(Undelivered)`. Once it is stored."""
+        self._when("acked", receipt, told)
+        self.node.watch(receipt)
+        self._call("handle_timeout")
+
+    def _when(self, what: str, receipt: Receipt, told: Told) -> None:
+        self._check()
+        self.waiting.setdefault((what, receipt), []).append(told)
+
+    def tell(self, what: str, receipts: Sequence[Receipt], error: TolliverError | None) -> None:
+        """The world has an answer."""
+        for receipt in receipts:
+            for told in self.waiting.pop((what, receipt), ()):
+                told(error)
+
+    def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
+        self._check()
+        return self._stage.call(self, name, *arguments, **named)
+
+    def _check(self) -> None:
+        if self.over:
+            raise ConnectionClosing(f"this life of {self.name} is over: its program does nothing more")
+
+
+class Settlement:
+    """Fate of a delivery: settled when each of its handlers has said its word, or one that it failed."""
+
+    def __init__(self, delivery: Delivery, handlers: int, say: Callable[[Delivery, bool], None]) -> None:
+        self.delivery = delivery
+        self._left = handlers
+        self._say = say
+
+    def vote(self, well: bool) -> None:
+        if self._left:
+            self._left = self._left - 1 if well else 0
+            if not self._left:
+                self._say(self.delivery, well)
+
+
+class Ballot:
+    """One handler's say: the second time does nothing."""
+
+    def __init__(self, settlement: Settlement, ended: Callable[[Delivery], None]) -> None:
+        self._settlement: Settlement | None = settlement
+        self._ended = ended
+
+    def settle(self, deliveries: Iterable[Delivery], well: bool) -> None:
+        settlement, self._settlement = self._settlement, None
+        if settlement is not None:
+            self._ended(settlement.delivery)
+            settlement.vote(well)
