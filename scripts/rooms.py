@@ -43,7 +43,7 @@ CORE: tuple[tuple[Room, ...], ...] = (
         Room("tolliver_proto._testing", "simulated networks of nodes with every fault, and the checks of the promises"),
     ),
     (
-        Room("tolliver_proto.testing", "door: connection pairs, a store in memory, `SimNet`"),
+        Room("tolliver_proto.testing", "door: connection pairs, a store in memory, `SimNet`, programs of users"),
         Room("tolliver_proto.reactive._testing", "simulated networks of hubs, and the monitor of the wire"),
     ),
     (Room("tolliver_proto.reactive.testing", "door: connection pairs, `WireMonitor`, `StreamNet`"),),

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import ConnectionClosing, Delivery, LocalProtocolError, TolliverError
-from tolliver_proto.testing import App, ProgramNet, SimFailure, rehearse
+from tolliver_proto import ConnectionClosing, Delivery, Limits, LocalProtocolError, Policy, TolliverError
+from tolliver_proto.testing import App, ProgramNet, SimFailure, Weather, rehearse
 
 JOBS = 12
 Done = Callable[[], bool]
@@ -123,12 +123,13 @@ def test_handlers_say_how_it_went_and_senders_are_told() -> None:
 
         for key in ("well", "false", "raises", "twice"):
             app.subscribe("news", key, handler)
-        app.register_callback("news", "twice", handler)
+        for key in ("twice", "false"):
+            app.register_callback("news", key, handler)
         app.subscribe("news", "later", settles, settles=True)
 
     pair(lambda app: app.later(2.0, left, app), right, lambda: len(told) == 10).run()
     assert sorted(told) == sorted((key, how, None) for key in keys for how in ("stored", "acked"))
-    assert seen == {"well": 1, "false": 2, "raises": 2, "twice": 2}
+    assert seen == {"well": 1, "false": 4, "raises": 2, "twice": 2}
 
 
 def test_an_assertion_of_a_handler_is_a_failure_of_the_test() -> None:
@@ -154,21 +155,26 @@ def test_without_a_question_all_must_be_acknowledged() -> None:
         ProgramNet(1, story, operations=0, patience=20.0).run()
 
 
-def test_a_life_that_is_over_takes_no_calls() -> None:
+def test_a_life_that_is_over_takes_no_calls_and_settles_nothing() -> None:
     lives: list[App] = []
-    net = pair(lives.append, lives.append, lambda: True)
+    kept: list[Delivery] = []
+
+    def right(app: App) -> None:
+        lives.append(app)
+        app.subscribe("news", handler=kept.append, settles=True)
+
+    net = pair(lambda app: app.later(1.0, app.send, "news", "", b"x"), right, lambda: bool(kept))
     net.run()
-    first = lives[0]
-    net._stop(net._hosts[0])
-    assert repr(first) == "<App left (over)>"
-    for call in (
-        first.connect,
-        first.disconnect,
-        lambda name: first.send(name, "", b"x"),
-        lambda name: first.later(1.0, print),
-    ):
-        with pytest.raises(ConnectionClosing, match="this life of left is over"):
-            call("right")
+    net._stop(net._hosts[1])
+    app = lives[0]
+    assert repr(app) == "<App right (over)>"
+    kept[0].ack()
+    calls = (app.connect, app.disconnect, app.subscribe, app.subscribed, lambda _: app.later(1.0, print))
+    for call in calls:
+        with pytest.raises(ConnectionClosing, match="this life of right is over"):
+            call("left")
+    assert net._hosts[0].node is not None
+    assert net._hosts[0].node.stats().pending == 1
 
 
 def test_names_and_what_is_no_handler() -> None:
@@ -182,6 +188,7 @@ def test_names_and_what_is_no_handler() -> None:
             app.register_callback("news", "", 7)  # type: ignore[arg-type]
         with pytest.raises(LocalProtocolError):
             app.send("news", "", "text")  # type: ignore[arg-type]
+        app.subscribe("news")
         app.unsubscribe("news")
         app.disconnect("right")
 
@@ -216,3 +223,32 @@ def test_work_that_takes_its_time_goes_on_beside_the_rest_and_a_stuck_handler_is
 
     pair(left, right, lambda: len(ended) == 2000).run()
     assert len({body for body, when in begun if when < 20.0}) > 100
+
+
+def test_a_stuck_handler_lets_go_what_waits_for_it() -> None:
+    """And has it again when it has ended (D-9)."""
+    begun: list[float] = []
+    ended: list[bytes] = []
+
+    def left(app: App) -> None:
+        app.later(30.0, app.send_many, [("jobs", "", b"%d" % number) for number in range(8)])
+
+    def right(app: App) -> None:
+        def work(job: Delivery) -> None:
+            begun.append(app.now)
+            app.later(20.0, end, job)
+
+        def end(job: Delivery) -> None:
+            ended.append(job.body)
+            job.ack()
+
+        app.subscribe("jobs", handler=work, settles=True)
+
+    def story(net: ProgramNet) -> Done:
+        net.instance("left", left, remotes=["right"])
+        net.instance("right", right, limits=Limits(inbox_messages=4), policy=Policy(stuck_after=2.0))
+        return lambda: len(set(ended)) == 8
+
+    slow = Weather(delay=8.0, slow=0.0, dial_fails=0.0, store_fails=0.0, half_open=0.0, late_drain=0.0)
+    ProgramNet(1, story, weather=slow, operations=0, seconds=200.0).run()
+    assert len(begun) >= 8

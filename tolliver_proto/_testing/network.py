@@ -7,6 +7,7 @@ after it, or between the job and its report.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,9 @@ class Network(Driving[H]):
 
     _revision = Revision.DRAFT_2
 
+    @abstractmethod
     def _witness(self, host: H, is_client: bool) -> AnyWitness:
         """Reader of one end of a connection."""
-        raise NotImplementedError
 
     # The network.
 

@@ -205,8 +205,8 @@ class Programs(Faults[Actor]):
 
     def _end_program(self, actor: Actor) -> None:
         """Its functions are called no more, and nothing more comes to its handlers."""
-        if actor.app is not None:
-            actor.app.over = True
+        assert actor.app is not None
+        actor.app.over = True
         actor.calls.clear()
 
     def _operate(self) -> None:
@@ -253,13 +253,7 @@ class Programs(Faults[Actor]):
             function(*arguments)
 
     def connect(self, app: App, peer: str) -> None:
-        actor = self._actor(app.name)
-        remote = (self._index(peer), 0)
-        self._at(0.0, self._connect_to, actor, actor.born, remote)
-
-    def _connect_to(self, actor: Actor, born: int, remote: tuple[int, int]) -> None:
-        if actor.born == born:
-            self._call(actor, "connect", remote)
+        self.call(app, "connect", (self._index(peer), 0))
 
     def disconnect(self, app: App, peer: str) -> None:
         self.call(app, "disconnect", (self._index(peer), 0))
@@ -285,9 +279,9 @@ class Programs(Faults[Actor]):
         return NoWitness()
 
     def _tell(self, what: str, actor: Actor, action: Stored | Acked) -> None:
-        if actor.app is not None:
-            tokens: list[Receipt] = [one for one in action.tokens if isinstance(one, Receipt)]
-            self._at(0.0, self._do_later, actor.app, actor.app.tell, (what, tokens, action.error))
+        assert actor.app is not None
+        receipts = [one for one in action.tokens if isinstance(one, Receipt)]
+        self._at(0.0, self._do_later, actor.app, actor.app.tell, (what, receipts, action.error))
 
     def _deliver(self, actor: Actor, action: Deliver) -> None:
         """Handlers are called one after the other, in the order in which messages have come."""
@@ -306,11 +300,12 @@ class Programs(Faults[Actor]):
 
     def _handle(self, actor: Actor, born: int) -> None:
         """The next call. An exception is a failed attempt, but for the test's own assertions (T-45)."""
-        if actor.born != born or actor.app is None or actor.app.over or not actor.calls:
+        if actor.born != born or not actor.calls:
             return
         settlement, calls = actor.calls.popleft()
         ballot = Ballot(settlement, partial(self._end, actor, born, calls))
         delivery = replace(settlement.delivery, settler=ballot)
+        assert actor.app is not None
         actor.app.clock = actor.time(self.now)
         self._call(actor, "begin", calls, [settlement.delivery])
         self._trace(f"{actor.name} handles {delivery.channel}/{delivery.key} of {self.name_of(delivery.peer_id)}")
