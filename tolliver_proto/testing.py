@@ -70,9 +70,10 @@ def rehearse(
             reports.append(ProgramNet(seed, story, **scenario).run())
         except SimFailure as failure:
             start = {"seconds": 30.0, "operations": 20, "never": (), **scenario}
-            shrunk = shrink_from(lambda seed, **some: ProgramNet(seed, story, **some), seed, start, lives, HARM)
-            if shrunk is None:
-                raise
+            shrunk = shrink_from(
+                lambda seed, **some: ProgramNet(seed, story, **{**scenario, **some}), seed, start, lives, HARM
+            )
+            assert shrunk is not None, "one seed is one trace"
             named = ", ".join(f"{name}={value!r}" for name, value in shrunk.scenario.items())
             raise SimFailure(
                 f"{shrunk.failure}\nthe shortest of {shrunk.lives} lives: ProgramNet({shrunk.seed}, "

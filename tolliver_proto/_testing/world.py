@@ -154,8 +154,8 @@ class World(Faults[Host]):
 
     def _begun(self, end: End[Host]) -> None:
         host = end.host
-        if host.node is not None:
-            host.opening[end.cid] = len(host.log), host.node._counts["not_kept"]
+        assert host.node is not None
+        host.opening[end.cid] = len(host.log), host.node._counts["not_kept"]
 
     def _look_at(self, host: Host, node: Node) -> None:
         check_drops(node, host.ledger)
