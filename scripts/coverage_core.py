@@ -23,6 +23,7 @@ WIRE = (
     "third_layout",
     "recording",
     "records",
+    "door",
 )
 NODE = (
     "access",
