@@ -324,7 +324,7 @@ def memory() -> Row:
         BARE,
         (
             Contestant(BARE, "costs:connect_bare", "costs:be_connected_bare"),
-            Contestant(ASYNCIO, "costs:connect_peers", "costs:be_connected"),
+            Contestant(ASYNCIO, "costs:connect_peers", "costs:be_connected", aims=(at_most(40),)),
             Contestant(
                 "websockets",
                 "costs:connect_websockets",
