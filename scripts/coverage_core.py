@@ -13,7 +13,18 @@ import sys
 
 import pytest
 
-WIRE = ("vectors", "decoding", "limits", "transitions", "versions", "connection", "third_layout", "recording")
+WIRE = (
+    "vectors",
+    "decoding",
+    "limits",
+    "transitions",
+    "versions",
+    "connection",
+    "third_layout",
+    "recording",
+    "records",
+    "door",
+)
 NODE = (
     "access",
     "answers",

@@ -53,7 +53,10 @@ CORE: tuple[tuple[Room, ...], ...] = (
 TRANSPORTS: tuple[tuple[Room, ...], ...] = (
     (
         Room("tolliver_transports", "the package: a list of its doors, no code"),
-        Room("tolliver_transports._extras", "the extra that a door needs, named where it is not installed"),
+        Room(
+            "tolliver_transports._extras",
+            "the extra that a door needs, and its names, each loaded when it is asked for",
+        ),
         Room("tolliver_transports.derived", "door: identities derived from a label (T-72a)"),
     ),
     (

@@ -5,127 +5,180 @@ This file is the public surface; every other module of the package is private bu
 
 from __future__ import annotations
 
-from ._common.causes import DialCause
-from ._common.certificates import CertificateExpires
-from ._common.derived import is_derive_prefix, is_derived
-from ._common.errors import (
-    AccessDenied,
-    AlreadyClosed,
-    Blocked,
-    CannotListen,
-    CertificateError,
-    ConnectionClosing,
-    ConnectionLost,
-    DiskFull,
-    ForkedProcess,
-    HandshakeRejected,
-    IdentityConflict,
-    LimitExceeded,
-    LocalProtocolError,
-    MalformedFrame,
-    NotOpenYet,
-    OutboxFull,
-    OutOfThreads,
-    OwnLimitExceeded,
-    ProtocolError,
-    RemoteProtocolError,
-    ReservedChannel,
-    SelfConnection,
-    StoreError,
-    TolliverError,
-    TooFewRecipients,
-    Undelivered,
-    UndeliveredReason,
-    UnexpectedEOF,
-    UnexpectedFrame,
-)
-from ._common.snapshot import Snapshot, counter, gauge
-from ._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
-from ._node.access import Acl, Rights
-from ._node.actions import (
-    Acked,
-    Action,
-    Commit,
-    Deliver,
-    Delivery,
-    DialEnded,
-    DialFailed,
-    Fetch,
-    Find,
-    Notice,
-    NoticeKind,
-    PeerDown,
-    PeerUp,
-    Receipt,
-    Stored,
-    SubscriptionsChanged,
-    TakeBack,
-)
-from ._node.dialing import RemoteInfo, RemoteState
-from ._node.ids import Randomness, begin_elsewhere
-from ._node.node import Node, PeerInfo
-from ._node.policy import Policy, Probe, QuotaPolicy
-from ._node.stats import NodeStats
-from ._node.store import (
-    STORING,
-    AddDeadLetter,
-    AddDeliveries,
-    AddOwnSubscription,
-    AddPeerSubscription,
-    CorruptMessage,
-    DeadLetter,
-    ForgetPeer,
-    ForgetUnsubscribe,
-    Found,
-    KeepUnsubscribe,
-    Loaded,
-    LoadedPeer,
-    Operation,
-    ParkDelivery,
-    PinPeer,
-    RememberHandled,
-    RemoveDeadLetters,
-    RemoveDeliveries,
-    RemoveMessages,
-    RemoveOwnSubscription,
-    RemovePeerSubscription,
-    ReplacePeerSubscriptions,
-    ReserveIds,
-    Row,
-    Span,
-    Store,
-    StoredMessage,
-    StoreMessages,
-    UnparkDeliveries,
-    UnpinPeer,
-    bytes_of,
-)
-from ._wire.connection import Connection
-from ._wire.dialect import Dialect
-from ._wire.events import (
-    PROBE_CHANNEL,
-    RESERVED_CHANNEL,
-    Ack,
-    Closed,
-    Decoded,
-    Established,
-    Event,
-    Frame,
-    HandshakeFinal,
-    HandshakeRequest,
-    HandshakeResponse,
-    HandshakeStatus,
-    Ignored,
-    IgnoreReason,
-    Message,
-    Revision,
-    Subscribe,
-    Subscription,
-    Unsubscribe,
-)
-from ._wire.frames import Decoder, decode, encode
-from ._wire.limits import Limits
-from ._wire.state import State
+from typing import TYPE_CHECKING
+
+from ._common.door import door
+
+if TYPE_CHECKING:
+    from ._common.causes import DialCause
+    from ._common.certificates import CertificateExpires
+    from ._common.derived import is_derive_prefix, is_derived
+    from ._common.errors import (
+        AccessDenied,
+        AlreadyClosed,
+        Blocked,
+        CannotListen,
+        CertificateError,
+        ConnectionClosing,
+        ConnectionLost,
+        DiskFull,
+        ForkedProcess,
+        HandshakeRejected,
+        IdentityConflict,
+        LimitExceeded,
+        LocalProtocolError,
+        MalformedFrame,
+        NotOpenYet,
+        OutboxFull,
+        OutOfThreads,
+        OwnLimitExceeded,
+        ProtocolError,
+        RemoteProtocolError,
+        ReservedChannel,
+        SelfConnection,
+        StoreError,
+        TolliverError,
+        TooFewRecipients,
+        Undelivered,
+        UndeliveredReason,
+        UnexpectedEOF,
+        UnexpectedFrame,
+    )
+    from ._common.snapshot import Snapshot, counter, gauge
+    from ._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
+    from ._node.access import Acl, Rights
+    from ._node.actions import (
+        Acked,
+        Action,
+        Commit,
+        Deliver,
+        Delivery,
+        DialEnded,
+        DialFailed,
+        Fetch,
+        Find,
+        Notice,
+        NoticeKind,
+        PeerDown,
+        PeerUp,
+        Receipt,
+        Stored,
+        SubscriptionsChanged,
+        TakeBack,
+    )
+    from ._node.dialing import RemoteInfo, RemoteState
+    from ._node.ids import Randomness, begin_elsewhere
+    from ._node.node import Node, PeerInfo
+    from ._node.policy import Policy, Probe, QuotaPolicy
+    from ._node.stats import NodeStats
+    from ._node.store import (
+        STORING,
+        AddDeadLetter,
+        AddDeliveries,
+        AddOwnSubscription,
+        AddPeerSubscription,
+        CorruptMessage,
+        DeadLetter,
+        ForgetPeer,
+        ForgetUnsubscribe,
+        Found,
+        KeepUnsubscribe,
+        Loaded,
+        LoadedPeer,
+        Operation,
+        ParkDelivery,
+        PinPeer,
+        RememberHandled,
+        RemoveDeadLetters,
+        RemoveDeliveries,
+        RemoveMessages,
+        RemoveOwnSubscription,
+        RemovePeerSubscription,
+        ReplacePeerSubscriptions,
+        ReserveIds,
+        Row,
+        Span,
+        Store,
+        StoredMessage,
+        StoreMessages,
+        UnparkDeliveries,
+        UnpinPeer,
+        bytes_of,
+    )
+    from ._wire.connection import Connection
+    from ._wire.dialect import Dialect
+    from ._wire.events import (
+        PROBE_CHANNEL,
+        RESERVED_CHANNEL,
+        Ack,
+        Closed,
+        Decoded,
+        Established,
+        Event,
+        Frame,
+        HandshakeFinal,
+        HandshakeRequest,
+        HandshakeResponse,
+        HandshakeStatus,
+        Ignored,
+        IgnoreReason,
+        Message,
+        Revision,
+        Subscribe,
+        Subscription,
+        Unsubscribe,
+    )
+    from ._wire.frames import Decoder, decode, encode
+    from ._wire.limits import Limits
+    from ._wire.state import State
+else:
+    __getattr__, __dir__ = door(
+        __name__,
+        globals(),
+        {
+            "._common.causes": "DialCause",
+            "._common.certificates": "CertificateExpires",
+            "._common.derived": "is_derive_prefix, is_derived",
+            "._common.errors": (
+                "AccessDenied, AlreadyClosed, Blocked, CannotListen, CertificateError, ConnectionClosing, "
+                "ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, LimitExceeded, "
+                "LocalProtocolError, MalformedFrame, NotOpenYet, OutboxFull, OutOfThreads, OwnLimitExceeded, "
+                "ProtocolError, RemoteProtocolError, ReservedChannel, SelfConnection, StoreError, TolliverError, "
+                "TooFewRecipients, Undelivered, UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
+            ),
+            "._common.snapshot": "Snapshot, counter, gauge",
+            "._common.transport": (
+                "Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit"
+            ),
+            "._node.access": "Acl, Rights",
+            "._node.actions": (
+                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, Notice, NoticeKind, "
+                "PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack"
+            ),
+            "._node.dialing": "RemoteInfo, RemoteState",
+            "._node.ids": "Randomness, begin_elsewhere",
+            "._node.node": "Node, PeerInfo",
+            "._node.policy": "Policy, Probe, QuotaPolicy",
+            "._node.stats": "NodeStats",
+            "._node.store": (
+                "STORING, AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, "
+                "DeadLetter, ForgetPeer, ForgetUnsubscribe, Found, KeepUnsubscribe, Loaded, LoadedPeer, Operation, "
+                "ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, RemoveMessages, "
+                "RemoveOwnSubscription, RemovePeerSubscription, ReplacePeerSubscriptions, ReserveIds, Row, Span, "
+                "Store, StoredMessage, StoreMessages, UnparkDeliveries, UnpinPeer, bytes_of"
+            ),
+            "._wire.connection": "Connection",
+            "._wire.dialect": "Dialect",
+            "._wire.events": (
+                "PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Closed, Decoded, Established, Event, Frame, HandshakeFinal, "
+                "HandshakeRequest, HandshakeResponse, HandshakeStatus, Ignored, IgnoreReason, Message, Revision, "
+                "Subscribe, Subscription, Unsubscribe"
+            ),
+            "._wire.frames": "Decoder, decode, encode",
+            "._wire.limits": "Limits",
+            "._wire.state": "State",
+        },
+    )
 
 __all__ = [
     "PROBE_CHANNEL",

@@ -12,7 +12,6 @@ This module does no I/O; `Recorder` of the adapters writes such files. They hold
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from zlib import crc32
 
 from ._common.buffer import Buffer
 from ._common.errors import OwnLimitExceeded
+from ._common.records import frozen
 from ._wire.events import Revision
 from ._wire.layouts import Fields
 from ._wire.whole import Whole, claimed_id, whole_frames
@@ -249,7 +249,7 @@ class Entry(NamedTuple):
     ordinal: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Index:
     """One entry for the first block of each MiB of a recording.
 

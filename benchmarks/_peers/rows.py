@@ -304,6 +304,10 @@ def imports() -> Row:
             of("tolliver_proto", "tolliver_proto", (at_most(15),)),
             of("tolliver_transports.anyio", "tolliver_transports.anyio", (at_most(60),)),
             of("tolliver_transports.blocking", "tolliver_transports.blocking", (at_most(55),)),
+            *(
+                of(f"{name}, with create_instance", f"{name}; {name}.create_instance")
+                for name in ("tolliver_transports.anyio", "tolliver_transports.blocking")
+            ),
             of("pyzmq", "zmq", needs=("zmq",)),
             of("websockets", "websockets.asyncio.client, websockets.asyncio.server", needs=WEBSOCKETS),
             of("nats-py", "nats", needs=("nats",)),
@@ -320,7 +324,7 @@ def memory() -> Row:
         BARE,
         (
             Contestant(BARE, "costs:connect_bare", "costs:be_connected_bare"),
-            Contestant(ASYNCIO, "costs:connect_peers", "costs:be_connected"),
+            Contestant(ASYNCIO, "costs:connect_peers", "costs:be_connected", aims=(at_most(40),)),
             Contestant(
                 "websockets",
                 "costs:connect_websockets",

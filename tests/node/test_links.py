@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections import deque
+
 import pytest
 
 from tolliver_proto import Role
@@ -13,6 +16,7 @@ from tolliver_proto._common.link import (
     LinkSignal,
     LinkState,
 )
+from tolliver_proto._common.waiting import EMPTY
 
 from .play import Play
 
@@ -78,3 +82,23 @@ def test_what_a_lost_transport_brought_is_handed_out_first() -> None:
     states = [link.state]
     play.run()
     assert [*states, link.state] == [S.DRAINING, S.FORGOTTEN]
+
+
+def test_an_idle_link_keeps_no_queue_and_no_dict_of_its_own() -> None:
+    """There may be thousands of them: an empty deque takes 760 bytes, and a dict of many fields twice that."""
+    play = Play()
+    wire = play.peer()
+    link = play.node._links[wire.cid]
+    seen: dict[int, object] = {id(play.node): play.node}
+    ahead: list[object] = [link]
+    while ahead:
+        one = ahead.pop()
+        if id(one) in seen or isinstance(one, type):
+            continue
+        seen[id(one)] = one
+        if one is link or type(one).__module__.startswith("tolliver_proto."):
+            ahead += gc.get_referents(one)
+    assert [one for one in seen.values() if isinstance(one, deque) and one is not EMPTY] == []
+    parts = {type(one).__name__: one for one in seen.values()}
+    for name in ("Connection", "ControlSync", "Decoder", "Duel", "Exposure", "Inbox", "Link", "Peer", "Window"):
+        assert not hasattr(parts[name], "__dict__"), name

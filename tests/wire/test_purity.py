@@ -69,6 +69,8 @@ def test_imports(module: Path) -> None:
     allowed = ALLOWED | {"", "tolliver_proto"}
     if module.name == "testing.py":
         allowed |= {"random"}
+    if module == Path("_common/door.py"):
+        allowed |= {"importlib"}  # for modules of the package itself, as tests/test_doors.py sees
     assert set(imports(tree(module))) <= allowed
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
+from .records import record
 from .timers import Timers
-from .transport import record
 
 DAY = 86400.0
 """Seconds between two looks at one certificate."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .causes import DialCause, is_handshake
 from .errors import ConnectionLost, RemoteProtocolError, TolliverError, UnexpectedEOF
+from .records import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DialFailure:
     """Why a remote is not connected; its text has both, for people. It keeps no error, which would keep a socket."""
 

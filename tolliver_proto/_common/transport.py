@@ -6,20 +6,12 @@ A machine of either protocol asks for these actions, so that one driver carries 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
-from typing import TypeVar, dataclass_transform
 from uuid import UUID
 
 from .derived import is_derived, prefix_of
-
-_T = TypeVar("_T")
-
-
-@dataclass_transform(frozen_default=True)
-def record(cls: type[_T]) -> type[_T]:
-    """A slotted dataclass that only the type checker holds to be frozen: never change one."""
-    return dataclass(slots=True, unsafe_hash=True)(cls)
+from .records import frozen, record
 
 
 class Role(StrEnum):
@@ -33,7 +25,7 @@ Remote = Hashable
 """A place to dial: the adapter's business. Equal remotes are one remote."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PeerIdentity:
     """Proof of the other side by the transport: the UUIDs in its certificate, the SHA-256 of its public key.
 

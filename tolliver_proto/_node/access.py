@@ -8,10 +8,11 @@ everything; `Rights.none()` as the default lets in only those who are named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from uuid import UUID
 
 from .._common.derived import is_derive_prefix, is_derived, prefix_of
+from .._common.records import frozen
 from .._wire.events import Subscription
 
 Pattern = tuple[str, str]
@@ -39,7 +40,7 @@ def _patterns(name: str, value: object) -> tuple[Pattern, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rights:
     """Rights of one peer. The default is everything.
 
@@ -86,7 +87,7 @@ class Rights:
 _EVERYTHING = Rights()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Acl:
     """The access rules of an instance: the rights of each peer, by UUID, and of every other.
 

@@ -16,7 +16,8 @@ from uuid import UUID
 from .._common.causes import DialCause
 from .._common.certificates import CertificateExpires
 from .._common.errors import LocalProtocolError, TolliverError, Undelivered, UndeliveredReason
-from .._common.transport import Remote, TransportAction, record
+from .._common.records import record
+from .._common.transport import Remote, TransportAction
 from .._wire.events import Message, Subscription
 from .store import Operation
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
@@ -29,6 +28,7 @@ from .._common.errors import (
     UnexpectedEOF,
 )
 from .._common.failures import DialFailure, failure_of
+from .._common.records import frozen
 from .._common.transport import Remote
 from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.limits import Limits
@@ -65,7 +65,7 @@ class Ending(NamedTuple):
     is_no_handshake: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RemoteInfo:
     """A remote as `Node.remotes` shows it.
 

@@ -7,7 +7,6 @@ minute, the third has to wait until the one that stands was asked whether it is 
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Generic, TypeVar
 
 from .._wire.events import HandshakeRequest, HandshakeResponse
@@ -32,11 +31,11 @@ class Duel(Generic[L]):
         self.brief_ends = 0  # connections to this peer that it ended right after they were established, running
         self._asked_at = 0.0
         self._shut_until = 0.0
-        self._replaced: deque[float] = deque(maxlen=_REPLACED)
+        self._replaced: tuple[float, ...] = ()  # the last of them
 
     def replaced(self, now: float) -> None:
         """A connection gave way to a newer one."""
-        self._replaced.append(now)
+        self._replaced = (*self._replaced, now)[-_REPLACED:]
 
     def is_due(self, now: float) -> bool:
         """True if the next one must wait."""
@@ -50,7 +49,7 @@ class Duel(Generic[L]):
         self.waiting = newer, said
         self.answered = False
         self._asked_at = now
-        self._replaced.clear()
+        self._replaced = ()
 
     def end(self) -> tuple[L, HandshakeRequest | HandshakeResponse] | None:
         waiting, self.waiting = self.waiting, None

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from .._common.waiting import EMPTY
+
 _AFTERWARDS = 2.0  # seconds, besides the round trip, that a peer may take to close
 
 
@@ -21,7 +23,7 @@ class Exposure:
     def __init__(self) -> None:
         self.round_trip = 0.0
         self._handed: Sequence[int] = ()  # the socket has not got all of these
-        self._taken: deque[tuple[float, Sequence[int]]] = deque()
+        self._taken: deque[tuple[float, Sequence[int]]] = EMPTY
 
     def handed(self, message_ids: Sequence[int]) -> None:
         """The socket was given these, and no earlier ones are left."""
@@ -31,6 +33,8 @@ class Exposure:
         """It has all of them."""
         self._forget_old(now)
         if self._handed:
+            if self._taken is EMPTY:
+                self._taken = deque()
             self._taken.append((now, self._handed))
             self._handed = ()
 

@@ -146,7 +146,7 @@ class ControlSync:
         self._ids = ids
         self._announced: frozenset[Subscription] = frozenset()
         self._changed: dict[Subscription, bool] = {}
-        self._under_way: set[Subscription] = set()
+        self._under_way: dict[Subscription, int] = {}  # by what id
         self._frames: dict[int, Subscribe | Unsubscribe] = {}
         self.probe_id: int | None = None  # of the probe that is unacknowledged
         self.mute = False  # the peer dies of control messages: a handshake is all that it is told
@@ -184,7 +184,7 @@ class ControlSync:
         frame = kind(subscription.channel, subscription.key, wire_id)
         self._connection.send(frame)
         self._changed[subscription] = wanted
-        self._under_way.add(subscription)
+        self._under_way[subscription] = wire_id
         self._frames[wire_id] = frame
         return wire_id
 
@@ -204,7 +204,7 @@ class ControlSync:
             return None
         self._ids.give_back([(wire_id, wire_id)])
         subscription = Subscription(frame.channel, frame.key)
-        self._under_way.discard(subscription)
+        self._under_way.pop(subscription, None)
         return subscription
 
     def probe(self) -> None:

@@ -21,7 +21,6 @@ I6  Routing a message costs four dictionary look-ups and its recipients, however
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 from uuid import UUID
@@ -31,6 +30,7 @@ from .._common.derived import is_derived
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError
 from .._common.handshake_limiter import ALL
 from .._common.link import LinkSignal, LinkState
+from .._common.records import frozen
 from .._common.transport import Abort, PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.dialect import AS_EVERYBODY, Dialect
@@ -596,7 +596,7 @@ class Node(Retrying):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PeerInfo:
     """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for it or for its ack.
 

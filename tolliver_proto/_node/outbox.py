@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
+from .._common.waiting import EMPTY
 from .._wire.limits import Limits
 from .intervals import IntervalSet, spans_of
 from .oldest import Oldest
@@ -98,12 +99,33 @@ class _Resend:
 class Window:
     """Send window: the messages in flight to a peer over one connection."""
 
+    __slots__ = (
+        "_again",
+        "_asked",
+        "_backoff",
+        "_due",
+        "_fresh",
+        "_fresh_bytes",
+        "_jitter",
+        "_limits",
+        "_loaded_to",
+        "_resend_first",
+        "_unacked",
+        "_unacked_bytes",
+        "_wanted",
+        "full",
+        "lists_under_way",
+        "only",
+        "outbox",
+        "silent",
+    )
+
     def __init__(self, outbox: Outbox, limits: Limits, resend_first: float, jitter: Callable[[], float]) -> None:
         self.outbox = outbox
         self._limits = limits
         self._resend_first = resend_first
         self._jitter = jitter
-        self._fresh: deque[StoredMessage] = deque()
+        self._fresh: deque[StoredMessage] = EMPTY
         self._fresh_bytes = 0
         # Everything up to this seq was in `_fresh` once. On a new connection all that is pending is sent again, in
         # order.
@@ -111,7 +133,7 @@ class Window:
         self._unacked: dict[int, StoredMessage] = {}
         self._unacked_bytes = 0
         self._backoff: dict[int, _Resend] = {}
-        self._again: deque[StoredMessage] = deque()  # due and with a body
+        self._again: deque[StoredMessage] = EMPTY  # due and with a body
         self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
         self._asked = 0  # the last seq that the running fetch covers, if it is one for `_wanted`
         self._due: list[tuple[float, bool, list[int]]] = []  # when, whether they are of the outbox, ids
@@ -133,6 +155,8 @@ class Window:
         caught_up = self._loaded_to >= outbox.last_seq and not self.lists_under_way
         if caught_up and self._fresh_bytes <= self._limits.window_bytes:
             fresh = messages if wanted is None else wanted
+            if self._fresh is EMPTY:
+                self._fresh = deque()
             self._fresh.extend(fresh)
             self._fresh_bytes += sum(message.size for message in fresh)
             self._loaded_to = messages[-1].seq
@@ -166,6 +190,8 @@ class Window:
         corrupt: list[CorruptMessage] = []
         if after_seq != self._loaded_to:
             return corrupt  # asked before `go_back`
+        if self._fresh is EMPTY:
+            self._fresh = deque()
         for row in rows:
             if row.seq in self.outbox.leaving or row.wire_id in self._unacked or row.wire_id in self._backoff:
                 continue
@@ -190,6 +216,8 @@ class Window:
             elif holds is not None and holds(row.channel, row.key):
                 self._leave_backoff(wire_id)  # it goes out anew when it is held no more
             else:
+                if self._again is EMPTY:
+                    self._again = deque()
                 self._again.append(row)
         covered = min(asked, rows[-1].seq) if rows else asked
         for seq in range(after_seq + 1, covered + 1):
@@ -321,6 +349,8 @@ class Window:
 
     def _leave_window(self, wire_id: int, now: float) -> None:
         """Its first resend is due: from now on it blocks nobody (T-52)."""
+        if self._again is EMPTY:
+            self._again = deque()
         if len(self._backoff) >= self._limits.backoff_messages:
             self.full = True
             heappush(self._due, (now + self.interval(0), True, [wire_id]))

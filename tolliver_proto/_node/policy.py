@@ -6,11 +6,12 @@ The defaults are the rulings' own; a policy is data that the node reads where th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Literal, get_args
 from uuid import UUID
 
+from .._common.records import options
 from .._wire.dialect import Dialect, check_unreliable_id
 
 Probe = Literal["off", "ack", "message"]
@@ -31,7 +32,7 @@ class QuotaPolicy(StrEnum):
     """That peer does not get it, and does not count as a recipient."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class Policy:
     """Choices of a node. Raises ValueError for one that cannot be meant.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from .._common.causes import DialCause
+from .._common.records import frozen
 from .._common.snapshot import Snapshot, counter, counters_by, gauge
 from .._wire.events import IgnoreReason
 from .actions import NoticeKind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeStats(Snapshot):
     """Numbers of a node: totals since the start, and sizes now (docs/messaging.md says what each one counts)."""
 

@@ -11,11 +11,11 @@ wire (T-41). A span is (first, last), both included.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 from uuid import UUID
 
-from .._common.transport import record
+from .._common.records import frozen, record
 from .._wire.events import Subscription
 from .message_set import Handled
 
@@ -282,7 +282,7 @@ def bytes_of(operations: Sequence[Operation]) -> int:
     return stored + sum(len(one.letter.body) for one in operations if isinstance(one, AddDeadLetter))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedPeer:
     """State of a peer at start, without bodies. `pending` counts unparked deliveries.
 
@@ -301,7 +301,7 @@ class LoadedPeer:
     unsaid: Mapping[Subscription, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """State of a node at start, from indexes alone.
 

@@ -26,6 +26,7 @@ from .._common.errors import (
 )
 from .._common.token_bucket import TokenBucket
 from .._common.transport import Role
+from .._common.waiting import EMPTY
 from .dialect import Dialect, as_everybody
 from .events import (
     Ack,
@@ -99,6 +100,42 @@ class Connection:
     ConnectionClosing for a send that lost the race with the close.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_deadline",
+        "_decoder",
+        "_dialect_of",
+        "_either",
+        "_encoder",
+        "_eof",
+        "_now",
+        "_parts",
+        "_passing",
+        "_peer_subscriptions",
+        "_queue",
+        "_ready",
+        "_renewals",
+        "_speaks",
+        "_status",
+        "_strict",
+        "_subscriptions",
+        "_unexpected",
+        "_units",
+        "_unsent",
+        "close_deadline",
+        "instance_id",
+        "limits",
+        "live",
+        "peer_id",
+        "peer_version",
+        "revision",
+        "role",
+        "state",
+        "unexpected_frames",
+        "unreliable_id",
+        "version",
+    )
+
     def __init__(
         self,
         role: Role,
@@ -147,7 +184,7 @@ class Connection:
         self._ready = self._decoder.ready
         self._peer_subscriptions: tuple[Subscription, ...] = ()
         self._status = HandshakeStatus.SAME_VERSION
-        self._queue: deque[Event] = deque()
+        self._queue: deque[Event] = EMPTY
         self._eof = False
         self._parts: list[bytes] = []
         self._units: list[bytes] = []
@@ -191,7 +228,7 @@ class Connection:
         if self.state is State.CLOSING:
             lost = ConnectionLost(f"the peer did not close within {self.limits.close_timeout:g} s: abort")
             late = list(self.events())
-            self._queue.extend(late)  # input that came in time is handed out before the end
+            self._queue = deque(late)  # input that came in time is handed out before the end
         self._go(TRANSITIONS[self.state][Signal.TIMEOUT].to, lost)
 
     def next_timeout(self) -> float | None:
@@ -384,7 +421,7 @@ class Connection:
             self.close_deadline = self._now + self.limits.close_timeout
         if state is State.CLOSED:
             # It is data now. With the frames that it was raised through it would hold this connection, in a circle.
-            self._queue.append(Closed(error and error.with_traceback(None)))
+            self._queue = deque([*self._queue, Closed(error and error.with_traceback(None))])
 
     # Decisions.
 

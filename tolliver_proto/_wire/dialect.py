@@ -6,7 +6,9 @@ by the peer's UUID, which is among the first 25 bytes of a request in every layo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from .._common.records import options
 
 RESERVED_ID = 2**31 - 1
 """The drafts' unreliable id (T-42). Message ids end below it (T-40)."""
@@ -15,7 +17,7 @@ _MAX_ID = 2**32 - 1
 _MAX_VERSION = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class Dialect:
     """Habits of one peer; None is as with everybody else. Raises ValueError for a value that cannot be meant.
 

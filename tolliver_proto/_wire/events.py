@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from .._common.errors import TolliverError
-from .._common.transport import record
+from .._common.records import record
 
 
 class Revision(IntEnum):

@@ -291,6 +291,29 @@ class Decoder:
     After an error it is finished: `next_frame` raises the same error again.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_acks",
+        "_buffer",
+        "_error",
+        "_finals",
+        "_forms",
+        "_handshake",
+        "_heads",
+        "_kinds",
+        "_layout",
+        "_limits",
+        "_maxima",
+        "_message_code",
+        "_message_size",
+        "_names",
+        "_places",
+        "_statuses",
+        "_unpack",
+        "_unreliable",
+        "ready",
+    )
+
     def __init__(
         self,
         revision: Revision = Revision.DRAFT_2,
@@ -310,40 +333,23 @@ class Decoder:
         self._names: dict[bytes, str] = {}
         self.ready: list[Message | Ack] = []
         """Frames that were parsed ahead, the next one last: messages and acks only, so no state depends on them."""
-        self._statuses = {code: status for status, code in layout.statuses.items()}
-        self._finals = {code: compatible for compatible, code in layout.finals.items()}
-        # Not bound to this decoder, or it would hold itself and be freed by the next full garbage collection only.
-        self._kinds: dict[int, tuple[str, Fields, Callable[[Decoder], Decoded | None]]] = {
-            layout.codes[kind]: (name, head, read)
-            for kind, name, head, read in (
-                (HandshakeRequest, "handshake_request", layout.request, Decoder._read_request),
-                (HandshakeResponse, "handshake_response", layout.response, Decoder._read_response),
-                (HandshakeFinal, "handshake_final", layout.final, Decoder._read_final),
-                (Message, "message", layout.message, Decoder._read_message),
-                (Ack, "ack", layout.ack, Decoder._read_whole),
-            )
-        }
+        tables = _tables(layout)
+        self._statuses, self._finals, self._kinds = tables.statuses, tables.finals, tables.kinds
         # Field widths for the hot path, in the order in which the parts stand on the wire.
         maxima = {"channel": limits.max_name, "key": limits.max_name, "body": min(limits.max_body, layout.max_body)}
         self._message_code = layout.codes[Message]
         self._message_size = layout.message.size
-        self._unpack = layout.message.struct.unpack_from
-        self._heads = (
-            *(layout.message.index(part) for part in layout.parts),
-            layout.message.index("message_id"),
-        )
+        self._unpack = tables.unpack
+        self._heads, self._places, self._acks = tables.heads, tables.places, tables.acks
         self._maxima = tuple(maxima[part] for part in layout.parts)
-        self._places = tuple(layout.parts.index(part) for part in ("channel", "key", "body"))
         self.use(accept_either, layout.unreliable_id if unreliable_id is None else unreliable_id)
-        ack = layout.ack
-        self._acks = layout.codes[Ack], ack.size, ack.index("message_id"), ack.struct.unpack_from
 
     def use(self, accept_either: bool, unreliable_id: int) -> None:
         """Read by these from the next frame on: behind a handshake nothing was read ahead."""
         self._unreliable = unreliable_id
-        self._forms = self._layout.control_forms()
+        self._forms = _tables(self._layout).forms
         if accept_either:
-            self._forms += LAYOUTS[Revision.DRAFT_1].control_forms()
+            self._forms += _tables(LAYOUTS[Revision.DRAFT_1]).forms
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add what came in. Copies nothing if it is bytes."""
@@ -558,3 +564,36 @@ class Decoder:
         if handshake.kind is HandshakeRequest:
             return HandshakeRequest(version, peer, subscriptions)
         return HandshakeResponse(version, peer, self._statuses[head["status"]], subscriptions)
+
+
+class _Tables:
+    """A layout as a decoder reads it: made once, as connections are many."""
+
+    __slots__ = ("acks", "finals", "forms", "heads", "kinds", "places", "statuses", "unpack")
+
+    def __init__(self, layout: Layout) -> None:
+        self.statuses = {code: status for status, code in layout.statuses.items()}
+        self.finals = {code: compatible for compatible, code in layout.finals.items()}
+        # Not bound to a decoder, or it would hold itself and be freed by the next full garbage collection only.
+        self.kinds: dict[int, tuple[str, Fields, Callable[[Decoder], Decoded | None]]] = {
+            layout.codes[kind]: (name, head, read)
+            for kind, name, head, read in (
+                (HandshakeRequest, "handshake_request", layout.request, Decoder._read_request),
+                (HandshakeResponse, "handshake_response", layout.response, Decoder._read_response),
+                (HandshakeFinal, "handshake_final", layout.final, Decoder._read_final),
+                (Message, "message", layout.message, Decoder._read_message),
+                (Ack, "ack", layout.ack, Decoder._read_whole),
+            )
+        }
+        self.forms = tuple(layout.control_forms())
+        self.unpack = layout.message.struct.unpack_from
+        self.heads = (
+            *(layout.message.index(part) for part in layout.parts),
+            layout.message.index("message_id"),
+        )
+        self.places = tuple(layout.parts.index(part) for part in ("channel", "key", "body"))
+        ack = layout.ack
+        self.acks = layout.codes[Ack], ack.size, ack.index("message_id"), ack.struct.unpack_from
+
+
+_tables = lru_cache(maxsize=16)(_Tables)

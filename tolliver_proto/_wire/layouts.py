@@ -12,6 +12,7 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from .._common.records import frozen
 from .events import (
     Ack,
     HandshakeFinal,
@@ -27,7 +28,7 @@ from .events import (
 ControlType = type[Subscribe] | type[Unsubscribe]
 
 
-@dataclass(frozen=True)
+@frozen
 class Fields:
     """A fixed-size head in network order: `Fields("Q version, 16s instance_id")`, types as in `struct`."""
 
@@ -67,7 +68,7 @@ class ControlForm(NamedTuple):
     entry: Fields
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """One revision's bytes. Every head begins with the one-byte frame code (T-01)."""
 

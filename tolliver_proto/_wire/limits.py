@@ -6,13 +6,15 @@ seconds, sizes in bytes. Source of each default: the ruling beside it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from .._common.records import options
 
 _U32 = 2**32 - 1
 _KIB, _MIB = 2**10, 2**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class Limits:
     """Bounds of a connection and of a node. A value below one (below zero for a time) raises ValueError."""
 

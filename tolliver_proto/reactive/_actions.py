@@ -9,7 +9,8 @@ from __future__ import annotations
 from .._common.certificates import CertificateExpires
 from .._common.errors import TolliverError
 from .._common.failures import DialFailure
-from .._common.transport import PeerIdentity, Remote, TransportAction, record
+from .._common.records import record
+from .._common.transport import PeerIdentity, Remote, TransportAction
 from ._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, Subscribed
 
 

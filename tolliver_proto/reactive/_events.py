@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from .._common.errors import TolliverError
-from .._common.transport import record
+from .._common.records import record
 from .._wire.events import Closed
 
 

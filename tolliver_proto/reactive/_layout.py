@@ -7,11 +7,12 @@ another table, or an extension's own frames, are further entries and no new bran
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import auto
 from typing import Any
 
 from .._common.errors import LocalProtocolError
+from .._common.records import frozen
 from . import _varint
 from ._events import (
     Cancel,
@@ -44,7 +45,7 @@ class Kind(Member):
     ELEMENTS = auto()  # a count and that many elements, only in a stream with an element size (R-21)
 
 
-@dataclass(frozen=True)
+@frozen
 class Form:
     """One frame type: its number, its class, and its fields in wire order, which are the class's first parameters."""
 
@@ -110,7 +111,7 @@ DRAFT = Layout(
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Extension:
     """An optional behaviour that both hellos may announce, with the frames that it brings (R-27).
 

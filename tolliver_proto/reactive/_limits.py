@@ -6,12 +6,14 @@ are in bytes, times in seconds. The ruling beside each is where its default come
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from .._common.records import options
 
 _KIB, _MIB = 2**10, 2**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options
 class Limits:
     """Bounds of a connection and of a hub. A value below one (below zero for a time) raises ValueError."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from .._common.causes import DialCause
+from .._common.records import frozen
 from .._common.snapshot import Snapshot, counter, counters_by, gauge
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HubStats(Snapshot):
     """Numbers of a hub: totals since the start, and sizes now (docs/streams.md says what each one counts)."""
 

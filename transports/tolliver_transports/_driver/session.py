@@ -14,7 +14,6 @@ from __future__ import annotations
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -57,7 +56,7 @@ class Session(ABC):
         self._pump = pump
         self._address = ""
         self._opened = False  # the node knows it
-        self._units: deque[bytes] = deque()
+        self._units: list[bytes] = []  # few
         self._owes_sent = False  # the node waits for `sent`
         self._closing = False
         self._shut = False
@@ -144,7 +143,7 @@ class Session(ABC):
     def _next_unit(self) -> bool:
         """Put the next bytes into the pump; whether there was anything to do."""
         if self._units:
-            self._pump.write(self._units.popleft())
+            self._pump.write(self._units.pop(0))
         elif self._owes_sent:
             self._owes_sent = False
             self._driver.machine.sent(self.cid, time.monotonic())

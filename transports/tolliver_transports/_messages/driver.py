@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 from tolliver_proto import (
@@ -43,8 +43,10 @@ from .._driver.driver import Driver
 from .._driver.pending import PendingCall, as_it_is
 from .events import Event
 from .inbox import Mailbox, Votes
-from .recorder import Recorder
 from .store_jobs import News, StoreJobs
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from contextlib import closing
 from functools import partial
 from time import monotonic
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tolliver_proto import (
@@ -42,7 +43,9 @@ from .._tls.policy import Pumps
 from .driver import NodeDriver
 from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
-from .recorder import Recorder
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 log = logging.getLogger("tolliver")
 _REMOTES_SAID = 3  # in one text
@@ -260,6 +263,8 @@ class BaseInstanceCore(BaseEndpoint):
         directory = self.options.record
         if directory is None:
             return None
+        from .recorder import Recorder  # which most programs never load
+
         return self._opened.enter_context(
             closing(Recorder(directory, self.node.instance_id, self.options.revision, self._on_unrecorded))
         )

@@ -6,26 +6,49 @@ two tasks stand for one; the node and the hub decide, and these move bytes. docs
 
 from __future__ import annotations
 
-from .._extras import needed
+from typing import TYPE_CHECKING
+
+from .._extras import door, needed
 
 needed("anyio", "attrs", "anyio")
 
-from tolliver_proto import Delivery
+if TYPE_CHECKING:
+    from tolliver_proto import Delivery
 
-from .._messages.inbox import Handler, Run
-from .._messages.iterators import Messages, Registration, Runs
-from .._options.acl_file import load_acl
-from .._options.instance import TLS, InstanceOptions, Remote
-from .._options.streams import StreamsOptions
-from .._streams.async_streams import Subscription
-from .._streams.bridge import async_bridge as bridge
-from .._streams.codecs import Codec
-from .._streams.publishing import Publication
-from .instance import Instance, create_instance, run
-from .streams import Peer, Streams, create_streams
+    from .._messages.inbox import Handler, Run
+    from .._messages.iterators import Messages, Registration, Runs
+    from .._options.acl_file import load_acl
+    from .._options.instance import TLS, InstanceOptions, Remote
+    from .._options.streams import StreamsOptions
+    from .._streams.async_streams import Subscription
+    from .._streams.bridge import async_bridge as bridge
+    from .._streams.codecs import Codec
+    from .._streams.publishing import Publication
+    from .instance import Instance, create_instance, run
+    from .streams import Peer, Streams, create_streams
 
-Received = Delivery
-"""The former name of a delivery that an iterator hands out."""
+    Received = Delivery
+    """The former name of a delivery that an iterator hands out."""
+else:
+    __getattr__, __dir__ = door(
+        __name__,
+        globals(),
+        {
+            "tolliver_proto": "Delivery, Delivery as Received",
+            ".._messages.inbox": "Handler, Run",
+            ".._messages.iterators": "Messages, Registration, Runs",
+            ".._options.acl_file": "load_acl",
+            ".._options.instance": "TLS, InstanceOptions, Remote",
+            ".._options.streams": "StreamsOptions",
+            ".._streams.async_streams": "Subscription",
+            ".._streams.bridge": "async_bridge as bridge",
+            ".._streams.codecs": "Codec",
+            ".._streams.publishing": "Publication",
+            ".instance": "Instance, create_instance, run",
+            ".streams": "Peer, Streams, create_streams",
+        },
+    )
+
 
 __all__ = [
     "TLS",

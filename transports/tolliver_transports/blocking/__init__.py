@@ -7,29 +7,55 @@ docs/blocking.md shows it at work.
 
 from __future__ import annotations
 
-from .._extras import needed
+from typing import TYPE_CHECKING
+
+from .._extras import door, needed
 
 needed("blocking", "attrs")
 
-from tolliver_proto import Delivery
+if TYPE_CHECKING:
+    from tolliver_proto import Delivery
 
-from .._messages.inbox import Handler, Run
-from .._options.acl_file import load_acl
-from .._options.instance import TLS, InstanceOptions, Remote
-from .._options.streams import StreamsOptions
-from .._streams.bridge import thread_bridge as bridge
-from .._streams.codecs import Codec
-from .._streams.publishing import Publication
-from .._tls.policy import Pumps
-from .connection import BlockingConnection
-from .instance import Instance, create_instance
-from .iterators import Messages, Registration, Runs
-from .streams import Peer, Streams, create_streams
-from .subscription import Subscription
-from .waits import still_wanted
+    from .._messages.inbox import Handler, Run
+    from .._options.acl_file import load_acl
+    from .._options.instance import TLS, InstanceOptions, Remote
+    from .._options.streams import StreamsOptions
+    from .._streams.bridge import thread_bridge as bridge
+    from .._streams.codecs import Codec
+    from .._streams.publishing import Publication
+    from .._tls.policy import Pumps
+    from .connection import BlockingConnection
+    from .instance import Instance, create_instance
+    from .iterators import Messages, Registration, Runs
+    from .streams import Peer, Streams, create_streams
+    from .subscription import Subscription
+    from .waits import still_wanted
 
-Received = Delivery
-"""The former name of a delivery that an iterator hands out."""
+    Received = Delivery
+    """The former name of a delivery that an iterator hands out."""
+else:
+    __getattr__, __dir__ = door(
+        __name__,
+        globals(),
+        {
+            "tolliver_proto": "Delivery, Delivery as Received",
+            ".._messages.inbox": "Handler, Run",
+            ".._options.acl_file": "load_acl",
+            ".._options.instance": "TLS, InstanceOptions, Remote",
+            ".._options.streams": "StreamsOptions",
+            ".._streams.bridge": "thread_bridge as bridge",
+            ".._streams.codecs": "Codec",
+            ".._streams.publishing": "Publication",
+            ".._tls.policy": "Pumps",
+            ".connection": "BlockingConnection",
+            ".instance": "Instance, create_instance",
+            ".iterators": "Messages, Registration, Runs",
+            ".streams": "Peer, Streams, create_streams",
+            ".subscription": "Subscription",
+            ".waits": "still_wanted",
+        },
+    )
+
 
 __all__ = [
     "TLS",

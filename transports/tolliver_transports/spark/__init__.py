@@ -7,8 +7,9 @@ Workers import this package for one name of it, so each name is loaded when it i
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._extras import door
 
 if TYPE_CHECKING:
     from .partitions import partition_batches, partition_events
@@ -16,21 +17,17 @@ if TYPE_CHECKING:
     from .registering import register
     from .stream._lag import lag
     from .write._encode import encode_batches
-
-_HOMES = {
-    "DamagedRecording": ".read._ranges",
-    "encode_batches": ".write._encode",
-    "lag": ".stream._lag",
-    "partition_batches": ".partitions",
-    "partition_events": ".partitions",
-    "register": ".registering",
-}
+else:
+    __getattr__, __dir__ = door(
+        __name__,
+        globals(),
+        {
+            ".partitions": "partition_batches, partition_events",
+            ".read._ranges": "DamagedRecording",
+            ".registering": "register",
+            ".stream._lag": "lag",
+            ".write._encode": "encode_batches",
+        },
+    )
 
 __all__ = ["DamagedRecording", "encode_batches", "lag", "partition_batches", "partition_events", "register"]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: there are {', '.join(__all__)}")
-    return getattr(import_module(home, __name__), name)
