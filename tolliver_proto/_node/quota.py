@@ -42,14 +42,9 @@ class Quota:
         self._tight_messages, self._tight_bytes = self._messages * _FILLING / 100, self._bytes * _FILLING / 100
         self._policy = policy
 
-    def is_tight(self, shares: Mapping[Peer, Share]) -> bool:
-        """True if an outbox would be nearly full, or more than full."""
-        messages, size = self._tight_messages, self._tight_bytes
-        for peer, (count, total) in shares.items():
-            outbox = peer.outbox
-            if outbox.pending + count >= messages or outbox.pending_bytes + total >= size:
-                return True
-        return False
+    def is_tight(self, outbox: Outbox, count: int, size: int) -> bool:
+        """True if it would be nearly full, or more than full, with so many messages more, of so many bytes."""
+        return outbox.pending + count >= self._tight_messages or outbox.pending_bytes + size >= self._tight_bytes
 
     def full(self, shares: Mapping[Peer, Share]) -> dict[QuotaPolicy, list[Peer]]:
         """The peers that have no room, by what their policy says. Raises OutboxFull where it says so, and where no

@@ -41,7 +41,26 @@ class Sending(MakingRoom):
         self, channel: str, key: str, body: bytes, now: float | None = None, *, require_recipients: int = 0
     ) -> Receipt:
         """Store a message for every peer that subscribes to it. As `send_many` with one item."""
-        return self.send_many(((channel, key, body),), now, require_recipients=require_recipients)
+        self._tick(now)
+        if self._keeping or self._blocked or self._apart or self.closing or require_recipients:
+            return self.send_many(((channel, key, body),), require_recipients=require_recipients)
+        size = self._size(channel, key, body)
+        recipients = self._routes.match(channel, key)
+        for peer in recipients.peers:
+            if self._quota.is_tight(peer.outbox, 1, size):
+                return self.send_many(((channel, key, body),))
+        count = len(recipients.peers)
+        receipt = Receipt(self._next_seq, self._next_seq - 1, [count])
+        receipt.recipients = count
+        if not count:  # T-53
+            self._actions.append(Stored([receipt]))
+            return receipt
+        message = StoredMessage(self._next_seq, self._ids.take(), channel, key, body, size)
+        self._take_in((message,), recipients, 0)
+        for peer in recipients.peers:
+            peer.outbox.add(1, size)
+        self._hold_receipt(receipt, 1)
+        return receipt
 
     def send_many(self, items: Iterable[Item], now: float | None = None, *, require_recipients: int = 0) -> Receipt:
         """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
@@ -89,16 +108,19 @@ class Sending(MakingRoom):
         """Peers that a reliable message with these names would go to now, as `require_recipients` counts them."""
         return _subscribed(self._routes.match(channel, key), channel, key)
 
-    def watch(self, receipt: Receipt) -> None:
-        """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up."""
+    def watch(self, receipt: Receipt) -> bool:
+        """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up.
+
+        Returns True where it does so at once.
+        """
         if receipt.undelivered:
             self._actions.append(Acked([receipt], receipt.undelivered[0]))
-            return
-        for first, last in self._refcounts.within(receipt.first_seq, receipt.last_seq):
-            self._watched.update(dict.fromkeys(range(first, last + 1), receipt))
-            receipt.unacked += last + 1 - first
+            return True
         if not receipt.unacked:
             self._actions.append(Acked([receipt]))
+            return True
+        self._watched.add(receipt)
+        return False
 
     def _size(self, channel: str, key: str, body: bytes) -> int:
         """The encoded size of a message that may be sent, or the error that says why not."""
@@ -133,7 +155,7 @@ class Sending(MakingRoom):
         _check_recipients(items, routed, required)
         shares = shares_of(routed, sizes)
         room = None
-        if self._quota.is_tight(shares):
+        if any(self._quota.is_tight(peer.outbox, *share) for peer, share in shares.items()):
             room = self._find_room(routed, sizes, shares, partial(self._on_room, receipt))
             if room is None:
                 return False
@@ -149,22 +171,32 @@ class Sending(MakingRoom):
         receipt.first_seq = self._next_seq
         for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
             messages = [StoredMessage(seq, wire_id, *items[at], sizes[at]) for at, seq, wire_id in run]
-            self._batch.store(messages, recipients, bool(kept))
-            self._refcounts.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
+            self._take_in(messages, recipients, len(kept))
             for one in kept:
                 one.add(messages, recipients)
-        self._next_seq += len(stored)
         for peer, share in shares.items():
             peer.outbox.add(*share)
         if room is not None:
             self._look_at_filling(shares)
-        receipt.last_seq = self._next_seq - 1
         if stored:
-            self._receipts.add(receipt)
-            self._batch.tokens.append(receipt)
+            self._hold_receipt(receipt, len(stored))
         else:
+            receipt.last_seq = self._next_seq - 1
             self._actions.append(Stored([receipt]))
         return True
+
+    def _take_in(self, messages: Sequence[StoredMessage], recipients: Recipients, keepers: int) -> None:
+        """The next messages, for the next commit."""
+        self._batch.store(messages, recipients, keepers > 0)
+        self._refcounts.add(self._next_seq, len(recipients.peers) + keepers, len(messages))
+        self._next_seq += len(messages)
+
+    def _hold_receipt(self, receipt: Receipt, count: int) -> None:
+        """Of so many messages, the last that were taken in."""
+        receipt.last_seq = self._next_seq - 1
+        receipt.unacked = count
+        self._receipts.add(receipt)
+        self._batch.tokens.append(receipt)
 
     def _on_room(self, receipt: Receipt, error: TolliverError | None) -> None:
         """The search that this send waits for is over."""
@@ -383,8 +415,9 @@ class Sending(MakingRoom):
         for first, last in spans_of(ids):
             self._refcounts.drop(first, last)
         self._ids.give_back(spans_of(ids.values()))
-        for seq in ids if self._watched else ():
-            self._watched.pop(seq, None)
+        for receipt in batch.tokens:
+            receipt.unacked = 0
+            self.unwatch(receipt)
 
     def _link(self, peer: Peer, messages: list[StoredMessage]) -> None:
         """Messages that are held become this peer's with the next commit (T-62)."""
