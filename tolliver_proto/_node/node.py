@@ -340,6 +340,12 @@ class Node(Retrying):
         busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
         return not busy and self._batch.empty
 
+    @property
+    def gathers(self) -> bool:
+        """True if a commit runs and there is nothing else to do: `next_action` gives nothing before that is reported,
+        and what is asked for until then goes into one commit."""
+        return self._running is not None and not (self._actions or self._readable or self._sendable or self._writable)
+
     # The next thing to do.
 
     def next_action(self) -> Action | None:

@@ -26,6 +26,21 @@ from .events import EventFeed
 _NO_LOCK = nullcontext()
 
 
+class _Process:
+    """This process, without a call of the system for each look."""
+
+    def __init__(self) -> None:
+        self.look()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.look)
+
+    def look(self) -> None:
+        self.id = os.getpid()
+
+
+_process = _Process()
+
+
 class Closable(Protocol):
     """Resource that the application may drop without a word."""
 
@@ -137,7 +152,7 @@ class BaseEndpoint(ABC):
     def _begin(self) -> None:
         """On the loop, when it listens."""
         self._thread = threading.get_ident()
-        self._process = os.getpid()
+        self._process = _process.id
         self._open = True
         self._start_work()
         self.turn()
@@ -151,7 +166,7 @@ class BaseEndpoint(ABC):
 
     def _leave_nobody_waiting(self) -> None:
         """On the loop, when it is closed or has failed: calls are answered, and listeners come to their end."""
-        self._driver.calls.give_up()
+        self._driver.give_up()
         self.feed.close()
 
     def _finish(self) -> None:
@@ -162,7 +177,7 @@ class BaseEndpoint(ABC):
 
     def check_open(self) -> None:
         """Raises NotOpenYet, AlreadyClosed, and ForkedProcess in a forked child: each a ConnectionClosing."""
-        if self._open and self._process != os.getpid():
+        if self._open and self._process != _process.id:
             raise ForkedProcess(
                 f"{self} belongs to process {self._process}, and this is a fork of it: open another one here, in an "
                 "event loop of its own, and an instance on a database of its own (T-79)"
