@@ -125,10 +125,10 @@ BUGS = (
         "delivery row removed when sent instead of when acked",
         SENDING,
         "Sending._pump",
-        "room -= len(frame)",
+        "room -= len(data)",
         """
-        room -= len(frame)
-        self._batch.removals.append(RemoveDeliveries(peer.uuid, [(message.seq, message.seq)]))
+        room -= len(data)
+        self._batch.removals.append(RemoveDeliveries(peer.uuid, [(message.seq, message.seq) for message in run]))
         """,
         ("tests/node/test_promises.py::test_i3_only_that_peers_ack_of_that_id_removes",),
     ),
@@ -248,10 +248,10 @@ BUGS = (
         "resend while still buffered",
         SENDING,
         "Sending._pump",
-        "room -= len(frame)",
+        "room -= len(data)",
         """
-        window.transmitted([message.wire_id], (), self._now)
-        room -= len(frame)
+        window.transmitted([message.wire_id for message in run], (), self._now)
+        room -= len(data)
         """,
         ("tests/node/test_sending.py::test_never_again_while_the_first_copy_is_in_our_own_buffer",),
     ),
@@ -349,17 +349,9 @@ BUGS = (
     Bug(
         "the window has no bound",
         OUTBOX,
-        "Window.next_to_send",
-        """
-        self._unacked and (
-            len(self._unacked) >= limits.window_messages or self._unacked_bytes + message.size > limits.window_bytes
-        )
-        """,
-        """
-        False and (
-            len(self._unacked) >= limits.window_messages or self._unacked_bytes + message.size > limits.window_bytes
-        )
-        """,
+        "Window.next_run",
+        "unacked and (len(unacked) >= limits.window_messages or size + message.size > limits.window_bytes)",
+        "False",
         ("tests/node/test_sending.py::test_the_window_holds_messages_back_and_acks_let_them_go",),
     ),
     Bug(

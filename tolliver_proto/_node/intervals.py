@@ -45,9 +45,12 @@ def _merged(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, in
 def spans_of(numbers: Iterable[int]) -> list[Span]:
     """The numbers, in any order, as ascending spans."""
     spans: list[Span] = []
+    ascending = sorted({*numbers})
+    if ascending and ascending[-1] - ascending[0] == len(ascending) - 1:  # the usual case: a run
+        return [(ascending[0], ascending[-1])]
     first = last = None
-    for number in sorted(numbers):
-        if last is not None and number <= last + 1:
+    for number in ascending:
+        if last is not None and number == last + 1:
             last = number
             continue
         if first is not None and last is not None:
@@ -101,10 +104,11 @@ class IntervalSet:
         return block is not None and number % BLOCK in block
 
     def add(self, first: int, last: int) -> None:
+        blocks = self._blocks
         for at, low, high in _pieces(first, last):
-            block = self._blocks.get(at)
+            block = blocks.get(at)
             if block is None:
-                block = self._blocks[at] = _IntervalBlock()
+                block = blocks[at] = _IntervalBlock()
             block.add(low, high)
 
     def extend(self, firsts: Sequence[int], lasts: Sequence[int]) -> None:

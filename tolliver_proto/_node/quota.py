@@ -7,6 +7,7 @@ out of the recipients, or by giving up its oldest deliveries (`oldest`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import groupby
 
 from .._common.errors import OutboxFull
 from .._wire.limits import Limits
@@ -21,9 +22,12 @@ _FILLING, _CALM = 80, 60  # per cent of the quota: at the one it is told, and ag
 def shares_of(routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, Share]:
     """For each peer the number and the bytes of the messages that are for it."""
     wanted: dict[Recipients, Share] = {}
-    for recipients, size in zip(routed, sizes, strict=True):
+    start = 0
+    for recipients, run in groupby(routed):  # mostly one
+        stop = start + len([*run])
         count, total = wanted.get(recipients, (0, 0))
-        wanted[recipients] = count + 1, total + size
+        wanted[recipients] = count + stop - start, total + sum(sizes[start:stop])
+        start = stop
     shares: dict[Peer, Share] = {}
     for recipients, (count, total) in wanted.items():
         for peer in recipients.peers:

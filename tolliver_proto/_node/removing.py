@@ -44,8 +44,8 @@ class Removing(NodeState):
     def _tell_watchers(self, first: int, last: int) -> None:
         """Nobody is owed these any more."""
         done = []
-        for receipt, count in self._receipts.within(first, last):
-            receipt.unacked -= count
+        for receipt, number in self._receipts.within(first, last):
+            receipt.unacked -= number
             if not receipt.unacked and receipt in self._watched:
                 self._watched.remove(receipt)
                 done.append(receipt)

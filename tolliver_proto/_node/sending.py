@@ -26,6 +26,7 @@ from .base import Item
 from .batch import Batch
 from .intervals import spans_of
 from .link import BufferedForConnect, Link, Peer, Recipients
+from .outbox import Outbox
 from .parked import SecondTries
 from .quota import shares_of
 from .room import MakingRoom
@@ -74,7 +75,7 @@ class Sending(MakingRoom):
         if self.closing:
             raise ConnectionClosing("the instance is closing: nothing was stored")
         items = list(items)
-        sizes = [self._size(*item) for item in items]
+        sizes = self._sizes(items)
         receipt = Receipt(0, -1, [])
         if self._blocked or self._must_wait() or not self._store(items, sizes, receipt, require_recipients):
             self._blocked.append((items, receipt, require_recipients))
@@ -137,6 +138,16 @@ class Sending(MakingRoom):
             )
         return around + len(body)
 
+    def _sizes(self, items: Sequence[Item]) -> Sequence[int]:
+        """As `_size`, of each."""
+        known, most = self._pair_sizes, self.limits.max_body
+        return [
+            known[channel, key] + len(body)
+            if type(body) is bytes and len(body) <= most and (channel, key) in known
+            else self._size(channel, key, body)
+            for channel, key, body in items
+        ]
+
     def _size_around(self, channel: str, key: str) -> int:
         """The same without the body, remembered by name."""
         if channel in PRIVATE_CHANNELS:
@@ -151,7 +162,7 @@ class Sending(MakingRoom):
 
     def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt, required: int) -> bool:
         """False where the send must wait until room is found."""
-        routed: Sequence[Recipients] = [self._routes.match(channel, key) for channel, key, _ in items]
+        routed: Sequence[Recipients] = self._routes.match_all(items)
         _check_recipients(items, routed, required)
         shares = shares_of(routed, sizes)
         room = None
@@ -163,14 +174,17 @@ class Sending(MakingRoom):
             _check_recipients(items, routed, required)
         kept = self._keepers(len(items)) if self._keeping else []
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
-        numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
+        numbers = zip(count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         if room is not None:
             self._use_room(room, receipt, stored, kept)
         receipt.counts += [len(recipients.peers) for recipients in routed]
         receipt.recipients = len({peer for recipients in set(routed) for peer in recipients.peers})
         receipt.first_seq = self._next_seq
-        for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
-            messages = [StoredMessage(seq, wire_id, *items[at], sizes[at]) for at, seq, wire_id in run]
+        for recipients, run in groupby(stored, routed.__getitem__):
+            messages = [
+                StoredMessage(seq, wire_id, *items[at], sizes[at])
+                for at, (seq, wire_id) in zip(run, numbers, strict=False)
+            ]
             self._take_in(messages, recipients, len(kept))
             for one in kept:
                 one.add(messages, recipients)
@@ -277,7 +291,7 @@ class Sending(MakingRoom):
         while self._blocked and not self._keeps_enough():
             items, receipt, required = self._blocked[0]
             try:
-                if not self._store(items, [self._size(*item) for item in items], receipt, required):
+                if not self._store(items, self._sizes(items), receipt, required):
                     return
             except TolliverError as error:
                 self._actions.append(Stored([receipt], error))
@@ -303,26 +317,22 @@ class Sending(MakingRoom):
         link.above_high_water = room <= 0
         if room > 0:
             room = self.limits.high_water - link.unsent
-        frames = self._frames
         while room > 0:
-            message = window.next_to_send()
-            if message is None:
+            run = window.next_run(1 if peer.kept_back else room)
+            if not run:
                 break
-            if peer.kept_back and peer.holds(message.channel, message.key):
-                window.acked(message.wire_id)  # it goes out anew when it is held no more
+            if peer.kept_back and peer.holds(run[0].channel, run[0].key):
+                window.acked(run[0].wire_id)  # it goes out anew when it is held no more
                 continue
-            frame = frames.get(message.seq)
-            if frame is None:
-                frame = self._encoder.message(message.channel, message.key, message.body, message.wire_id)
-                if self._sendable:  # somebody comes after, who may be sent the same
-                    frames[message.seq] = frame
-            connection.send_encoded(frame)
-            link.gathered.append(message.wire_id)
-            room -= len(frame)
-            if message.seq > peer.outbox.sent_to:
-                peer.outbox.sent_to = message.seq
+            data = self._encoded(run)
+            connection.send_encoded(data)
+            link.gathered += [message.wire_id for message in run]
+            room -= len(data)
+            outbox = peer.outbox
+            if run[0].seq > outbox.sent_to:  # then the others are above it too
+                outbox.sent_to = run[-1].seq
             else:
-                self._counts["resent"] += 1
+                self._count_resent(outbox, run)
         else:
             link.above_high_water = True
         self._writable[link] = None
@@ -330,6 +340,22 @@ class Sending(MakingRoom):
         due = window.next_due()
         if due is not None:
             self._timers.set(("resend", link.cid), due)
+
+    def _encoded(self, run: Sequence[StoredMessage]) -> bytes:
+        frames = self._frames
+        if not (frames or self._sendable):
+            return self._encoder.messages(run)
+        for message in run:  # for one peer after the other, who may be sent the same
+            if message.seq not in frames:
+                frames[message.seq] = self._encoder.messages((message,))
+        return b"".join([frames[message.seq] for message in run])
+
+    def _count_resent(self, outbox: Outbox, run: Sequence[StoredMessage]) -> None:
+        for message in run:
+            if message.seq > outbox.sent_to:
+                outbox.sent_to = message.seq
+            else:
+                self._counts["resent"] += 1
 
     def _fetch(self, link: Link, peer: Peer) -> None:
         wanted = link.window.next_fetch() if link.window and peer.uuid not in self._fetching else None
