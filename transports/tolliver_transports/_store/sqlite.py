@@ -184,10 +184,13 @@ class SQLiteStore:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         self.end()
         with self._copying:
-            with suppress(StoreError, *FAILURES), self._file.transaction():
-                self._deliveries.tidy(closing=True)
-                self._keep_correction()
+            with suppress(StoreError, *FAILURES):
+                self._file.transact(self._tidy)
             self._file.close()
+
+    def _tidy(self) -> None:
+        self._deliveries.tidy(closing=True)
+        self._keep_correction()
 
     @property
     def missing(self) -> int:
@@ -376,13 +379,19 @@ class SQLiteStore:
     def _commit(self, operations: Sequence[Operation], known: dict[UUID, int] | None) -> None:
         self._new_peers.clear()
         newest = self._deliveries.newest
+        correction = self._correction
+
+        def work() -> bool:
+            nonlocal correction
+            self._deliveries.begin(self._file.next_commit)
+            for kind, run in groupby(operations, type):
+                self._APPLY[kind](self, list(run))
+            self._deliveries.tidy()
+            correction = self._keep_correction()
+            return self._deliveries.numbered
+
         try:
-            with self._file.transaction(lambda: self._deliveries.numbered):
-                self._deliveries.begin(self._file.next_commit)
-                for kind, run in groupby(operations, type):
-                    self._APPLY[kind](self, list(run))
-                self._deliveries.tidy()
-                correction = self._keep_correction()
+            self._file.transact(work)
             self._correction = correction
         except BaseException:
             self._deliveries.undone(newest)
@@ -426,7 +435,7 @@ class SQLiteStore:
         return number
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
-        held = {seq for op in run for seq in op.held}
+        held = [seq for op in run for seq in op.held]
         owners: list[list[int]] = []
         for op in run:
             owners += self._numbers(op.recipients)
@@ -437,7 +446,7 @@ class SQLiteStore:
     def _numbers(self, recipients: Sequence[Sequence[UUID]]) -> list[list[int]]:
         """Of the peers of each message: mostly the same object for all, or one of few, and hashing UUIDs is slow."""
         first = [self._number(peer) for peer in recipients[0]]
-        if all(map(is_, recipients, repeat(recipients[0]))):
+        if len(recipients) == 1 or all(map(is_, recipients, repeat(recipients[0]))):
             return [first] * len(recipients)
         places = [*map(id, recipients)]
         each = dict(zip(places, recipients, strict=True))
