@@ -57,7 +57,7 @@ from tolliver_proto import (
 )
 from tolliver_proto.layouts import MessageSet
 
-from .causes import FAILURES, MALFORMED, primary_code
+from .causes import FAILURES, MALFORMED, primary_code, store_error
 from .checks import check_of, content_check, letter_check
 from .clock import StoreClock
 from .copying import write_copy
@@ -359,11 +359,13 @@ class SQLiteStore:
         kinds = {*map(type, operations)}
         growth = None if kinds.isdisjoint(STORING) else partial(bytes_of, operations)
         known = dict(self._peers) if ForgetPeer in kinds else None
-        with self._file.failing("commit to"):
+        try:
             if growth is not None:
                 self._file.write(partial(self._commit, operations, known), growth)
             else:
                 self._write_as_there_is_room(operations, known)
+        except FAILURES as error:
+            raise store_error(error, f"commit to the database {self._file.path}") from error
 
     def _write_as_there_is_room(self, operations: Sequence[Operation], known: dict[UUID, int] | None) -> None:
         """On a full disk, in several commits if need be (D-13)."""
