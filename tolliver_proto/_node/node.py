@@ -238,7 +238,7 @@ class Node(Retrying):
             control_ids = link.control.under_way if link.control is not None else ()
             link.window.transmitted(link.in_flight, control_ids, self._now)
             link.exposure.taken(self._now)
-            if link.window.in_window[0] or link.window.in_backoff:
+            if link.window.in_flight:
                 self._look_at_acks(link, link.ack_watch.sent(self._now))
             self._sendable[link] = None
         link.in_flight = []

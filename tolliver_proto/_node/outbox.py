@@ -367,6 +367,16 @@ class Window:
         return min(waiting)[1:] if waiting else None
 
     @property
+    def in_flight(self) -> bool:
+        """True if something was sent and is unacknowledged."""
+        return bool(self._unacked or self._backoff)
+
+    @property
+    def waiting(self) -> bool:
+        """True if something is to be sent, or to be read for that, as soon as there is room."""
+        return bool(self._fresh or self._again or self._wanted) or self._loaded_to < self.outbox.last_seq
+
+    @property
     def in_window(self) -> tuple[int, int]:
         """Messages and bytes that were sent and whose first resend is not due."""
         return len(self._unacked), self._unacked_bytes

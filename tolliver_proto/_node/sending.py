@@ -358,7 +358,9 @@ class Sending(MakingRoom):
                 self._counts["resent"] += 1
 
     def _fetch(self, link: Link, peer: Peer) -> None:
-        wanted = link.window.next_fetch() if link.window and peer.uuid not in self._fetching else None
+        if link.window is None or (self._fetching and peer.uuid in self._fetching):
+            return
+        wanted = link.window.next_fetch()
         if wanted is not None:
             self._fetching[peer.uuid] = (link, wanted[0])
             self._actions.append(Fetch(peer.uuid, *wanted))
@@ -393,15 +395,16 @@ class Sending(MakingRoom):
         peer.outbox.leave(spans)
         peer.outbox.poison.acked()
         link.exposure.acked(self._now)
-        waits = link.window is not None and bool(link.window.in_backoff or link.window.in_window[0])
-        self._look_at_acks(link, link.ack_watch.acked(self._now, waits))
+        window = link.window
+        self._look_at_acks(link, link.ack_watch.acked(self._now, window is not None and window.in_flight))
         link.fruitful = True
         if peer.outbox.tries is not None:
             self._look_at_tries(link, peer.outbox.tries, ids)
         self._counts["acked"] += len(ids)
         self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
-        self._sendable[link] = None
+        if window is not None and (window.waiting or link.above_high_water):
+            self._sendable[link] = None
 
     def _look_at_acks(self, link: Link, due: float | None) -> None:
         if due is not None:
