@@ -94,8 +94,15 @@ class PendingCalls:
 
     def settle_all(self, names: Iterable[Hashable], error: TolliverError | None) -> None:
         """As `settle` for each: its name is the value."""
+        take = self._calls.pop
         for name in names:
-            self.settle(name, name, error)
+            call = take(name, None)
+            if call is None:
+                continue
+            if error is None:
+                call.resolve(name)
+            else:
+                call.fail(error)
 
     def give_up(self) -> None:
         """The endpoint is closed: nobody is left waiting."""
