@@ -238,7 +238,7 @@ class Node(Retrying):
             control_ids = link.control.under_way if link.control is not None else ()
             link.window.transmitted(link.in_flight, control_ids, self._now)
             link.exposure.taken(self._now)
-            if link.window.in_flight:
+            if link.window.in_window[0] or link.window.in_backoff:
                 self._look_at_acks(link, link.ack_watch.sent(self._now))
             self._sendable[link] = None
         link.in_flight = []
@@ -372,6 +372,7 @@ class Node(Retrying):
         connection = link.connection
         assert connection is not None
         acked: dict[int, tuple[int, int]] = {}
+        acks: list[int] = []  # not looked up yet: they come in runs
         on_event, next_event = self._on_event, connection.next_event
         for _ in range(_EVENTS_A_TURN):
             if link.holding:
@@ -381,14 +382,19 @@ class Node(Retrying):
                 break
             kind = type(event)
             if kind is Ack:
-                self._on_ack(link, event, acked)  # type: ignore[arg-type]  # the dispatch above is by type
-            else:
-                if acked and kind is Closed:
-                    self._settle(link, acked)
-                    acked = {}
-                on_event[kind](link, event)
+                acks.append(event.message_id)  # type: ignore[union-attr, arg-type]  # the test above is by type
+                continue
+            if acks:
+                self._on_acks(link, acks, acked)
+                acks = []
+            if acked and kind is Closed:
+                self._settle(link, acked)
+                acked = {}
+            on_event[kind](link, event)
         else:
             self._readable[link] = None
+        if acks:
+            self._on_acks(link, acks, acked)
         if acked:
             self._settle(link, acked)
         if link.state is not LinkState.FORGOTTEN:

@@ -215,6 +215,21 @@ class Window:
         self.full = False
         return resend.seq, resend.message_size
 
+    def take_acked(self, wire_ids: Iterable[int], acked: dict[int, tuple[int, int]]) -> list[int]:
+        """As `acked` for each: adds what is ours to the dictionary, by its id, and returns the other ids."""
+        take, others, size = self._unacked.pop, [], 0
+        for wire_id in wire_ids:
+            message = take(wire_id, None)
+            if message is not None:
+                size += message.size
+                acked[wire_id] = message.seq, message.size
+            elif (found := self.acked(wire_id)) is not None:
+                acked[wire_id] = found
+            else:
+                others.append(wire_id)
+        self._unacked_bytes -= size
+        return others
+
     def drop(self, ids: Mapping[int, int]) -> None:
         """These, wire ids by seq, are owed no more, whether they were sent or not."""
         for wire_id in ids.values():
@@ -248,11 +263,13 @@ class Window:
         run: list[StoredMessage] = []
         size, until = self._unacked_bytes, self._unacked_bytes + (1 if alone else room)
         limits = self._limits
+        count, most, most_bytes = len(unacked), limits.window_messages, limits.window_bytes
         while fresh and size < until:
             message = fresh[0]
-            if unacked and (len(unacked) >= limits.window_messages or size + message.size > limits.window_bytes):
+            if count and (count >= most or size + message.size > most_bytes):
                 break
             unacked[message.wire_id] = fresh.popleft()
+            count += 1
             size += message.size
             run.append(message)
         self._fresh_bytes -= size - self._unacked_bytes

@@ -223,8 +223,9 @@ class Encoder:
                 pieces.append(self.message(one.channel, one.key, body, wire_id))  # which looks at all of it
                 names = one.channel, one.key
                 channel, key = names[0].encode(), names[1].encode()
+                sizes = code, len(channel), len(key)
             else:
-                pieces.append(pack(*head_order((code, len(channel), len(key), len(body), wire_id))))
+                pieces.append(pack(*head_order((*sizes, len(body), wire_id))))
                 pieces += part_order((channel, key, body))
         return b"".join(pieces)
 
