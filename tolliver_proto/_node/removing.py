@@ -37,7 +37,7 @@ class Removing(NodeState):
         for first, last in spans:
             for gone_first, gone_last in self._refcounts.take(first, last):
                 self._batch.gone.append((gone_first, gone_last))
-                self._ids.give_back(spans_of(ids[seq] for seq in range(gone_first, gone_last + 1)))
+                self._ids.give_back(spans_of(map(ids.__getitem__, range(gone_first, gone_last + 1))))
                 self._tell_watchers(gone_first, gone_last)
         self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 

@@ -126,8 +126,9 @@ class Endpoint(LoopEndpoint):
                     await waiting
                 if waited.cancelled_caught and not call.done:
                     raise call.too_late(timeout)
-        finally:
+        except BaseException:
             call.forget(wake)
+            raise
         return call.result()
 
     def _waiter(self) -> tuple[Callable[[], object], Awaitable[object]]:
