@@ -255,6 +255,12 @@ class _IntervalBlock:
 
     def discard(self, first: int, last: int) -> None:
         firsts, lasts = self._firsts, self._lasts
+        if first == firsts[0] and last <= lasts[0]:  # the usual case: the oldest go
+            if last < lasts[0]:
+                firsts[0] = last + 1
+            else:
+                del firsts[0], lasts[0]
+            return
         start = bisect_left(lasts, first)
         stop = bisect_right(firsts, last)
         if start >= stop:
@@ -314,6 +320,12 @@ class _CountBlock:
         self._counts.extend([count] * len(firsts))
 
     def take(self, first: int, last: int) -> list[Span]:
+        if first == self._firsts[0] and last <= self._lasts[0] and self._counts[0] == 1:  # the usual case: the oldest
+            if last < self._lasts[0]:
+                self._firsts[0] = last + 1
+            else:
+                del self._firsts[0], self._lasts[0], self._counts[0]
+            return [(first, last)]
         start = bisect_left(self._lasts, first)
         stop = bisect_right(self._firsts, last)
         runs: list[tuple[int, int, int]] = []

@@ -344,6 +344,9 @@ class Sending(MakingRoom):
     def _encoded(self, run: Sequence[StoredMessage]) -> bytes:
         frames = self._frames
         if not (frames or self._sendable):
+            one = run[0]
+            if len(run) == 1:
+                return self._encoder.message(one.channel, one.key, one.body, one.wire_id)
             return self._encoder.messages(run)
         for message in run:  # for one peer after the other, who may be sent the same
             if message.seq not in frames:
