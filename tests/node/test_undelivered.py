@@ -146,14 +146,15 @@ def test_one_answer_names_all_that_one_run_of_acks_brings_to_its_end() -> None:
 def test_what_is_sent_while_a_commit_runs_needs_no_turn() -> None:
     play = Play()
     wire = play.peer(LOW, WANTED)
-    assert not play.node.gathers
+    gathers = [play.node.gathers]
     play.hold_commits = True
     play.send("c", "k", b"1")
-    assert play.node.gathers
+    gathers.append(play.node.gathers)
     play.node.send("c", "k", b"2")
-    assert play.node.gathers
+    gathers.append(play.node.gathers)
     play.node.send("nobody", "wants", b"this")
-    assert not play.node.gathers, "it is stored already, and that is to be told"
+    gathers.append(play.node.gathers)
+    assert gathers == [False, True, True, False], "the last one is stored already, and that is to be told"
     play.hold_commits = False
     play.finish()
     assert [message.body for message in wire.messages()] == [b"1", b"2"]
