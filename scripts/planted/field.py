@@ -78,7 +78,7 @@ BUGS = (
         "an answer comes before its acks",
         SENDING,
         "Sending.watch",
-        "if not receipt.unacked:\n    self._actions.append(Acked([receipt]))",
+        "if not receipt.unacked:\n    self._actions.append(Acked([receipt]))\n    return True",
         "self._actions.append(Acked([receipt]))",
         FIELD,
     ),

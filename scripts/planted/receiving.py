@@ -75,12 +75,12 @@ BUGS = (
     Bug(
         "ack keyed by id only",
         RECEIVING,
-        "Receiving._on_ack",
-        "found = link.window.acked(ack.message_id) if link.window is not None else None",
+        "Receiving._on_acks",
+        "others = link.window.take_acked(wire_ids, acked) if link.window is not None else wire_ids",
         """
-        windows = [one.window for one in self._up.values() if one.window is not None]
-        all_found = [window.acked(ack.message_id) for window in windows]
-        found = next((one for one in all_found if one is not None), None)
+        others = wire_ids
+        for window in [one.window for one in self._up.values() if one.window is not None]:
+            others = window.take_acked(others, acked)
         """,
         ("tests/node/test_promises.py::test_i3_only_that_peers_ack_of_that_id_removes",),
     ),

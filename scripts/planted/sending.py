@@ -82,7 +82,7 @@ BUGS = (
         "who asks later is told of an acknowledgement",
         SENDING,
         "Sending.watch",
-        "if receipt.undelivered:\n    self._actions.append(Acked([receipt], receipt.undelivered[0]))\n    return",
+        "if receipt.undelivered:\n    self._actions.append(Acked([receipt], receipt.undelivered[0]))\n    return True",
         "",
         ("tests/node/test_undelivered.py::test_who_asks_later_is_told_the_same",),
     ),
@@ -125,10 +125,10 @@ BUGS = (
         "delivery row removed when sent instead of when acked",
         SENDING,
         "Sending._pump",
-        "room -= len(frame)",
+        "room -= len(data)",
         """
-        room -= len(frame)
-        self._batch.removals.append(RemoveDeliveries(peer.uuid, [(message.seq, message.seq)]))
+        room -= len(data)
+        self._batch.removals.append(RemoveDeliveries(peer.uuid, [(message.seq, message.seq) for message in run]))
         """,
         ("tests/node/test_promises.py::test_i3_only_that_peers_ack_of_that_id_removes",),
     ),
@@ -248,10 +248,10 @@ BUGS = (
         "resend while still buffered",
         SENDING,
         "Sending._pump",
-        "room -= len(frame)",
+        "room -= len(data)",
         """
-        window.transmitted([message.wire_id], (), self._now)
-        room -= len(frame)
+        window.transmitted([message.wire_id for message in run], (), self._now)
+        room -= len(data)
         """,
         ("tests/node/test_sending.py::test_never_again_while_the_first_copy_is_in_our_own_buffer",),
     ),
@@ -323,10 +323,34 @@ BUGS = (
         ("tests/node/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
     ),
     Bug(
+        "a message alone that nobody wants is stored",
+        SENDING,
+        "Sending.send",
+        "not count",
+        "False",
+        ("tests/node/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
+    ),
+    Bug(
+        "a message alone passes the quota",
+        SENDING,
+        "Sending.send",
+        "self._quota.is_tight(peer.outbox, 1, size)",
+        "False",
+        ("tests/node/test_undelivered.py::test_what_goes_for_newer_ones_was_not_delivered",),
+    ),
+    Bug(
+        "a message alone passes those that wait",
+        SENDING,
+        "Sending.send",
+        "self._keeping or self._blocked or self._apart or self.closing or require_recipients",
+        "self._keeping or self._apart or self.closing or require_recipients",
+        ("tests/node/test_connecting.py", "tests/node/test_quota.py", "tests/node/test_full_disk.py"),
+    ),
+    Bug(
         "the first ack removes the message for all",
         SENDING,
-        "Sending._store",
-        "len(recipients.peers) + len(kept)",
+        "Sending._take_in",
+        "len(recipients.peers) + keepers",
         "1",
         ("tests/node/test_sending.py::test_one_id_for_several_recipients",),
     ),
@@ -349,17 +373,9 @@ BUGS = (
     Bug(
         "the window has no bound",
         OUTBOX,
-        "Window.next_to_send",
-        """
-        self._unacked and (
-            len(self._unacked) >= limits.window_messages or self._unacked_bytes + message.size > limits.window_bytes
-        )
-        """,
-        """
-        False and (
-            len(self._unacked) >= limits.window_messages or self._unacked_bytes + message.size > limits.window_bytes
-        )
-        """,
+        "Window.next_run",
+        "count and (count >= most or size + message.size > most_bytes)",
+        "False",
         ("tests/node/test_sending.py::test_the_window_holds_messages_back_and_acks_let_them_go",),
     ),
     Bug(

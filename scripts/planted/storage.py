@@ -92,7 +92,7 @@ BUGS = (
     Bug(
         "half a commit",
         SQLITE_FILE,
-        "DatabaseFile.transaction",
+        "DatabaseFile.transact",
         'connection.execute("BEGIN IMMEDIATE")',
         "",
         ("tests/store/test_power_loss.py::test_every_commit_is_synced",),
@@ -100,7 +100,7 @@ BUGS = (
     Bug(
         "an opening does not wait for who writes",
         SQLITE_FILE,
-        "DatabaseFile.transaction",
+        "DatabaseFile.transact",
         'connection.execute("BEGIN IMMEDIATE")',
         'connection.execute("BEGIN"), connection.execute("SELECT * FROM instance").fetchall()',
         ("tests/store/test_opening.py::test_an_opening_waits_for_another_program_that_writes",),
@@ -108,7 +108,7 @@ BUGS = (
     Bug(
         "a commit that failed is kept",
         SQLITE_FILE,
-        "DatabaseFile.transaction",
+        "DatabaseFile.transact",
         """
         with suppress(sqlite3.Error):
             if connection.in_transaction:
@@ -188,7 +188,7 @@ BUGS = (
     Bug(
         "commits are not counted",
         SQLITE_FILE,
-        "DatabaseFile.transaction",
+        "DatabaseFile.transact",
         "connection.execute(_COUNT, (self.next_commit,))",
         "pass",
         ("tests/store/test_lost_files.py::test_a_commit_is_counted_wherever_its_number_stands",),
@@ -196,7 +196,7 @@ BUGS = (
     Bug(
         "the count of commits is not taken from the newest batch",
         SQLITE_FILE,
-        "DatabaseFile._begin",
+        "DatabaseFile._take_over",
         "connection.execute(_TAKE_COUNT)",
         "pass",
         ("tests/store/test_lost_files.py::test_a_commit_is_counted_wherever_its_number_stands",),
@@ -311,7 +311,7 @@ BUGS = (
     Bug(
         "a crash is not noticed",
         SQLITE_FILE,
-        "DatabaseFile._begin",
+        "DatabaseFile._take_over",
         "instance[1] is None or bool(self.damage)",
         "False",
         ("tests/store/test_opening.py::test_an_end_without_close_is_seen_once",),
@@ -378,7 +378,7 @@ BUGS = (
     Bug(
         "held messages stay for ever",
         SQLITE_FILE,
-        "DatabaseFile._begin",
+        "DatabaseFile._take_over",
         "deliveries.drop_held()",
         "pass",
         ("tests/store/test_opening.py::test_what_is_held_and_owed_to_nobody_is_gone_after_a_restart",),

@@ -437,10 +437,10 @@ def test_what_is_read_to_be_sent_again_and_is_held_goes_out_anew_later() -> None
     rows = [StoredMessage(seq, seq, "c", "k", b"", 20) for seq in (1, 2)]
     window.committed(rows)
     outbox.add(2, 40)
-    assert [window.next_to_send() for _ in rows] == rows
+    assert [*window.next_run(1), *window.next_run(1)] == rows
     window.transmitted([1, 2], (), 0.0)
     window.fall_due(1.0)
-    assert [window.next_to_send() for _ in rows] == rows
+    assert [*window.next_run(1), *window.next_run(1)] == rows
     window.transmitted([1, 2], (), 1.0)
     window.fall_due(10.0)
     assert window.next_fetch() == (0, 2, limits.window_bytes)
@@ -448,10 +448,10 @@ def test_what_is_read_to_be_sent_again_and_is_held_goes_out_anew_later() -> None
     assert window.next_fetch() == (1, 1, limits.window_bytes)
     assert window.fetched([], 1, lambda channel, key: True) == []
     assert window.in_backoff == 0
-    assert window.next_to_send() is None
+    assert not window.next_run(1)
     window.go_back(0)
     assert window.fetched(rows, 0, None) == []
-    assert [window.next_to_send() for _ in rows] == rows
+    assert [*window.next_run(1), *window.next_run(1)] == rows
 
 
 # Unsubscribes that are repeated.

@@ -46,6 +46,9 @@ def test_nobody_wants_it_and_nothing_is_stored() -> None:
     receipt = play.node.send("other", "k", b"x")
     assert only(play.run(), Stored).tokens == [receipt]
     assert (receipt.recipients, play.commits, play.store.messages) == (0, [], [])
+    batch = play.node.send_many([("other", "k", b"x"), ("other", "k", b"y")])
+    assert only(play.run(), Stored).tokens == [batch]
+    assert (batch.counts, batch.recipients, play.commits, play.store.messages) == ([0, 0], 0, [], [])
 
 
 def test_no_delivery_to_oneself_and_no_relaying() -> None:

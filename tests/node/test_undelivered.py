@@ -126,6 +126,40 @@ def test_an_acknowledgement_is_one_still() -> None:
     assert asked(play, receipt) is None, "nothing of it was left to be given up"
 
 
+def test_one_answer_names_all_that_one_run_of_acks_brings_to_its_end() -> None:
+    play = Play()
+    wire = play.peer(LOW, WANTED)
+    receipts = [play.send("c", "k", b"%d" % number) for number in range(3)]
+    batch = play.node.send_many([("c", "k", b"3"), ("c", "k", b"4")], now=play.now)
+    play.run()
+    assert not any(play.node.watch(one) for one in (*receipts[1:], batch)), "each is owed still"
+    first, *others = wire.messages()
+    wire.ack(first)
+    assert receipts[0].unacked == 0
+    assert only(wire.ack(*others[:-1]), Acked).tokens == receipts[1:]
+    assert batch.unacked == 1
+    assert only(wire.ack(others[-1]), Acked).tokens == [batch]
+    assert play.node.watch(batch), "it is told at once"
+    assert only(play.run(), Acked).tokens == [batch]
+
+
+def test_what_is_sent_while_a_commit_runs_needs_no_turn() -> None:
+    play = Play()
+    wire = play.peer(LOW, WANTED)
+    gathers = [play.node.gathers]
+    play.hold_commits = True
+    play.send("c", "k", b"1")
+    gathers.append(play.node.gathers)
+    play.node.send("c", "k", b"2")
+    gathers.append(play.node.gathers)
+    play.node.send("nobody", "wants", b"this")
+    gathers.append(play.node.gathers)
+    assert gathers == [False, True, True, False], "the last one is stored already, and that is to be told"
+    play.hold_commits = False
+    play.finish()
+    assert [message.body for message in wire.messages()] == [b"1", b"2"]
+
+
 def test_the_node_holds_no_receipt_for_its_own_sake() -> None:
     play = absent()
     kept = play.send("c", "k", b"kept")

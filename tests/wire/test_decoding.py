@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from typing import NamedTuple
 from uuid import UUID
 
 import pytest
@@ -389,6 +390,26 @@ def test_acks_of_a_run_are_packed_as_they_are_one_by_one() -> None:
         for count in (0, 1, 2, 255, 256, 257, 1000):
             ids = range(2**32 - 1, 2**32 - 1 - count, -1)
             assert encoder(revision).acks(ids) == b"".join(encode(Ack(number), revision) for number in ids)
+
+
+class Row(NamedTuple):
+    """A message of an outbox."""
+
+    wire_id: int
+    channel: str
+    key: str
+    body: bytes
+
+
+@revisions
+def test_messages_of_a_run_are_written_as_they_are_one_by_one(revision: Revision) -> None:
+    names = [("a", "k"), ("a", "k"), ("a", ""), ("ü", "k"), ("ü", "k"), ("a", "k")]
+    rows = [Row(number, *pair, bytes(number)) for number, pair in enumerate(names, 1)]
+    whole = b"".join(encode(Message(row.channel, row.key, row.body, row.wire_id), revision) for row in rows)
+    assert encoder(revision).messages(rows) == whole
+    for wrong in (UNRELIABLE, 2**32):
+        with pytest.raises(LocalProtocolError):
+            encoder(revision).messages([rows[0], Row(wrong, *names[0], b"")])
 
 
 @revisions

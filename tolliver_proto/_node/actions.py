@@ -100,7 +100,7 @@ class Receipt:
         self.last_seq = last_seq
         self.counts = counts
         self.recipients = 0
-        self.unacked = 0  # messages still owed to somebody, kept once `watch` was called
+        self.unacked = 0  # messages still owed to somebody
         self._given_up: dict[tuple[UUID, UndeliveredReason], int] | None = None
 
     @property
@@ -111,7 +111,9 @@ class Receipt:
     @property
     def undelivered(self) -> tuple[Undelivered, ...]:
         """Messages of it that were given up so far, by peer and reason (T-54)."""
-        given_up = self._given_up or {}
+        given_up = self._given_up
+        if given_up is None:
+            return ()
         return tuple(Undelivered(peer, reason, count) for (peer, reason), count in given_up.items())
 
     def give_up(self, peer: UUID, reason: UndeliveredReason, count: int) -> None:

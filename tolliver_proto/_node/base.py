@@ -117,7 +117,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._next_seq = loaded.next_seq
         self._ids = IdAllocator.opened(loaded, None if is_derived(instance_id) else rng)
         self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
-        self._watched: dict[int, Receipt] = {}
+        self._watched: set[Receipt] = set()
         self._receipts = HeldReceipts()
         self._keeping: dict[Link, BufferedForConnect] = {}
         self._patience = Patience()

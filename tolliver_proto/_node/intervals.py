@@ -45,9 +45,12 @@ def _merged(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, in
 def spans_of(numbers: Iterable[int]) -> list[Span]:
     """The numbers, in any order, as ascending spans."""
     spans: list[Span] = []
+    ascending = sorted({*numbers})
+    if ascending and ascending[-1] - ascending[0] == len(ascending) - 1:  # the usual case: a run
+        return [(ascending[0], ascending[-1])]
     first = last = None
-    for number in sorted(numbers):
-        if last is not None and number <= last + 1:
+    for number in ascending:
+        if last is not None and number == last + 1:
             last = number
             continue
         if first is not None and last is not None:
@@ -101,10 +104,11 @@ class IntervalSet:
         return block is not None and number % BLOCK in block
 
     def add(self, first: int, last: int) -> None:
+        blocks = self._blocks
         for at, low, high in _pieces(first, last):
-            block = self._blocks.get(at)
+            block = blocks.get(at)
             if block is None:
-                block = self._blocks[at] = _IntervalBlock()
+                block = blocks[at] = _IntervalBlock()
             block.add(low, high)
 
     def extend(self, firsts: Sequence[int], lasts: Sequence[int]) -> None:
@@ -251,6 +255,12 @@ class _IntervalBlock:
 
     def discard(self, first: int, last: int) -> None:
         firsts, lasts = self._firsts, self._lasts
+        if first == firsts[0] and last <= lasts[0]:  # the usual case: the oldest go
+            if last < lasts[0]:
+                firsts[0] = last + 1
+            else:
+                del firsts[0], lasts[0]
+            return
         start = bisect_left(lasts, first)
         stop = bisect_right(firsts, last)
         if start >= stop:
@@ -310,6 +320,12 @@ class _CountBlock:
         self._counts.extend([count] * len(firsts))
 
     def take(self, first: int, last: int) -> list[Span]:
+        if first == self._firsts[0] and last <= self._lasts[0] and self._counts[0] == 1:  # the usual case: the oldest
+            if last < self._lasts[0]:
+                self._firsts[0] = last + 1
+            else:
+                del self._firsts[0], self._lasts[0], self._counts[0]
+            return [(first, last)]
         start = bisect_left(self._lasts, first)
         stop = bisect_right(self._firsts, last)
         runs: list[tuple[int, int, int]] = []

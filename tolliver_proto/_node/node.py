@@ -340,6 +340,12 @@ class Node(Retrying):
         busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
         return not busy and self._batch.empty
 
+    @property
+    def gathers(self) -> bool:
+        """True if a commit runs and there is nothing else to do: `next_action` gives nothing before that is reported,
+        and what is asked for until then goes into one commit."""
+        return self._running is not None and not (self._actions or self._readable or self._sendable or self._writable)
+
     # The next thing to do.
 
     def next_action(self) -> Action | None:
@@ -366,6 +372,7 @@ class Node(Retrying):
         connection = link.connection
         assert connection is not None
         acked: dict[int, tuple[int, int]] = {}
+        acks: list[int] = []  # not looked up yet: they come in runs
         on_event, next_event = self._on_event, connection.next_event
         for _ in range(_EVENTS_A_TURN):
             if link.holding:
@@ -375,14 +382,19 @@ class Node(Retrying):
                 break
             kind = type(event)
             if kind is Ack:
-                self._on_ack(link, event, acked)  # type: ignore[arg-type]  # the dispatch above is by type
-            else:
-                if acked and kind is Closed:
-                    self._settle(link, acked)
-                    acked = {}
-                on_event[kind](link, event)
+                acks.append(event.message_id)  # type: ignore[union-attr, arg-type]  # the test above is by type
+                continue
+            if acks:
+                self._on_acks(link, acks, acked)
+                acks = []
+            if acked and kind is Closed:
+                self._settle(link, acked)
+                acked = {}
+            on_event[kind](link, event)
         else:
             self._readable[link] = None
+        if acks:
+            self._on_acks(link, acks, acked)
         if acked:
             self._settle(link, acked)
         if link.state is not LinkState.FORGOTTEN:

@@ -243,6 +243,21 @@ class Window:
         self.full = False
         return resend.seq, resend.message_size
 
+    def take_acked(self, wire_ids: Iterable[int], acked: dict[int, tuple[int, int]]) -> list[int]:
+        """As `acked` for each: adds what is ours to the dictionary, by its id, and returns the other ids."""
+        take, others, size = self._unacked.pop, [], 0
+        for wire_id in wire_ids:
+            message = take(wire_id, None)
+            if message is not None:
+                size += message.size
+                acked[wire_id] = message.seq, message.size
+            elif (found := self.acked(wire_id)) is not None:
+                acked[wire_id] = found
+            else:
+                others.append(wire_id)
+        self._unacked_bytes -= size
+        return others
+
     def drop(self, ids: Mapping[int, int]) -> None:
         """These, wire ids by seq, are owed no more, whether they were sent or not."""
         for wire_id in ids.values():
@@ -256,10 +271,11 @@ class Window:
 
     # Frames that go out.
 
-    def next_to_send(self) -> StoredMessage | None:
-        """The next message that may go now: one that is due again, else the next new one if the window has room."""
+    def next_run(self, room: int) -> Sequence[StoredMessage]:
+        """Messages that may go now: one that is due again, else new ones as the window has room for them, until they
+        take so many bytes or more."""
         if self.silent:
-            return None
+            return ()
         if self.only is not None:
             return self._take_only(self.only)
         while self._again:
@@ -267,20 +283,26 @@ class Window:
             resend = self._backoff.get(message.wire_id)
             if resend is not None:
                 resend.queued = False
-                return message
-        if not self._fresh or self.full or (self.outbox.poison.alone and self._unacked):
-            return None
-        message = self._fresh[0]
+                return (message,)
+        fresh, unacked = self._fresh, self._unacked
+        alone = self.outbox.poison.alone
+        if self.full or (alone and unacked):
+            return ()
+        run: list[StoredMessage] = []
+        size, until = self._unacked_bytes, self._unacked_bytes + (1 if alone else room)
         limits = self._limits
-        if self._unacked and (
-            len(self._unacked) >= limits.window_messages or self._unacked_bytes + message.size > limits.window_bytes
-        ):
-            return None
-        self._fresh.popleft()
-        self._fresh_bytes -= message.size
-        self._unacked[message.wire_id] = message
-        self._unacked_bytes += message.size
-        return message
+        count, most, most_bytes = len(unacked), limits.window_messages, limits.window_bytes
+        while fresh and size < until:
+            message = fresh[0]
+            if count and (count >= most or size + message.size > most_bytes):
+                break
+            unacked[message.wire_id] = fresh.popleft()
+            count += 1
+            size += message.size
+            run.append(message)
+        self._fresh_bytes -= size - self._unacked_bytes
+        self._unacked_bytes = size
+        return run
 
     def try_alone(self, seq: int, wire_id: int, size: int) -> None:
         """Send this next, and nothing else until `speak` is called (T-09)."""
@@ -292,20 +314,23 @@ class Window:
         """Everything may go again."""
         self.silent, self.only = False, None
 
-    def _take_only(self, wire_id: int) -> StoredMessage | None:
+    def _take_only(self, wire_id: int) -> Sequence[StoredMessage]:
         for at, message in enumerate(self._again):
             if message.wire_id == wire_id:
                 del self._again[at]
                 self._backoff[wire_id].queued = False
-                return message
-        return None
+                return (message,)
+        return ()
 
-    def transmitted(self, wire_ids: Iterable[int], control_ids: Collection[int], now: float) -> None:
+    def transmitted(self, wire_ids: Sequence[int], control_ids: Collection[int], now: float) -> None:
         """The socket has taken these: from now on the time to their resend runs (T-50).
 
         `control_ids` are the control messages that are unacknowledged; what is neither theirs nor ours is acknowledged.
         """
         self._drop_settled()
+        if wire_ids and all(map(self._unacked.__contains__, wire_ids)):  # the usual case
+            heappush(self._due, (now + self.interval(0), True, [*wire_ids]))
+            return
         by_attempts: dict[int, list[int]] = {}
         others: list[int] = []
         for wire_id in wire_ids:
@@ -387,6 +412,16 @@ class Window:
         waiting = [(one.seq, wire_id, one.name) for wire_id, one in self._backoff.items()]
         waiting += [(one.seq, wire_id, (one.channel, one.key)) for wire_id, one in self._unacked.items()]
         return min(waiting)[1:] if waiting else None
+
+    @property
+    def in_flight(self) -> bool:
+        """True if something was sent and is unacknowledged."""
+        return bool(self._unacked or self._backoff)
+
+    @property
+    def waiting(self) -> bool:
+        """True if something is to be sent, or to be read for that, as soon as there is room."""
+        return bool(self._fresh or self._again or self._wanted) or self._loaded_to < self.outbox.last_seq
 
     @property
     def in_window(self) -> tuple[int, int]:

@@ -7,6 +7,7 @@ out of the recipients, or by giving up its oldest deliveries (`oldest`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import groupby
 
 from .._common.errors import OutboxFull
 from .._wire.limits import Limits
@@ -21,9 +22,12 @@ _FILLING, _CALM = 80, 60  # per cent of the quota: at the one it is told, and ag
 def shares_of(routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, Share]:
     """For each peer the number and the bytes of the messages that are for it."""
     wanted: dict[Recipients, Share] = {}
-    for recipients, size in zip(routed, sizes, strict=True):
+    start = 0
+    for recipients, run in groupby(routed):  # mostly one
+        stop = start + len([*run])
         count, total = wanted.get(recipients, (0, 0))
-        wanted[recipients] = count + 1, total + size
+        wanted[recipients] = count + stop - start, total + sum(sizes[start:stop])
+        start = stop
     shares: dict[Peer, Share] = {}
     for recipients, (count, total) in wanted.items():
         for peer in recipients.peers:
@@ -42,14 +46,9 @@ class Quota:
         self._tight_messages, self._tight_bytes = self._messages * _FILLING / 100, self._bytes * _FILLING / 100
         self._policy = policy
 
-    def is_tight(self, shares: Mapping[Peer, Share]) -> bool:
-        """True if an outbox would be nearly full, or more than full."""
-        messages, size = self._tight_messages, self._tight_bytes
-        for peer, (count, total) in shares.items():
-            outbox = peer.outbox
-            if outbox.pending + count >= messages or outbox.pending_bytes + total >= size:
-                return True
-        return False
+    def is_tight(self, outbox: Outbox, count: int, size: int) -> bool:
+        """True if it would be nearly full, or more than full, with so many messages more, of so many bytes."""
+        return outbox.pending + count >= self._tight_messages or outbox.pending_bytes + size >= self._tight_bytes
 
     def full(self, shares: Mapping[Peer, Share]) -> dict[QuotaPolicy, list[Peer]]:
         """The peers that have no room, by what their policy says. Raises OutboxFull where it says so, and where no

@@ -8,7 +8,7 @@ Deliveries leave in runs, one for as long as the handlers stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -16,7 +16,7 @@ from uuid import UUID
 from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from .._common.link import LinkState
-from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Ignored, Message, Subscribe, Subscription, Unsubscribe
+from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .handling import Handling
 from .inbox import Inbox, MessageKey
@@ -499,24 +499,26 @@ class Receiving(Handling):
         """
         return frozenset().union(*(link.told for link in peer.voices))
 
-    def _on_ack(self, link: Link, ack: Ack, acked: dict[int, tuple[int, int]]) -> None:
-        found = link.window.acked(ack.message_id) if link.window is not None else None
-        if found is not None:
-            acked[ack.message_id] = found
-            return
-        subscription = link.control.acked(ack.message_id) if link.control is not None else None
+    def _on_acks(self, link: Link, wire_ids: Sequence[int], acked: dict[int, tuple[int, int]]) -> None:
+        others = link.window.take_acked(wire_ids, acked) if link.window is not None else wire_ids
+        for wire_id in others:
+            self._on_other_ack(link, wire_id)
+
+    def _on_other_ack(self, link: Link, wire_id: int) -> None:
+        """Of no message of the outbox that is in flight here."""
+        subscription = link.control.acked(wire_id) if link.control is not None else None
         if subscription is not None:
             assert link.control is not None
             assert link.peer is not None
             if link.control.has_said(subscription) is False:
                 self._forget_unsubscribe(subscription, [link.peer])
             self._sync_control(link, subscription)
-        elif link.control is not None and link.control.answered(ack.message_id):
+        elif link.control is not None and link.control.answered(wire_id):
             self._keepalive.answered(link)
             self._on_alive(link)
         else:
             assert link.connection is not None
-            if ack.message_id != link.connection.unreliable_id:
+            if wire_id != link.connection.unreliable_id:
                 self._counts["stray_acks"] += 1  # T-44
 
     def _on_alive(self, link: Link) -> None:

@@ -37,32 +37,31 @@ class Removing(NodeState):
         for first, last in spans:
             for gone_first, gone_last in self._refcounts.take(first, last):
                 self._batch.gone.append((gone_first, gone_last))
-                seqs = range(gone_first, gone_last + 1)
-                self._ids.give_back(spans_of(ids[seq] for seq in seqs))
-                if self._watched:
-                    self._tell_watchers(seqs)
+                self._ids.give_back(spans_of(map(ids.__getitem__, range(gone_first, gone_last + 1))))
+                self._tell_watchers(gone_first, gone_last)
         self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
 
-    def _tell_watchers(self, seqs: Iterable[int]) -> None:
-        for seq in seqs:
-            receipt = self._watched.pop(seq, None)
-            if receipt is not None:
-                receipt.unacked -= 1
-                if not receipt.unacked:
-                    self._actions.append(Acked([receipt]))
+    def _tell_watchers(self, first: int, last: int) -> None:
+        """Nobody is owed these any more."""
+        done = []
+        for receipt, number in self._receipts.within(first, last):
+            receipt.unacked -= number
+            if not receipt.unacked and receipt in self._watched:
+                self._watched.remove(receipt)
+                done.append(receipt)
+        if done:
+            self._actions.append(Acked(done))
 
     def unwatch(self, receipt: Receipt) -> None:
         """Nobody waits for it any more."""
-        for seq in range(receipt.first_seq, receipt.last_seq + 1):
-            self._watched.pop(seq, None)
-        receipt.unacked = 0
+        self._watched.discard(receipt)
 
     def _tell_given_up(self, peer: UUID, seqs: Iterable[int], reason: UndeliveredReason) -> None:
         """That peer will not acknowledge these: for who waits now, and for who asks later (T-54)."""
         for receipt, number in self._receipts.of(seqs).items():
             receipt.give_up(peer, reason, number)
-            if receipt.unacked:
-                self.unwatch(receipt)
+            if receipt in self._watched:
+                self._watched.remove(receipt)
                 self._actions.append(Acked([receipt], receipt.undelivered[0]))
 
     def _remove(self, reason: UndeliveredReason, peer: Peer, found: Iterable[Found]) -> None:

@@ -26,6 +26,7 @@ from .base import Item
 from .batch import Batch
 from .intervals import spans_of
 from .link import BufferedForConnect, Link, Peer, Recipients
+from .outbox import Outbox
 from .parked import SecondTries
 from .quota import shares_of
 from .room import MakingRoom
@@ -41,7 +42,26 @@ class Sending(MakingRoom):
         self, channel: str, key: str, body: bytes, now: float | None = None, *, require_recipients: int = 0
     ) -> Receipt:
         """Store a message for every peer that subscribes to it. As `send_many` with one item."""
-        return self.send_many(((channel, key, body),), now, require_recipients=require_recipients)
+        self._tick(now)
+        if self._keeping or self._blocked or self._apart or self.closing or require_recipients:
+            return self.send_many(((channel, key, body),), require_recipients=require_recipients)
+        size = self._size(channel, key, body)
+        recipients = self._routes.match(channel, key)
+        for peer in recipients.peers:
+            if self._quota.is_tight(peer.outbox, 1, size):
+                return self.send_many(((channel, key, body),))
+        count = len(recipients.peers)
+        receipt = Receipt(self._next_seq, self._next_seq - 1, [count])
+        receipt.recipients = count
+        if not count:  # T-53
+            self._actions.append(Stored([receipt]))
+            return receipt
+        message = StoredMessage(self._next_seq, self._ids.take(), channel, key, body, size)
+        self._take_in((message,), recipients, 0)
+        for peer in recipients.peers:
+            peer.outbox.add(1, size)
+        self._hold_receipt(receipt, 1)
+        return receipt
 
     def send_many(self, items: Iterable[Item], now: float | None = None, *, require_recipients: int = 0) -> Receipt:
         """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
@@ -55,7 +75,7 @@ class Sending(MakingRoom):
         if self.closing:
             raise ConnectionClosing("the instance is closing: nothing was stored")
         items = list(items)
-        sizes = [self._size(*item) for item in items]
+        sizes = self._sizes(items)
         receipt = Receipt(0, -1, [])
         if self._blocked or self._must_wait() or not self._store(items, sizes, receipt, require_recipients):
             self._blocked.append((items, receipt, require_recipients))
@@ -89,16 +109,19 @@ class Sending(MakingRoom):
         """Peers that a reliable message with these names would go to now, as `require_recipients` counts them."""
         return _subscribed(self._routes.match(channel, key), channel, key)
 
-    def watch(self, receipt: Receipt) -> None:
-        """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up."""
+    def watch(self, receipt: Receipt) -> bool:
+        """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up.
+
+        Returns True where it does so at once.
+        """
         if receipt.undelivered:
             self._actions.append(Acked([receipt], receipt.undelivered[0]))
-            return
-        for first, last in self._refcounts.within(receipt.first_seq, receipt.last_seq):
-            self._watched.update(dict.fromkeys(range(first, last + 1), receipt))
-            receipt.unacked += last + 1 - first
+            return True
         if not receipt.unacked:
             self._actions.append(Acked([receipt]))
+            return True
+        self._watched.add(receipt)
+        return False
 
     def _size(self, channel: str, key: str, body: bytes) -> int:
         """The encoded size of a message that may be sent, or the error that says why not."""
@@ -115,6 +138,16 @@ class Sending(MakingRoom):
             )
         return around + len(body)
 
+    def _sizes(self, items: Sequence[Item]) -> Sequence[int]:
+        """As `_size`, of each."""
+        known, most = self._pair_sizes, self.limits.max_body
+        return [
+            known[channel, key] + len(body)
+            if type(body) is bytes and len(body) <= most and (channel, key) in known
+            else self._size(channel, key, body)
+            for channel, key, body in items
+        ]
+
     def _size_around(self, channel: str, key: str) -> int:
         """The same without the body, remembered by name."""
         if channel in PRIVATE_CHANNELS:
@@ -129,11 +162,11 @@ class Sending(MakingRoom):
 
     def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt, required: int) -> bool:
         """False where the send must wait until room is found."""
-        routed: Sequence[Recipients] = [self._routes.match(channel, key) for channel, key, _ in items]
+        routed: Sequence[Recipients] = self._routes.match_all(items)
         _check_recipients(items, routed, required)
         shares = shares_of(routed, sizes)
         room = None
-        if self._quota.is_tight(shares):
+        if any(self._quota.is_tight(peer.outbox, *share) for peer, share in shares.items()):
             room = self._find_room(routed, sizes, shares, partial(self._on_room, receipt))
             if room is None:
                 return False
@@ -141,30 +174,43 @@ class Sending(MakingRoom):
             _check_recipients(items, routed, required)
         kept = self._keepers(len(items)) if self._keeping else []
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
-        numbered = zip(stored, count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
+        numbers = zip(count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         if room is not None:
             self._use_room(room, receipt, stored, kept)
         receipt.counts += [len(recipients.peers) for recipients in routed]
         receipt.recipients = len({peer for recipients in set(routed) for peer in recipients.peers})
         receipt.first_seq = self._next_seq
-        for recipients, run in groupby(numbered, lambda one: routed[one[0]]):
-            messages = [StoredMessage(seq, wire_id, *items[at], sizes[at]) for at, seq, wire_id in run]
-            self._batch.store(messages, recipients, bool(kept))
-            self._refcounts.add(messages[0].seq, len(recipients.peers) + len(kept), len(messages))
+        for recipients, run in groupby(stored, routed.__getitem__):
+            messages = [
+                StoredMessage(seq, wire_id, *items[at], sizes[at])
+                for at, (seq, wire_id) in zip(run, numbers, strict=False)
+            ]
+            self._take_in(messages, recipients, len(kept))
             for one in kept:
                 one.add(messages, recipients)
-        self._next_seq += len(stored)
         for peer, share in shares.items():
             peer.outbox.add(*share)
         if room is not None:
             self._look_at_filling(shares)
-        receipt.last_seq = self._next_seq - 1
         if stored:
-            self._receipts.add(receipt)
-            self._batch.tokens.append(receipt)
+            self._hold_receipt(receipt, len(stored))
         else:
+            receipt.last_seq = self._next_seq - 1
             self._actions.append(Stored([receipt]))
         return True
+
+    def _take_in(self, messages: Sequence[StoredMessage], recipients: Recipients, keepers: int) -> None:
+        """The next messages, for the next commit."""
+        self._batch.store(messages, recipients, keepers > 0)
+        self._refcounts.add(self._next_seq, len(recipients.peers) + keepers, len(messages))
+        self._next_seq += len(messages)
+
+    def _hold_receipt(self, receipt: Receipt, count: int) -> None:
+        """Of so many messages, the last that were taken in."""
+        receipt.last_seq = self._next_seq - 1
+        receipt.unacked = count
+        self._receipts.add(receipt)
+        self._batch.tokens.append(receipt)
 
     def _on_room(self, receipt: Receipt, error: TolliverError | None) -> None:
         """The search that this send waits for is over."""
@@ -245,7 +291,7 @@ class Sending(MakingRoom):
         while self._blocked and not self._keeps_enough():
             items, receipt, required = self._blocked[0]
             try:
-                if not self._store(items, [self._size(*item) for item in items], receipt, required):
+                if not self._store(items, self._sizes(items), receipt, required):
                     return
             except TolliverError as error:
                 self._actions.append(Stored([receipt], error))
@@ -271,26 +317,22 @@ class Sending(MakingRoom):
         link.above_high_water = room <= 0
         if room > 0:
             room = self.limits.high_water - link.unsent
-        frames = self._frames
         while room > 0:
-            message = window.next_to_send()
-            if message is None:
+            run = window.next_run(1 if peer.kept_back else room)
+            if not run:
                 break
-            if peer.kept_back and peer.holds(message.channel, message.key):
-                window.acked(message.wire_id)  # it goes out anew when it is held no more
+            if peer.kept_back and peer.holds(run[0].channel, run[0].key):
+                window.acked(run[0].wire_id)  # it goes out anew when it is held no more
                 continue
-            frame = frames.get(message.seq)
-            if frame is None:
-                frame = self._encoder.message(message.channel, message.key, message.body, message.wire_id)
-                if self._sendable:  # somebody comes after, who may be sent the same
-                    frames[message.seq] = frame
-            connection.send_encoded(frame)
-            link.gathered.append(message.wire_id)
-            room -= len(frame)
-            if message.seq > peer.outbox.sent_to:
-                peer.outbox.sent_to = message.seq
+            data = self._encoded(run)
+            connection.send_encoded(data)
+            link.gathered += [message.wire_id for message in run]
+            room -= len(data)
+            outbox = peer.outbox
+            if run[0].seq > outbox.sent_to:  # then the others are above it too
+                outbox.sent_to = run[-1].seq
             else:
-                self._counts["resent"] += 1
+                self._count_resent(outbox, run)
         else:
             link.above_high_water = True
         self._writable[link] = None
@@ -299,8 +341,29 @@ class Sending(MakingRoom):
         if due is not None:
             self._timers.set(("resend", link.cid), due)
 
+    def _encoded(self, run: Sequence[StoredMessage]) -> bytes:
+        frames = self._frames
+        if not (frames or self._sendable):
+            one = run[0]
+            if len(run) == 1:
+                return self._encoder.message(one.channel, one.key, one.body, one.wire_id)
+            return self._encoder.messages(run)
+        for message in run:  # for one peer after the other, who may be sent the same
+            if message.seq not in frames:
+                frames[message.seq] = self._encoder.messages((message,))
+        return b"".join([frames[message.seq] for message in run])
+
+    def _count_resent(self, outbox: Outbox, run: Sequence[StoredMessage]) -> None:
+        for message in run:
+            if message.seq > outbox.sent_to:
+                outbox.sent_to = message.seq
+            else:
+                self._counts["resent"] += 1
+
     def _fetch(self, link: Link, peer: Peer) -> None:
-        wanted = link.window.next_fetch() if link.window and peer.uuid not in self._fetching else None
+        if link.window is None or (self._fetching and peer.uuid in self._fetching):
+            return
+        wanted = link.window.next_fetch()
         if wanted is not None:
             self._fetching[peer.uuid] = (link, wanted[0])
             self._actions.append(Fetch(peer.uuid, *wanted))
@@ -335,15 +398,16 @@ class Sending(MakingRoom):
         peer.outbox.leave(spans)
         peer.outbox.poison.acked()
         link.exposure.acked(self._now)
-        waits = link.window is not None and bool(link.window.in_backoff or link.window.in_window[0])
-        self._look_at_acks(link, link.ack_watch.acked(self._now, waits))
+        window = link.window
+        self._look_at_acks(link, link.ack_watch.acked(self._now, window is not None and window.in_flight))
         link.fruitful = True
         if peer.outbox.tries is not None:
             self._look_at_tries(link, peer.outbox.tries, ids)
         self._counts["acked"] += len(ids)
         self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
-        self._sendable[link] = None
+        if window is not None and (window.waiting or link.above_high_water):
+            self._sendable[link] = None
 
     def _look_at_acks(self, link: Link, due: float | None) -> None:
         if due is not None:
@@ -383,8 +447,9 @@ class Sending(MakingRoom):
         for first, last in spans_of(ids):
             self._refcounts.drop(first, last)
         self._ids.give_back(spans_of(ids.values()))
-        for seq in ids if self._watched else ():
-            self._watched.pop(seq, None)
+        for receipt in batch.tokens:
+            receipt.unacked = 0
+            self.unwatch(receipt)
 
     def _link(self, peer: Peer, messages: list[StoredMessage]) -> None:
         """Messages that are held become this peer's with the next commit (T-62)."""

@@ -54,6 +54,11 @@ class Routes(Generic[T, R]):
         found = self._matches.get((channel, key))
         return found if found is not None else self._look_up(channel, key)
 
+    def match_all(self, items: Iterable[tuple[str, str, object]]) -> list[R]:
+        """As `match` for each: channel and key come first."""
+        matches = self._matches
+        return [matches.get((channel, key)) or self.match(channel, key) for channel, key, _ in items]
+
     def _look_up(self, channel: str, key: str) -> R:
         targets: dict[T, None] = {}
         for subscription in matching(channel, key):

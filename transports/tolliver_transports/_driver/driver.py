@@ -70,6 +70,10 @@ class Driver:
     def register_handlers(self, apply: Mapping[type, Apply]) -> None:
         self._apply.update(apply)
 
+    def give_up(self) -> None:
+        """The endpoint is closed: nobody is left waiting."""
+        self.calls.give_up()
+
     def turn(self) -> None:
         """Carry out all that the machine asks for now. Safe to call from within itself: the outer turn goes on."""
         if self._turning:

@@ -6,8 +6,8 @@ leaves a function that wakes it, in the form that its loop knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
 
 from tolliver_proto import AlreadyClosed, TolliverError
 
@@ -18,17 +18,19 @@ V = TypeVar("V")
 class PendingCall(Generic[T]):
     """An answer that comes once, for any number of waiters. On threads it is touched under the machine's lock alone."""
 
-    __slots__ = ("_value", "_waiters", "done", "error", "late")
+    __slots__ = ("_answer", "_value", "_waiters", "done", "error", "late")
 
-    def __init__(self) -> None:
+    def __init__(self, answer: Callable[[Any], T] | None = None) -> None:
+        """`answer` makes what the waiters get of the value that it is resolved with."""
+        self._answer = answer
         self.done = False
         self.late: Callable[[], str] | None = None
         """Words for whoever has waited too long: what is not done, and why."""
         self.error: BaseException | None = None
         self._waiters: list[Callable[[], object]] = []
 
-    def resolve(self, value: T) -> None:
-        self._value = value
+    def resolve(self, value: Any) -> None:
+        self._value = value if self._answer is None else self._answer(value)
         self._settle()
 
     def fail(self, error: BaseException) -> None:
@@ -68,26 +70,39 @@ class PendingCalls:
     """Those without an answer, by name."""
 
     def __init__(self) -> None:
-        self._calls: dict[Hashable, tuple[PendingCall[Any], Callable[[Any], Any]]] = {}
+        self._calls: dict[Hashable, PendingCall[Any]] = {}
 
     def __contains__(self, name: Hashable) -> bool:
         return name in self._calls
 
     def of(self, name: Hashable, answer: Callable[[V], T]) -> PendingCall[T]:
         """The call of that name, made now if there is none. `answer` makes what its waiters get of the value."""
-        if name not in self._calls:
-            self._calls[name] = (PendingCall(), answer)
-        return cast(PendingCall[T], self._calls[name][0])
+        call = self._calls.get(name)
+        if call is None:
+            call = self._calls[name] = PendingCall(answer)
+        return call
 
     def settle(self, name: Hashable, value: Any, error: TolliverError | None = None) -> None:
         """Answer the call of that name, if there is one."""
-        call, answer = self._calls.pop(name, (None, None))
-        if call is None or answer is None:
+        call = self._calls.pop(name, None)
+        if call is None:
             return
         if error is not None:
             call.fail(error)
         else:
-            call.resolve(answer(value))
+            call.resolve(value)
+
+    def settle_all(self, names: Iterable[Hashable], error: TolliverError | None) -> None:
+        """As `settle` for each: its name is the value."""
+        take = self._calls.pop
+        for name in names:
+            call = take(name, None)
+            if call is None:
+                continue
+            if error is None:
+                call.resolve(name)
+            else:
+                call.fail(error)
 
     def give_up(self) -> None:
         """The endpoint is closed: nobody is left waiting."""

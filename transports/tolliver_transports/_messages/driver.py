@@ -40,7 +40,7 @@ from tolliver_proto import (
 
 from .._driver.adapter import Done, Job, StoringAdapter, Transport
 from .._driver.driver import Driver
-from .._driver.pending import PendingCall, as_it_is
+from .._driver.pending import PendingCall, PendingCalls, as_it_is
 from .events import Event
 from .inbox import Mailbox, Votes
 from .store_jobs import News, StoreJobs
@@ -79,6 +79,7 @@ class NodeDriver(Driver):
         super().__init__(node, world)
         self.node = node
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
+        self._stored, self._acked = PendingCalls(), PendingCalls()  # by their receipts
         self._awaited: dict[_Awaited, PendingCall[int]] = {}
         self._storing = world.store
         self._beside = world.beside
@@ -130,18 +131,23 @@ class NodeDriver(Driver):
 
     def when_stored(self, receipt: Receipt, answer: Callable[[Receipt], T]) -> PendingCall[T]:
         """Answered when the commit of the receipt is done."""
-        call = self.calls.of((Stored, receipt), answer)
-        self.turn()
+        call = self._stored.of(receipt, answer)
+        if not self.node.gathers:
+            self.turn()
         return call
 
     def when_acked(self, receipt: Receipt, answer: Callable[[Receipt], T]) -> PendingCall[T]:
         """Answered when every recipient has acknowledged all of the receipt."""
-        name = (Acked, receipt)
-        if name not in self.calls:
-            self.node.watch(receipt)
-        call = self.calls.of(name, answer)
-        self.turn()
+        is_asked = receipt in self._acked
+        call = self._acked.of(receipt, answer)
+        if not is_asked and self.node.watch(receipt):
+            self.turn()
         return call
+
+    def give_up(self) -> None:
+        for calls in (self._stored, self._acked):
+            calls.give_up()
+        super().give_up()
 
     def when_subscribed(self, channel: str, key: str, peers: int) -> PendingCall[int]:
         """Answered with how many peers a message with these names would go to, once they are so many."""
@@ -188,12 +194,10 @@ class NodeDriver(Driver):
             mailbox.put(*votes.ballot())
 
     def _on_stored(self, action: Stored) -> None:
-        for receipt in action.tokens:
-            self.calls.settle((Stored, receipt), receipt, action.error)
+        self._stored.settle_all(action.tokens, action.error)
 
     def _on_acked(self, action: Acked) -> None:
-        for receipt in action.tokens:
-            self.calls.settle((Acked, receipt), receipt, action.error)
+        self._acked.settle_all(action.tokens, action.error)
 
     def _on_peer_up(self, action: PeerUp) -> None:
         log.info("peer %s is up, version %d", self._who(action.peer), action.version)

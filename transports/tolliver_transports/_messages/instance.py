@@ -130,6 +130,11 @@ class BaseInstanceCore(BaseEndpoint):
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
 
+    def send(self, channel: str, key: str, body: bytes, require_recipients: int) -> PendingCall[Receipt]:
+        self.check_open()
+        receipt = self.node.send(channel, key, body, monotonic(), require_recipients=require_recipients)
+        return self._driver.when_stored(receipt, as_it_is)
+
     def send_many(self, items: Iterable[Item], require_recipients: int) -> PendingCall[Receipt]:
         self.check_open()
         receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients)

@@ -41,6 +41,12 @@ class Messages(NamedTuple):
     keys: Sequence[str]
     bodies: Sequence[bytes]
 
+    @classmethod
+    def of(cls, message: StoredMessage) -> Messages:
+        """One alone."""
+        seq, wire_id, size = message.seq, message.wire_id, message.size
+        return cls(seq, (wire_id,), (size,), (message.channel,), (message.key,), (message.body,))
+
     @property
     def last_seq(self) -> int:
         return self.first_seq + len(self.ids) - 1

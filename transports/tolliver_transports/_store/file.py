@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from uuid import UUID
 from weakref import WeakSet
 
@@ -75,13 +76,25 @@ def connect_beside(path: str, options: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
 
 
-@contextmanager
-def failing(doing: str, path: str, *malformed: type[Exception]) -> Iterator[None]:
-    """Failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
-    try:
-        yield
-    except FAILURES + malformed as error:
-        raise store_error(error, f"{doing} the database {path}", malformed) from error
+class Failing(AbstractContextManager[None]):
+    """Block whose failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
+
+    __slots__ = ("_doing", "_malformed", "_path")
+
+    def __init__(self, doing: str, path: str, malformed: tuple[type[Exception], ...]) -> None:
+        self._doing = doing
+        self._path = path
+        self._malformed = malformed
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and isinstance(error, FAILURES + self._malformed):
+            raise store_error(error, f"{self._doing} the database {self._path}", self._malformed) from error
+
+
+def failing(doing: str, path: str, *malformed: type[Exception]) -> Failing:
+    return Failing(doing, path, malformed)
 
 
 class DatabaseFile:
@@ -143,21 +156,22 @@ class DatabaseFile:
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
         self._room.opened(connection)
         self.damage: list[str] = self._log_damage(connection, log)
-        with self.transaction():
-            self.damage += bring_up(connection, int(time.time()))
+        self.transact(lambda: self.damage.extend(bring_up(connection, int(time.time()))))
         self._look_at_schema(connection)
-        with self.transaction():
-            instance = self._instance_row(connection)
-            self.damage += self._look_at_rows(connection, instance[1])
-            connection.execute(_TAKE_COUNT)
-            deliveries = Deliveries(connection, lambda: 0)
-            deliveries.drop_held()
-            if self.damage:
-                deliveries.drop_ownerless()
-            break_seal(connection)
+        self.transact(lambda: self._take_over(connection))
+        self._count_commits(connection)
+
+    def _take_over(self, connection: sqlite3.Connection) -> None:
+        instance = self._instance_row(connection)
+        self.damage += self._look_at_rows(connection, instance[1])
+        connection.execute(_TAKE_COUNT)
+        deliveries = Deliveries(connection, lambda: 0)
+        deliveries.drop_held()
+        if self.damage:
+            deliveries.drop_ownerless()
+        break_seal(connection)
         self.instance_id = UUID(bytes=instance[0])
         self.unclean = instance[1] is None or bool(self.damage)
-        self._count_commits(connection)
 
     def _count_commits(self, connection: sqlite3.Connection) -> None:
         """From now on, each of them (D-13)."""
@@ -285,9 +299,10 @@ class DatabaseFile:
 
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
-        if self._connection is not None:
-            with suppress(StoreError, *FAILURES), self.transaction() as connection:
-                write_seal(connection)
+        connection = self._connection
+        if connection is not None:
+            with suppress(StoreError, *FAILURES):
+                self.transact(lambda: write_seal(connection))
             self._release()
             self._room.closed()
 
@@ -319,7 +334,7 @@ class DatabaseFile:
     def failing(self, doing: str, *malformed: type[Exception]) -> AbstractContextManager[None]:
         if self._connection is None and doing != "open":
             raise StoreError(f"the database {self.path} {self._ended}")
-        return failing(doing, self.path, *malformed)
+        return Failing(doing, self.path, malformed)
 
     @contextmanager
     def reader(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
@@ -335,19 +350,18 @@ class DatabaseFile:
     def next_commit(self) -> int:
         return self._commits + 1
 
-    @contextmanager
-    def transaction(self, numbered: Callable[[], bool] = lambda: False) -> Iterator[sqlite3.Connection]:
+    def transact(self, work: Callable[[], bool | None]) -> None:
         """All or nothing. The write lock comes first: it is waited for, as it would not be once something is read.
 
-        `numbered` says at the end whether the newest batch has the number of this commit: then it is not written twice.
+        `work` returns True where the newest batch has the number of this commit: then it is not written twice.
         """
         connection = self.connection
         try:
             if connection.in_transaction:  # the last error was followed by one in its ROLLBACK
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            if self._mark is not None and not numbered():
+            numbered = work()
+            if self._mark is not None and not numbered:
                 connection.execute(_COUNT, (self.next_commit,))
             connection.execute("COMMIT")
         except BaseException:

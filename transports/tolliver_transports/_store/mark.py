@@ -59,8 +59,10 @@ class Mark:
         if self._file is None:
             return
         body = _BODY.pack(_MAGIC, self._instance, commits, self.missing)
-        with suppress(OSError):
+        try:
             _write(self._file, body + _CHECK.pack(crc32(body)), 0)
+        except OSError:
+            return
 
     def clear(self) -> None:
         """The missing commits were put up with: no opening tells of them again."""

@@ -214,6 +214,9 @@ class Deliveries:
         Raises sqlite3.IntegrityError for a seq that is there already.
         """
         kept = {*held}
+        if len(messages) == 1:
+            self._store(Messages.of(messages[0]), owners, kept)
+            return
         for at, run in in_columns(messages):
             for start, stop in run.pieces():
                 self._store(run.part(start, stop), owners[at + start : at + stop], kept)
@@ -230,11 +233,12 @@ class Deliveries:
             self.newest, self._numbered = last, first
         self._recent.append(first)
         first_id = ids[0] if ids[-1] - ids[0] == len(ids) - 1 else None  # they ascend, but where they begin anew
-        whole = Share(NOBODY, first, last, first_id, sum(messages.sizes), None, None)
+        size = sum(messages.sizes)
         if not held and owners[0] and owners.count(owners[0]) == len(owners):
             for peer in owners[0]:
-                self._put(whole._replace(peer=peer))
+                self._put((peer, first, last, first_id, size, None, None))
             return
+        whole = Share(NOBODY, first, last, first_id, size, None, None)
         bits: defaultdict[int, int] = defaultdict(int)
         for place, peers in enumerate(owners):
             bit = 1 << place
@@ -245,11 +249,11 @@ class Deliveries:
         for peer, owed in bits.items():
             self._put(whole._replace(peer=peer).with_bits(owed, 0))
 
-    def _put(self, share: Share) -> None:
-        peer, first, last, first_id, size, owed, parked = share
+    def _put(self, row: tuple[int, int, int, int | None, int, bytes | None, bytes | None]) -> None:
+        """The columns of a share."""
+        first_id = row[3]
         if first_id is not None and first_id >= 2**63:
-            first_id -= 2**64
-        row = (peer, first, last, first_id, size, owed, parked)
+            row = (*row[:3], first_id - 2**64, *row[4:])
         self._execute("INSERT OR REPLACE INTO owed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, owed_check(*row)))
 
     def add(self, peer: int, seqs: Iterable[int]) -> None:

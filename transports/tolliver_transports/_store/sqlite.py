@@ -57,7 +57,7 @@ from tolliver_proto import (
 )
 from tolliver_proto.layouts import MessageSet
 
-from .causes import FAILURES, MALFORMED, primary_code
+from .causes import FAILURES, MALFORMED, primary_code, store_error
 from .checks import check_of, content_check, letter_check
 from .clock import StoreClock
 from .copying import write_copy
@@ -184,10 +184,13 @@ class SQLiteStore:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         self.end()
         with self._copying:
-            with suppress(StoreError, *FAILURES), self._file.transaction():
-                self._deliveries.tidy(closing=True)
-                self._keep_correction()
+            with suppress(StoreError, *FAILURES):
+                self._file.transact(self._tidy)
             self._file.close()
+
+    def _tidy(self) -> None:
+        self._deliveries.tidy(closing=True)
+        self._keep_correction()
 
     @property
     def missing(self) -> int:
@@ -356,11 +359,13 @@ class SQLiteStore:
         kinds = {*map(type, operations)}
         growth = None if kinds.isdisjoint(STORING) else partial(bytes_of, operations)
         known = dict(self._peers) if ForgetPeer in kinds else None
-        with self._file.failing("commit to"):
+        try:
             if growth is not None:
                 self._file.write(partial(self._commit, operations, known), growth)
             else:
                 self._write_as_there_is_room(operations, known)
+        except FAILURES as error:
+            raise store_error(error, f"commit to the database {self._file.path}") from error
 
     def _write_as_there_is_room(self, operations: Sequence[Operation], known: dict[UUID, int] | None) -> None:
         """On a full disk, in several commits if need be (D-13)."""
@@ -376,13 +381,19 @@ class SQLiteStore:
     def _commit(self, operations: Sequence[Operation], known: dict[UUID, int] | None) -> None:
         self._new_peers.clear()
         newest = self._deliveries.newest
+        correction = self._correction
+
+        def work() -> bool:
+            nonlocal correction
+            self._deliveries.begin(self._file.next_commit)
+            for kind, run in groupby(operations, type):
+                self._APPLY[kind](self, list(run))
+            self._deliveries.tidy()
+            correction = self._keep_correction()
+            return self._deliveries.numbered
+
         try:
-            with self._file.transaction(lambda: self._deliveries.numbered):
-                self._deliveries.begin(self._file.next_commit)
-                for kind, run in groupby(operations, type):
-                    self._APPLY[kind](self, list(run))
-                self._deliveries.tidy()
-                correction = self._keep_correction()
+            self._file.transact(work)
             self._correction = correction
         except BaseException:
             self._deliveries.undone(newest)
@@ -426,7 +437,7 @@ class SQLiteStore:
         return number
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
-        held = {seq for op in run for seq in op.held}
+        held = [seq for op in run for seq in op.held]
         owners: list[list[int]] = []
         for op in run:
             owners += self._numbers(op.recipients)
@@ -437,7 +448,7 @@ class SQLiteStore:
     def _numbers(self, recipients: Sequence[Sequence[UUID]]) -> list[list[int]]:
         """Of the peers of each message: mostly the same object for all, or one of few, and hashing UUIDs is slow."""
         first = [self._number(peer) for peer in recipients[0]]
-        if all(map(is_, recipients, repeat(recipients[0]))):
+        if len(recipients) == 1 or all(map(is_, recipients, repeat(recipients[0]))):
             return [first] * len(recipients)
         places = [*map(id, recipients)]
         each = dict(zip(places, recipients, strict=True))

@@ -116,28 +116,27 @@ class Endpoint(LoopEndpoint):
         """The answer to a call. Raises TimeoutError after `timeout` seconds; what was asked for goes on."""
         if call.done:
             return call.result()
-        if timeout is None:  # no scope, which costs as much as all the rest
-            await self._answered(call)
-            return call.result()
-        with anyio.move_on_after(timeout) as waited:
-            await self._answered(call)
-        if waited.cancelled_caught and not call.done:
-            raise call.too_late(timeout)
-        return call.result()
-
-    async def _answered(self, call: PendingCall[T]) -> None:
-        waiting: Awaitable[object]
-        if self._loop is None:
-            event = anyio.Event()
-            wake, waiting = event.set, event.wait()
-        else:
-            waiting = future = self._loop.create_future()
-            wake = partial(_set, future)
+        wake, waiting = self._waiter()
         call.when_done(wake)
         try:
-            await waiting
-        finally:
+            if timeout is None:  # no scope, which costs as much as all the rest
+                await waiting
+            else:
+                with anyio.move_on_after(timeout) as waited:
+                    await waiting
+                if waited.cancelled_caught and not call.done:
+                    raise call.too_late(timeout)
+        except BaseException:
             call.forget(wake)
+            raise
+        return call.result()
+
+    def _waiter(self) -> tuple[Callable[[], object], Awaitable[object]]:
+        if self._loop is None:
+            event = anyio.Event()
+            return event.set, event.wait()
+        future = self._loop.create_future()
+        return partial(_set, future), future
 
     # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 

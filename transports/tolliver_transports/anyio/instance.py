@@ -143,7 +143,7 @@ class Instance(BaseInstance[InstanceCore]):
         Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
         fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return await self._core.wait(self._core.send_many(((channel, key, body),), require_recipients))
+        return await self._core.wait(self._core.send(channel, key, body, require_recipients))
 
     async def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.

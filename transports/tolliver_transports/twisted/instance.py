@@ -136,7 +136,7 @@ class Instance(BaseInstance[InstanceCore]):
         Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients
         where fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self.send_many(((channel, key, body),), require_recipients=require_recipients)
+        return self._core.answer(lambda: self._core.send(channel, key, body, require_recipients))
 
     def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Deferred[Receipt]:
         """Store (channel, key, body) items in one commit, all or none; fails as `send`.
