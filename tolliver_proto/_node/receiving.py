@@ -217,14 +217,18 @@ class Receiving(Handling):
         self._tick(now)
         is_durable, dedupe, handled = self._policy.dedupe_durable, self._policy.dedupe, 0
         acks: dict[Link, list[int]] = self._batch.acks if is_durable else {}  # or they wait for their commit
+        touched: dict[Inbox, UUID] = {}
+        link = None
         for delivery in deliveries:
-            if delivery in self._replayed:
+            if self._replayed and delivery in self._replayed:
                 self._remove_letters([self._replayed.pop(delivery)])
                 continue
-            link = self._links.get(delivery.cid)
-            peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
-            inbox = peer.inbox if peer is not None else self._inbox_of(delivery)
-            if not self._take_settled(delivery, inbox):
+            if link is None or link.cid != delivery.cid:  # mostly a run of one connection
+                link = self._links.get(delivery.cid)
+                peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
+                inbox = peer.inbox if peer is not None else self._inbox_of(delivery)
+                touched[inbox] = delivery.peer_id
+            if not inbox.remove(delivery):
                 continue
             handled += 1
             message_id = delivery.message.message_id
@@ -240,6 +244,8 @@ class Receiving(Handling):
             for waiting, count in self._take_copies(delivery, inbox) if inbox.waiting else ():
                 acks.setdefault(waiting, []).extend([message_id] * count)
         self._counts["handled"] += handled
+        for inbox, uuid in touched.items():
+            self._give_back_credit(inbox, uuid)
         for link, message_ids in acks.items() if not is_durable else ():
             self._ack(link, message_ids)
 
