@@ -44,8 +44,8 @@ BUGS = (
         "a fork of an instance goes on",
         ENDPOINT,
         "BaseEndpoint.check_open",
-        "self._open and self._process != os.getpid()",
-        "False",
+        "self._process == _this_process",
+        "True",
         ("tests/adapters/test_instance.py::test_a_forked_child_is_told_to_open_its_own[asyncio]",),
     ),
     Bug(

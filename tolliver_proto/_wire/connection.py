@@ -151,7 +151,8 @@ class Connection:
         self._eof = False
         self._parts: list[bytes] = []
         self._units: list[bytes] = []
-        self._unsent = 0
+        self.unsent_bytes = 0
+        """Queued and not yet taken by `data_to_send`."""
         self._now = 0.0
         self._deadline: float | None = None
         self._unexpected = TokenBucket(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
@@ -478,7 +479,7 @@ class Connection:
         if not self.live:
             self._allowed(Signal.SEND)
         self._parts.append(data)
-        self._unsent += len(data)
+        self.unsent_bytes += len(data)
 
     @property
     def answer(self) -> HandshakeStatus:
@@ -492,6 +493,10 @@ class Connection:
             return self._status_for(self._known_version())
         return HandshakeStatus.OLDER if self._speaks(self._known_version()) else HandshakeStatus.NEWER_INCOMPATIBLE
 
+    def unreliable_frame(self, channel: str, key: str, body: bytes) -> bytes:
+        """A message without an id, encoded as this peer knows one (T-42), for `send_encoded`."""
+        return self._encoder.message(channel, key, body, None)
+
     def can_send(self, kind: type) -> bool:
         """True if the revision can express such a frame (DRAFT_1 has no Unsubscribe, T-21)."""
         return self._encoder.can_express(kind)
@@ -500,18 +505,13 @@ class Connection:
         """Bytes to write, in units: one write to the socket or the TLS layer each, never joined (T-69)."""
         self._seal()
         units, self._units = self._units, []
-        self._unsent = 0
+        self.unsent_bytes = 0
         return units
-
-    @property
-    def unsent_bytes(self) -> int:
-        """Queued and not yet taken by `data_to_send`."""
-        return self._unsent
 
     @property
     def wants_write_shutdown(self) -> bool:
         """All is said: when what `data_to_send` returned is written, shut the write side, then read to the end."""
-        return self.state in (State.CLOSING, State.CLOSED) and not self._unsent
+        return self.state in (State.CLOSING, State.CLOSED) and not self.unsent_bytes
 
     @property
     def buffered_bytes(self) -> int:
@@ -553,7 +553,7 @@ class Connection:
     def _write_unit(self, unit: bytes) -> None:
         self._seal()
         self._units.append(unit)
-        self._unsent += len(unit)
+        self.unsent_bytes += len(unit)
 
     def _seal(self) -> None:
         if self._parts:

@@ -51,6 +51,8 @@ _SHORT_RUN = 16  # acks that are packed in one call, whatever their number,
 _ACK_RUN = 256  # and up to this the powers of two: what packs all lengths would take 2 MiB
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 _FORMAT = Limits.format()
+_USUAL_HEAD = ("code", "channel", "key", "body", "message_id")
+_USUAL_PARTS = ("channel", "key", "body")
 _RESERVED = RESERVED_CHANNEL.encode()
 
 
@@ -92,9 +94,12 @@ class Encoder:
         self._pack_message = layout.message.struct.pack
         self.overhead = layout.message.size
         """Bytes of a message beside its names and its body."""
-        canonical = ("code", "channel", "key", "body", "message_id")
-        self._head_order = itemgetter(*[canonical.index(name) for name in layout.message.names])
-        self._part_order = itemgetter(*[("channel", "key", "body").index(name) for name in layout.parts])
+        self._join_parts: Callable[[tuple[bytes, bytes, bytes, bytes]], bytes] = b"".join
+        if (layout.message.names, layout.parts) != (_USUAL_HEAD, _USUAL_PARTS):
+            head_order = itemgetter(*[_USUAL_HEAD.index(name) for name in layout.message.names])
+            part_order = itemgetter(0, *[1 + _USUAL_PARTS.index(name) for name in layout.parts])
+            self._pack_message = lambda *head: layout.message.struct.pack(*head_order(head))
+            self._join_parts = lambda parts: b"".join(part_order(parts))
         self._max_id = layout.message.maximum("message_id")
         self._max_channel = layout.message.maximum("channel")
         self._max_key = layout.message.maximum("key")
@@ -192,8 +197,8 @@ class Encoder:
             )
         elif type(message_id) is not int or not 0 <= message_id <= self._max_id:
             _number(message_id, self._max_id, "message_id")
-        head = self._head_order((self._message_code, channel_size, key_size, body_size, message_id))
-        return b"".join((self._pack_message(*head), *self._part_order((raw_channel, raw_key, body))))
+        head = self._pack_message(self._message_code, channel_size, key_size, body_size, message_id)
+        return self._join_parts((head, raw_channel, raw_key, body))
 
     def _ack(self, frame: Ack) -> bytes:
         _number(frame.message_id, self._layout.ack.maximum("message_id"), "message_id")

@@ -24,6 +24,16 @@ from .driver import Driver, Machine
 from .events import EventFeed
 
 _NO_LOCK = nullcontext()
+_this_process = os.getpid()  # known without a call of the system, as each message asks
+
+
+def _note_process() -> None:
+    global _this_process
+    _this_process = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_process)
 
 
 class Closable(Protocol):
@@ -137,7 +147,7 @@ class BaseEndpoint(ABC):
     def _begin(self) -> None:
         """On the loop, when it listens."""
         self._thread = threading.get_ident()
-        self._process = os.getpid()
+        self._process = _this_process
         self._open = True
         self._start_work()
         self.turn()
@@ -162,18 +172,19 @@ class BaseEndpoint(ABC):
 
     def check_open(self) -> None:
         """Raises NotOpenYet, AlreadyClosed, and ForkedProcess in a forked child: each a ConnectionClosing."""
-        if self._open and self._process != os.getpid():
+        if self._open and self._process == _this_process:
+            return
+        if self._open:
             raise ForkedProcess(
                 f"{self} belongs to process {self._process}, and this is a fork of it: open another one here, in an "
                 "event loop of its own, and an instance on a database of its own (T-79)"
             )
-        if not self._open and self._process:
+        if self._process:
             raise AlreadyClosed(f"{self} is closed, or being closed: make another one with {self.made_by}(options)")
-        if not self._open:
-            raise NotOpenYet(
-                f"{self} is not open: make one with {self.made_by}(options), as the page of your adapter shows, and "
-                "use it until it is closed"
-            )
+        raise NotOpenYet(
+            f"{self} is not open: make one with {self.made_by}(options), as the page of your adapter shows, and "
+            "use it until it is closed"
+        )
 
     def turn(self) -> None:
         if self._abandoned:
