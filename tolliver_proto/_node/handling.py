@@ -154,7 +154,7 @@ class Handling(Holding):
 
     def _give_back_credit(self, inbox: Inbox, uuid: UUID) -> None:
         """Some of what it held is settled."""
-        if inbox.exhausted:
+        if inbox.exhausted and not self._is_exhausted(inbox, 2):
             self._release_credit(inbox, self._peers.get(uuid))
         if self._left_inboxes and not inbox.held:
             self._left_inboxes.pop(uuid, None)

@@ -366,11 +366,11 @@ class Node(Retrying):
         connection = link.connection
         assert connection is not None
         acked: dict[int, tuple[int, int]] = {}
-        on_event, next_event = self._on_event, connection.next_event
+        on_event, next_event, ready = self._on_event, connection.next_event, connection.ready
         for _ in range(_EVENTS_A_TURN):
             if link.holding:
                 break
-            event = next_event()
+            event = ready.pop() if ready else next_event()
             if event is None:
                 break
             kind = type(event)

@@ -144,7 +144,9 @@ class Connection:
         self._dialect_of = dialect_of
         self._encoder = encoder(revision, self.unreliable_id)
         self._decoder = Decoder(revision, self.limits, accept_either=accept_either, unreliable_id=self.unreliable_id)
-        self._ready = self._decoder.ready
+        self.ready = self._decoder.ready
+        """Messages and acks that are parsed already, the next one last: to take one here saves a call of `next_event`,
+        which would give it."""
         self._peer_subscriptions: tuple[Subscription, ...] = ()
         self._status = HandshakeStatus.SAME_VERSION
         self._queue: deque[Event] = deque()
@@ -207,8 +209,8 @@ class Connection:
         """The next event, or None until there is more input or a decision."""
         passing = self._passing
         if passing:
-            if self._ready:
-                return self._ready.pop()
+            if self.ready:
+                return self.ready.pop()
             try:
                 frame = self._decoder.next_frame()
             except RemoteProtocolError as error:
@@ -384,6 +386,7 @@ class Connection:
         if state in (State.CLOSING, State.CLOSED) and self.close_deadline is None:
             self.close_deadline = self._now + self.limits.close_timeout
         if state is State.CLOSED:
+            self.ready.clear()  # dropped, as is what is not parsed
             # It is data now. With the frames that it was raised through it would hold this connection, in a circle.
             self._queue.append(Closed(error and error.with_traceback(None)))
 

@@ -332,13 +332,14 @@ class Decoder:
         maxima = {"channel": limits.max_name, "key": limits.max_name, "body": min(limits.max_body, layout.max_body)}
         self._message_code = layout.codes[Message]
         self._message_size = layout.message.size
-        self._unpack = layout.message.struct.unpack_from
-        self._heads = (
-            *(layout.message.index(part) for part in layout.parts),
-            layout.message.index("message_id"),
-        )
+        self._unpack: Callable[[bytes, int], tuple[int, ...]] = layout.message.struct.unpack_from
+        if layout.message.names != ("code", *layout.parts, "message_id"):
+            head_order = itemgetter(*map(layout.message.index, ("code", *layout.parts, "message_id")))
+            self._unpack = lambda data, pos: head_order(layout.message.struct.unpack_from(data, pos))
+        self._in_order: Callable[[Sequence[bytes]], tuple[bytes, bytes, bytes]] | None = None
+        if layout.parts != _USUAL_PARTS:
+            self._in_order = itemgetter(*map(layout.parts.index, _USUAL_PARTS))
         self._maxima = tuple(maxima[part] for part in layout.parts)
-        self._places = tuple(layout.parts.index(part) for part in ("channel", "key", "body"))
         self.use(accept_either, layout.unreliable_id if unreliable_id is None else unreliable_id)
         ack = layout.ack
         self._acks = layout.codes[Ack], ack.size, ack.index("message_id"), ack.struct.unpack_from
@@ -389,12 +390,10 @@ class Decoder:
         buffer = self._buffer
         data, pos = buffer.data, buffer.pos
         size, code, unpack, names = self._message_size, self._message_code, self._unpack, self._names
-        first_at, second_at, third_at, id_at = self._heads
         first_max, second_max, third_max = self._maxima
-        channel_at, key_at, body_at = self._places
-        unreliable, available = self._unreliable, len(data)
+        unreliable, available, in_order = self._unreliable, len(data), self._in_order
         ack_code, ack_size, ack_id_at, unpack_ack = self._acks
-        while len(run) < _FRAMES_AT_ONCE:
+        for _ in range(_FRAMES_AT_ONCE):
             start = pos + size
             if start > available or data[pos] != code:
                 if pos + ack_size > available or data[pos] != ack_code:
@@ -402,8 +401,7 @@ class Decoder:
                 run.append(Ack(unpack_ack(data, pos)[ack_id_at]))
                 pos += ack_size
                 continue
-            head = unpack(data, pos)
-            first, second, third = head[first_at], head[second_at], head[third_at]
+            _, first, second, third, message_id = unpack(data, pos)
             if first > first_max or second > second_max or third > third_max:
                 break
             first += start
@@ -412,12 +410,12 @@ class Decoder:
             if third > available:
                 break
             parts = (data[start:first], data[first:second], data[second:third])
+            raw_channel, raw_key, body = parts if in_order is None else in_order(parts)
             try:
-                channel, key = names[parts[channel_at]], names[parts[key_at]]
+                channel, key = names[raw_channel], names[raw_key]
             except KeyError:
                 break
-            message_id = head[id_at]
-            run.append(Message(channel, key, parts[body_at], None if message_id == unreliable else message_id))
+            run.append(Message(channel, key, body, None if message_id == unreliable else message_id))
             pos = third
         buffer.move_to(pos)
         run.reverse()
@@ -454,8 +452,7 @@ class Decoder:
 
     def _read_message(self) -> Decoded | None:
         buffer = self._buffer
-        head = self._unpack(buffer.data, buffer.pos)
-        lengths = [head[at] for at in self._heads[:3]]
+        _, *lengths, message_id = self._unpack(buffer.data, buffer.pos)
         for name, length, maximum in zip(self._layout.parts, lengths, self._maxima, strict=True):
             if length > maximum:
                 self._limit("too_long", f"a {name} of {length} bytes: the limit is {maximum} (T-06, T-07)", "message")
@@ -468,17 +465,17 @@ class Decoder:
             parts.append(data[start : start + length])
             start += length
         buffer.pos = start
-        message_id = None if head[self._heads[3]] == self._unreliable else head[self._heads[3]]
-        raw_channel, raw_key, body = (parts[at] for at in self._places)
+        given_id = None if message_id == self._unreliable else message_id
+        raw_channel, raw_key, body = parts if self._in_order is None else self._in_order(parts)
         if raw_channel == _RESERVED:
-            return self._read_control(raw_key, body, message_id)
+            return self._read_control(raw_key, body, given_id)
         try:
             channel, key = raw_channel.decode(), raw_key.decode()
         except UnicodeDecodeError:
-            return Ignored(message_id, IgnoreReason.BAD_TEXT)
+            return Ignored(given_id, IgnoreReason.BAD_TEXT)
         self._remember(raw_channel, channel)
         self._remember(raw_key, key)
-        return Message(channel, key, body, message_id)
+        return Message(channel, key, body, given_id)
 
     def _remember(self, raw: bytes, text: str) -> None:
         # Names repeat: one string for each saves decoding it, and its hash is computed once for routing too. The
