@@ -205,7 +205,7 @@ class ConnectionTable(Generic[L, A]):
         return first[0] if first else None
 
     def _rearm(self, link: L) -> None:
-        due = link.connection.next_timeout() if link.connection else None
+        due = link.connection.next_timeout() if link.connection is not None else None
         if due is not None:
             self._timers.set(link.cid, due)
         else:

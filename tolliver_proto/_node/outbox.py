@@ -359,6 +359,12 @@ class Window:
         return min(waiting)[1:] if waiting else None
 
     @property
+    def idle(self) -> bool:
+        """True if there is nothing to send, to read or to wait for."""
+        waits = self._unacked or self._backoff or self._fresh or self._again or self._wanted or self._due
+        return not waits and self._loaded_to >= self.outbox.last_seq
+
+    @property
     def in_window(self) -> tuple[int, int]:
         """Messages and bytes that were sent and whose first resend is not due."""
         return len(self._unacked), self._unacked_bytes

@@ -131,6 +131,7 @@ class Connection:
         self._passing = _PASSING[self.state]
         self.live = False
         """True if frames may be sent now."""
+        self._handshaking = True
         self.peer_id: UUID | None = None
         self.peer_version: int | None = None
         self.unexpected_frames = 0
@@ -199,9 +200,7 @@ class Connection:
 
     def next_timeout(self) -> float | None:
         """When to call `handle_timeout`: the handshake's limit, or the close's; None where nothing is due."""
-        if self.state in HANDSHAKING:
-            return self._deadline
-        return self.close_deadline
+        return self._deadline if self._handshaking else self.close_deadline
 
     # Events.
 
@@ -383,6 +382,7 @@ class Connection:
         self.state = state
         self._passing = _PASSING[state]
         self.live = state in LIVE
+        self._handshaking = state in HANDSHAKING
         if state in (State.CLOSING, State.CLOSED) and self.close_deadline is None:
             self.close_deadline = self._now + self.limits.close_timeout
         if state is State.CLOSED:
@@ -566,5 +566,5 @@ class Connection:
     def _tick(self, now: float | None) -> None:
         if now is not None and now > self._now:
             self._now = now
-        if self._deadline is None and now is not None and self.state in HANDSHAKING:
+        if self._deadline is None and now is not None and self._handshaking:
             self._deadline = self._now + self.limits.handshake_timeout

@@ -121,7 +121,10 @@ class Pump:
 
     def outgoing(self) -> bytes:
         """Takes the ciphertext to send; b"" where there is none."""
-        self._ciphertext.append(self._outgoing.read())
+        if self._outgoing.pending:
+            self._ciphertext.append(self._outgoing.read())
+        if not self._ciphertext:
+            return b""
         ciphertext = b"".join(self._ciphertext)
         self._ciphertext.clear()
         return ciphertext
