@@ -64,7 +64,8 @@ class Sending(MakingRoom):
         """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55)."""
         if now is not None:
             self._tick(now)
-        self._size(channel, key, body)
+        if (channel, key) not in self._pair_sizes or type(body) is not bytes or len(body) > self.limits.max_body:
+            self._size(channel, key, body)  # new names, or it raises
         marked, frame = None, b""  # encoded with that unreliable id, which hardly ever differs
         sent = 0
         high_water = self.limits.high_water
