@@ -314,12 +314,13 @@ class Verdicts:
     def __init__(self, core: Core, run: Run) -> None:
         self._core = core
         self._run = run
-        self._well: list[Delivery] = []
+        self.well: list[Delivery] = []
+        """Handled well, and not settled yet."""
 
     def returned(self, delivery: Delivery, result: object) -> None:
         """None or a true value is success, anything else failure, and so is one whose truth cannot be had (T-45)."""
-        if result is None or result is True:  # nearly always
-            self._well.append(delivery)
+        if result is None or result is True:
+            self.well.append(delivery)
             return
         try:
             well = bool(result)
@@ -330,7 +331,7 @@ class Verdicts:
             self._failed(delivery, text, error)
             return
         if well:
-            self._well.append(delivery)
+            self.well.append(delivery)
         else:
             self._failed(delivery, f"returned {shown(result)}")
 
@@ -338,11 +339,11 @@ class Verdicts:
         self._failed(delivery, f"raised {shown(error)}", error)
 
     def end(self) -> None:
-        if len(self._well) == len(self._run):
+        if len(self.well) == len(self._run):
             self._run.ack()
-        elif self._well:
-            self._run.settle(self._well, True)
-        self._well = []
+        elif self.well:
+            self._run.settle(self.well, True)
+        self.well = []
 
     def _failed(self, delivery: Delivery, text: str, error: BaseException | None = None) -> None:
         self._core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)
