@@ -38,17 +38,9 @@ BUGS = (
     Bug(
         "a run settles a delivery twice",
         INBOX,
-        "Run._take_open",
-        """
-        fresh = [one for one in deliveries if one in self._open]
-        for one in fresh:
-            del self._open[one]
-        """,
-        """
-        fresh = list(deliveries)
-        for one in fresh:
-            self._open.pop(one, None)
-        """,
+        "Run._settle_open",
+        "one.settler is self or one.settler is None",
+        "True",
         ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-message_runs]",),
     ),
     Bug(

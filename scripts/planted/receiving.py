@@ -173,7 +173,7 @@ BUGS = (
         "credit is never spent",
         RECEIVING,
         "Receiving._on_message",
-        "inbox.count >= self.limits.inbox_messages or inbox.size >= self.limits.inbox_bytes",
+        "inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes",
         "False",
         ("tests/node/test_receiving.py::test_credit_stops_events_then_reading_and_settling_brings_both_back",),
     ),

@@ -366,8 +366,8 @@ BUGS = (
         "unreliable messages pile up",
         SENDING,
         "Sending.unreliable_send",
-        "link.unsent >= high_water or not link.connection.live",
-        "not link.connection.live",
+        "connection.unsent_bytes + link.in_transit >= high_water or not connection.live",
+        "not connection.live",
         ("tests/node/test_sending.py::test_unreliable_is_dropped_over_high_water_and_never_stored",),
     ),
     Bug(

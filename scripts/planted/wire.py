@@ -56,11 +56,8 @@ BUGS = (
         "a stranger has all the time in the world",
         CONNECTION,
         "Connection.next_timeout",
-        """
-        if self.state in HANDSHAKING:
-            return self._deadline
-        """,
-        "",
+        "self._deadline if self._handshaking else self.close_deadline",
+        "self.close_deadline",
         ("tests/node/test_connecting.py::test_time_limits",),
     ),
     Bug(

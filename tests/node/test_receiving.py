@@ -30,7 +30,7 @@ from tolliver_proto import (
     encode,
 )
 
-from .play import LOW, Play, deliveries, every, notices, only, subscribed
+from .play import HIGH, LOW, Play, deliveries, every, notices, only, subscribed
 
 
 def subscriber(*own: tuple[str, str], limits: Limits | None = None) -> Play:
@@ -165,6 +165,18 @@ def test_credit_stops_events_then_reading_and_settling_brings_both_back() -> Non
         assert len(waiting) <= 10
     assert [one.message_id for one in seen] == list(range(1, 52))
     assert resumed >= 1
+
+
+def test_settling_messages_of_several_peers_together_gives_each_its_credit() -> None:
+    """D-9: and each connection its acks, whatever the order."""
+    play = subscriber(limits=Limits(inbox_messages=2))
+    wires = [play.peer(LOW), play.peer(HIGH)]
+    held = [deliveries(wire.send(message(1), message(2), message(3))) for wire in wires]
+    assert [[one.message_id for one in some] for some in held] == [[1, 2], [1, 2]]
+    (first, second), (third, fourth) = held
+    more = deliveries(play.call("acknowledge", [first, third, second, fourth]))
+    assert sorted((one.peer_id, one.message_id) for one in more) == sorted([(LOW, 3), (HIGH, 3)])
+    assert [wire.acks() for wire in wires] == [[1, 2], [1, 2]]
 
 
 def test_credit_by_bytes_always_admits_one() -> None:

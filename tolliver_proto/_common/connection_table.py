@@ -7,7 +7,7 @@ what an event means is for the subclass, which has `next_action`.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from enum import Enum
 from typing import ClassVar, Generic, TypeVar
@@ -49,7 +49,7 @@ class ConnectionTable(Generic[L, A]):
         self._readable: dict[L, None] = {}
         self._writable: dict[L, None] = {}
         self._actions: deque[TransportAction | A] = deque()
-        self._counts: Counter[str] = Counter()
+        self._counts: defaultdict[str, int] = defaultdict(int)  # a Counter takes three times as long for each
 
     # Inputs.
 
@@ -205,7 +205,7 @@ class ConnectionTable(Generic[L, A]):
         return first[0] if first else None
 
     def _rearm(self, link: L) -> None:
-        due = link.connection.next_timeout() if link.connection else None
+        due = link.connection.next_timeout() if link.connection is not None else None
         if due is not None:
             self._timers.set(link.cid, due)
         else:

@@ -110,5 +110,5 @@ class BaseLink:
     @property
     def unsent(self) -> int:
         """Bytes that we hold for the peer, in our buffer and in the socket's hands."""
-        queued = self.connection.unsent_bytes if self.connection else 0
+        queued = self.connection.unsent_bytes if self.connection is not None else 0
         return queued + self.in_transit

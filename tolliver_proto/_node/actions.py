@@ -44,18 +44,15 @@ class Delivery:
 
     def ack(self) -> None:
         """Handled: the sender may forget it (T-45). Does nothing the second time."""
-        self._settle(True)
+        if self.settler is None:
+            raise _no_settler()
+        self.settler.settle((self,), True)
 
     def fail(self) -> None:
         """Not handled: the sender keeps it, and sends it again after its resend interval (T-50)."""
-        self._settle(False)
-
-    def _settle(self, well: bool) -> None:
         if self.settler is None:
-            raise LocalProtocolError(
-                "no_adapter", "no adapter handed this delivery out: give it to Node.acknowledge or Node.fail"
-            )
-        self.settler.settle((self,), well)
+            raise _no_settler()
+        self.settler.settle((self,), False)
 
     @property
     def channel(self) -> str:
@@ -324,3 +321,9 @@ Action = (
     | Notice
 )
 """All that a node can ask for: a driver has a function for each."""
+
+
+def _no_settler() -> LocalProtocolError:
+    return LocalProtocolError(
+        "no_adapter", "no adapter handed this delivery out: give it to Node.acknowledge or Node.fail"
+    )

@@ -10,7 +10,7 @@ was acknowledged has the pauses begin anew, so what bounds a link that always br
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
@@ -138,7 +138,7 @@ class Dialer:
         wait: Callable[[Remote, float], None],
         due: Callable[[Remote], float | None],
         is_live: Callable[[UUID], bool],
-        counts: Counter[str],
+        counts: defaultdict[str, int],
     ) -> None:
         self._limits = limits
         self._jitter = jitter

@@ -45,6 +45,11 @@ class Exposure:
             self._taken.clear()
         self._handed = ()
 
+    @property
+    def empty(self) -> bool:
+        """True if nothing was exposed lately."""
+        return not (self._handed or self._taken)
+
     def at(self, now: float) -> list[int]:
         """The ids that are exposed now."""
         self._forget_old(now)

@@ -149,11 +149,15 @@ class Handling(Holding):
         """Its handlers have ended; False if that is known. Its credit is there again."""
         if not inbox.remove(delivery):
             return False
-        if inbox.exhausted:
-            self._release_credit(inbox, self._peers.get(delivery.peer_id))
-        if self._left_inboxes and not inbox.held:
-            self._left_inboxes.pop(delivery.peer_id, None)
+        self._give_back_credit(inbox, delivery.peer_id)
         return True
+
+    def _give_back_credit(self, inbox: Inbox, uuid: UUID) -> None:
+        """Some of what it held is settled."""
+        if inbox.exhausted and not self._is_exhausted(inbox, 2):
+            self._release_credit(inbox, self._peers.get(uuid))
+        if self._left_inboxes and not inbox.held:
+            self._left_inboxes.pop(uuid, None)
 
     def _ack(self, link: Link, message_ids: Sequence[int]) -> None:
         connection = link.connection

@@ -58,7 +58,7 @@ class Inbox:
         """Its handlers have ended; False if that is known."""
         if not self._unlink(delivery):
             return False
-        if delivery in self.exempt:
+        if self.exempt and delivery in self.exempt:
             self.exempt.remove(delivery)
         else:
             self.count -= 1
@@ -81,8 +81,9 @@ class Inbox:
 
     def _unlink(self, delivery: Delivery) -> bool:
         held, message_id = self.held, delivery.message.message_id
-        if held.get(message_id) is delivery:
-            del held[message_id]
+        usual: Hashable = delivery if message_id is None else message_id
+        if held.get(usual) is delivery:
+            del held[usual]
             return True
         key = self._key(delivery)
         if key is None:

@@ -9,7 +9,7 @@ and shows a certificate that is valid now.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 
 from .._common.errors import OutboxFull
@@ -31,7 +31,7 @@ class KeepAlive:
     """
 
     def __init__(
-        self, policy: Policy, asks: bool, jitter: Callable[[], float], timers: Timers, counts: Counter[str]
+        self, policy: Policy, asks: bool, jitter: Callable[[], float], timers: Timers, counts: defaultdict[str, int]
     ) -> None:
         self._policy = policy
         self._may_ask = asks

@@ -234,14 +234,16 @@ class Node(Retrying):
             self._pace(link)
 
     def _on_sent(self, link: Link) -> None:
-        if link.window is not None:
+        if link.window is None:
+            link.in_flight = []
+        elif link.in_flight or link.above_high_water or not (link.window.idle and link.exposure.empty):
             control_ids = link.control.under_way if link.control is not None else ()
             link.window.transmitted(link.in_flight, control_ids, self._now)
             link.exposure.taken(self._now)
             if link.window.in_window[0] or link.window.in_backoff:
                 self._look_at_acks(link, link.ack_watch.sent(self._now))
             self._sendable[link] = None
-        link.in_flight = []
+            link.in_flight = []
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
         """The Dial came to nothing: CertificateError is final, anything else is tried again (T-73)."""
@@ -373,11 +375,11 @@ class Node(Retrying):
         assert connection is not None
         acked: dict[int, tuple[int, int]] = {}
         acks: list[int] = []  # not looked up yet: they come in runs
-        on_event, next_event = self._on_event, connection.next_event
+        on_event, next_event, ready = self._on_event, connection.next_event, connection.ready
         for _ in range(_EVENTS_A_TURN):
             if link.holding:
                 break
-            event = next_event()
+            event = ready.pop() if ready else next_event()
             if event is None:
                 break
             kind = type(event)

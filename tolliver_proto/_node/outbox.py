@@ -424,6 +424,11 @@ class Window:
         return bool(self._fresh or self._again or self._wanted) or self._loaded_to < self.outbox.last_seq
 
     @property
+    def idle(self) -> bool:
+        """True if there is nothing to send, to read or to wait for."""
+        return not (self.in_flight or self.waiting or self._due)
+
+    @property
     def in_window(self) -> tuple[int, int]:
         """Messages and bytes that were sent and whose first resend is not due."""
         return len(self._unacked), self._unacked_bytes

@@ -91,7 +91,7 @@ class Receiving(Handling):
                     self._wait(link, peer, held, message)
                     return
                 verdict = self._handlers.match(message.channel, message.key) or verdict  # stuck or not
-        if isinstance(verdict, Fate):
+        if not isinstance(verdict, tuple):
             self._leave(link, message, verdict)
             return
         delivery = Delivery(link.cid, peer.uuid, message)
@@ -100,11 +100,11 @@ class Receiving(Handling):
         if inbox.exhausted and self._is_overrun(link):
             return
         inbox.add(delivery)
-        run = self._run
+        run, limits = self._run, self.limits
         if run is None or run.handlers is not verdict:
             self._run = run = Deliver([], verdict)
             self._actions.append(run)
-        if inbox.count >= self.limits.inbox_messages or inbox.size >= self.limits.inbox_bytes:
+        if inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes:
             self._exhaust_credit(peer)
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
 
@@ -217,14 +217,20 @@ class Receiving(Handling):
         self._tick(now)
         is_durable, dedupe, handled = self._policy.dedupe_durable, self._policy.dedupe, 0
         acks: dict[Link, list[int]] = self._batch.acks if is_durable else {}  # or they wait for their commit
+        link: Link | None = None
+        whose: tuple[Inbox, UUID] | None = None
         for delivery in deliveries:
-            if delivery in self._replayed:
+            if self._replayed and delivery in self._replayed:
                 self._remove_letters([self._replayed.pop(delivery)])
                 continue
-            link = self._links.get(delivery.cid)
-            peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
-            inbox = peer.inbox if peer is not None else self._inbox_of(delivery)
-            if not self._take_settled(delivery, inbox):
+            if link is None or link.cid != delivery.cid:  # mostly it is a run of one connection
+                if whose is not None:
+                    self._give_back_credit(*whose)
+                link = self._links.get(delivery.cid)
+                peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
+                inbox = peer.inbox if peer is not None else self._inbox_of(delivery)
+                whose = inbox, delivery.peer_id
+            if not inbox.remove(delivery):
                 continue
             handled += 1
             message_id = delivery.message.message_id
@@ -240,8 +246,10 @@ class Receiving(Handling):
             for waiting, count in self._take_copies(delivery, inbox) if inbox.waiting else ():
                 acks.setdefault(waiting, []).extend([message_id] * count)
         self._counts["handled"] += handled
-        for link, message_ids in acks.items() if not is_durable else ():
-            self._ack(link, message_ids)
+        if whose is not None:
+            self._give_back_credit(*whose)
+        for acked, message_ids in acks.items() if not is_durable else ():
+            self._ack(acked, message_ids)
 
     def _remember(self, delivery: Delivery) -> None:
         """A copy of it will not be delivered (T-48). If that must be on disk, the ack waits for it."""

@@ -20,7 +20,6 @@ from .._common.errors import (
     TooFewRecipients,
 )
 from .._wire.events import PRIVATE_CHANNELS
-from .._wire.frames import encoder
 from .actions import Acked, Fetch, NoticeKind, Receipt, Stored
 from .base import Item
 from .batch import Batch
@@ -83,23 +82,24 @@ class Sending(MakingRoom):
 
     def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None) -> int:
         """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55)."""
-        self._tick(now)
-        self._size(channel, key, body)
-        recipients = self._routes.match(channel, key)
-        frames: dict[int, bytes] = {}  # by the unreliable ids of those who get it
+        if now is not None:
+            self._tick(now)
+        if (channel, key) not in self._pair_sizes or type(body) is not bytes or len(body) > self.limits.max_body:
+            self._size(channel, key, body)  # new names, or it raises
+        marked, frame = None, b""  # encoded with that unreliable id, which hardly ever differs
         sent = 0
         high_water = self.limits.high_water
-        for peer in recipients.peers:
+        for peer in self._routes.match(channel, key).peers:
             link = peer.link
-            if link is None or link.connection is None or peer.holds(channel, key):
+            connection = link.connection if link is not None else None
+            if link is None or connection is None or (peer.kept_back and peer.holds(channel, key)):
                 continue
-            if link.unsent >= high_water or not link.connection.live:
+            if connection.unsent_bytes + link.in_transit >= high_water or not connection.live:
                 self._counts["unreliable_dropped"] += 1
                 continue
-            marked = link.connection.unreliable_id
-            if marked not in frames:
-                frames[marked] = encoder(self.revision, marked).message(channel, key, body, None)
-            link.connection.send_encoded(frames[marked])
+            if connection.unreliable_id != marked:
+                marked, frame = connection.unreliable_id, connection.unreliable_frame(channel, key, body)
+            connection.send_encoded(frame)
             self._writable[link] = None
             sent += 1
         self._counts["unreliable_sent"] += sent

@@ -108,12 +108,12 @@ class Connection:
         "_either",
         "_encoder",
         "_eof",
+        "_handshaking",
         "_now",
         "_parts",
         "_passing",
         "_peer_subscriptions",
         "_queue",
-        "_ready",
         "_renewals",
         "_speaks",
         "_status",
@@ -121,18 +121,19 @@ class Connection:
         "_subscriptions",
         "_unexpected",
         "_units",
-        "_unsent",
         "close_deadline",
         "instance_id",
         "limits",
         "live",
         "peer_id",
         "peer_version",
+        "ready",
         "revision",
         "role",
         "state",
         "unexpected_frames",
         "unreliable_id",
+        "unsent_bytes",
         "version",
     )
 
@@ -168,6 +169,7 @@ class Connection:
         self._passing = _PASSING[self.state]
         self.live = False
         """True if frames may be sent now."""
+        self._handshaking = True
         self.peer_id: UUID | None = None
         self.peer_version: int | None = None
         self.unexpected_frames = 0
@@ -181,14 +183,17 @@ class Connection:
         self._dialect_of = dialect_of
         self._encoder = encoder(revision, self.unreliable_id)
         self._decoder = Decoder(revision, self.limits, accept_either=accept_either, unreliable_id=self.unreliable_id)
-        self._ready = self._decoder.ready
+        self.ready = self._decoder.ready
+        """Messages and acks that are parsed already, the next one last: to take one here saves a call of `next_event`,
+        which would give it."""
         self._peer_subscriptions: tuple[Subscription, ...] = ()
         self._status = HandshakeStatus.SAME_VERSION
         self._queue: deque[Event] = EMPTY
         self._eof = False
         self._parts: list[bytes] = []
         self._units: list[bytes] = []
-        self._unsent = 0
+        self.unsent_bytes = 0
+        """Queued and not yet taken by `data_to_send`."""
         self._now = 0.0
         self._deadline: float | None = None
         self._unexpected = TokenBucket(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
@@ -233,9 +238,7 @@ class Connection:
 
     def next_timeout(self) -> float | None:
         """When to call `handle_timeout`: the handshake's limit, or the close's; None where nothing is due."""
-        if self.state in HANDSHAKING:
-            return self._deadline
-        return self.close_deadline
+        return self._deadline if self._handshaking else self.close_deadline
 
     # Events.
 
@@ -243,8 +246,8 @@ class Connection:
         """The next event, or None until there is more input or a decision."""
         passing = self._passing
         if passing:
-            if self._ready:
-                return self._ready.pop()
+            if self.ready:
+                return self.ready.pop()
             try:
                 frame = self._decoder.next_frame()
             except RemoteProtocolError as error:
@@ -417,9 +420,11 @@ class Connection:
         self.state = state
         self._passing = _PASSING[state]
         self.live = state in LIVE
+        self._handshaking = state in HANDSHAKING
         if state in (State.CLOSING, State.CLOSED) and self.close_deadline is None:
             self.close_deadline = self._now + self.limits.close_timeout
         if state is State.CLOSED:
+            self.ready.clear()  # dropped, as is what is not parsed
             # It is data now. With the frames that it was raised through it would hold this connection, in a circle.
             self._queue = deque([*self._queue, Closed(error and error.with_traceback(None))])
 
@@ -515,7 +520,7 @@ class Connection:
         if not self.live:
             self._allowed(Signal.SEND)
         self._parts.append(data)
-        self._unsent += len(data)
+        self.unsent_bytes += len(data)
 
     @property
     def answer(self) -> HandshakeStatus:
@@ -529,6 +534,10 @@ class Connection:
             return self._status_for(self._known_version())
         return HandshakeStatus.OLDER if self._speaks(self._known_version()) else HandshakeStatus.NEWER_INCOMPATIBLE
 
+    def unreliable_frame(self, channel: str, key: str, body: bytes) -> bytes:
+        """A message without an id, encoded as this peer knows one (T-42), for `send_encoded`."""
+        return self._encoder.message(channel, key, body, None)
+
     def can_send(self, kind: type) -> bool:
         """True if the revision can express such a frame (DRAFT_1 has no Unsubscribe, T-21)."""
         return self._encoder.can_express(kind)
@@ -537,18 +546,13 @@ class Connection:
         """Bytes to write, in units: one write to the socket or the TLS layer each, never joined (T-69)."""
         self._seal()
         units, self._units = self._units, []
-        self._unsent = 0
+        self.unsent_bytes = 0
         return units
-
-    @property
-    def unsent_bytes(self) -> int:
-        """Queued and not yet taken by `data_to_send`."""
-        return self._unsent
 
     @property
     def wants_write_shutdown(self) -> bool:
         """All is said: when what `data_to_send` returned is written, shut the write side, then read to the end."""
-        return self.state in (State.CLOSING, State.CLOSED) and not self._unsent
+        return self.state in (State.CLOSING, State.CLOSED) and not self.unsent_bytes
 
     @property
     def buffered_bytes(self) -> int:
@@ -590,7 +594,7 @@ class Connection:
     def _write_unit(self, unit: bytes) -> None:
         self._seal()
         self._units.append(unit)
-        self._unsent += len(unit)
+        self.unsent_bytes += len(unit)
 
     def _seal(self) -> None:
         if self._parts:
@@ -600,5 +604,5 @@ class Connection:
     def _tick(self, now: float | None) -> None:
         if now is not None and now > self._now:
             self._now = now
-        if self._deadline is None and now is not None and self.state in HANDSHAKING:
+        if self._deadline is None and now is not None and self._handshaking:
             self._deadline = self._now + self.limits.handshake_timeout

@@ -51,6 +51,8 @@ _SHORT_RUN = 16  # acks that are packed in one call, whatever their number,
 _ACK_RUN = 256  # and up to this the powers of two: what packs all lengths would take 2 MiB
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 _FORMAT = Limits.format()
+_USUAL_HEAD = ("code", "channel", "key", "body", "message_id")
+_USUAL_PARTS = ("channel", "key", "body")
 _RESERVED = RESERVED_CHANNEL.encode()
 
 
@@ -108,9 +110,11 @@ class Encoder:
         self._pack_message = layout.message.struct.pack
         self.overhead = layout.message.size
         """Bytes of a message beside its names and its body."""
-        canonical = ("code", "channel", "key", "body", "message_id")
-        self._head_order = itemgetter(*[canonical.index(name) for name in layout.message.names])
-        self._part_order = itemgetter(*[("channel", "key", "body").index(name) for name in layout.parts])
+        self._in_order: Callable[[tuple[bytes, ...]], tuple[bytes, ...]] | None = None
+        if (layout.message.names, layout.parts) != (_USUAL_HEAD, _USUAL_PARTS):
+            head_order = itemgetter(*[_USUAL_HEAD.index(name) for name in layout.message.names])
+            self._pack_message = lambda *head: layout.message.struct.pack(*head_order(head))
+            self._in_order = itemgetter(0, *[1 + _USUAL_PARTS.index(name) for name in layout.parts])
         self._max_id = layout.message.maximum("message_id")
         self._max_channel = layout.message.maximum("channel")
         self._max_key = layout.message.maximum("key")
@@ -208,12 +212,13 @@ class Encoder:
             )
         elif type(message_id) is not int or not 0 <= message_id <= self._max_id:
             _number(message_id, self._max_id, "message_id")
-        head = self._head_order((self._message_code, channel_size, key_size, body_size, message_id))
-        return b"".join((self._pack_message(*head), *self._part_order((raw_channel, raw_key, body))))
+        head = self._pack_message(self._message_code, channel_size, key_size, body_size, message_id)
+        parts = (head, raw_channel, raw_key, body)
+        return b"".join(parts if self._in_order is None else self._in_order(parts))
 
     def messages(self, run: Iterable[Outgoing]) -> bytes:
         """The bytes of reliable messages, as `message` writes them. Neighbours mostly have their names in common."""
-        pack, head_order, part_order, code = self._pack_message, self._head_order, self._part_order, self._message_code
+        pack, in_order, code = self._pack_message, self._in_order, self._message_code
         most, last_id, unreliable = self._max_body, self._max_id, self._unreliable_id
         pieces: list[bytes] = []
         names: tuple[str, str] | None = None
@@ -225,8 +230,8 @@ class Encoder:
                 channel, key = names[0].encode(), names[1].encode()
                 sizes = code, len(channel), len(key)
             else:
-                pieces.append(pack(*head_order((*sizes, len(body), wire_id))))
-                pieces += part_order((channel, key, body))
+                parts = (pack(*sizes, len(body), wire_id), channel, key, body)
+                pieces += parts if in_order is None else in_order(parts)
         return b"".join(pieces)
 
     def _ack(self, frame: Ack) -> bytes:
@@ -333,7 +338,7 @@ class Decoder:
         "_finals",
         "_forms",
         "_handshake",
-        "_heads",
+        "_in_order",
         "_kinds",
         "_layout",
         "_limits",
@@ -341,7 +346,6 @@ class Decoder:
         "_message_code",
         "_message_size",
         "_names",
-        "_places",
         "_statuses",
         "_unpack",
         "_unreliable",
@@ -373,8 +377,7 @@ class Decoder:
         maxima = {"channel": limits.max_name, "key": limits.max_name, "body": min(limits.max_body, layout.max_body)}
         self._message_code = layout.codes[Message]
         self._message_size = layout.message.size
-        self._unpack = tables.unpack
-        self._heads, self._places, self._acks = tables.heads, tables.places, tables.acks
+        self._unpack, self._in_order, self._acks = tables.unpack, tables.in_order, tables.acks
         self._maxima = tuple(maxima[part] for part in layout.parts)
         self.use(accept_either, layout.unreliable_id if unreliable_id is None else unreliable_id)
 
@@ -414,6 +417,8 @@ class Decoder:
         if run:
             return run.pop()
         if self._handshake is None:
+            if self._error is None and not len(self._buffer):
+                return None
             self._parse_run(run)
             if run:
                 return run.pop()
@@ -424,12 +429,10 @@ class Decoder:
         buffer = self._buffer
         data, pos = buffer.data, buffer.pos
         size, code, unpack, names = self._message_size, self._message_code, self._unpack, self._names
-        first_at, second_at, third_at, id_at = self._heads
         first_max, second_max, third_max = self._maxima
-        channel_at, key_at, body_at = self._places
-        unreliable, available = self._unreliable, len(data)
+        unreliable, available, in_order = self._unreliable, len(data), self._in_order
         ack_code, ack_size, ack_id_at, unpack_ack = self._acks
-        while len(run) < _FRAMES_AT_ONCE:
+        for _ in range(_FRAMES_AT_ONCE):
             start = pos + size
             if start > available or data[pos] != code:
                 if pos + ack_size > available or data[pos] != ack_code:
@@ -437,8 +440,7 @@ class Decoder:
                 run.append(Ack(unpack_ack(data, pos)[ack_id_at]))
                 pos += ack_size
                 continue
-            head = unpack(data, pos)
-            first, second, third = head[first_at], head[second_at], head[third_at]
+            _, first, second, third, message_id = unpack(data, pos)
             if first > first_max or second > second_max or third > third_max:
                 break
             first += start
@@ -447,12 +449,12 @@ class Decoder:
             if third > available:
                 break
             parts = (data[start:first], data[first:second], data[second:third])
+            raw_channel, raw_key, body = parts if in_order is None else in_order(parts)
             try:
-                channel, key = names[parts[channel_at]], names[parts[key_at]]
+                channel, key = names[raw_channel], names[raw_key]
             except KeyError:
                 break
-            message_id = head[id_at]
-            run.append(Message(channel, key, parts[body_at], None if message_id == unreliable else message_id))
+            run.append(Message(channel, key, body, None if message_id == unreliable else message_id))
             pos = third
         buffer.move_to(pos)
         run.reverse()
@@ -489,8 +491,7 @@ class Decoder:
 
     def _read_message(self) -> Decoded | None:
         buffer = self._buffer
-        head = self._unpack(buffer.data, buffer.pos)
-        lengths = [head[at] for at in self._heads[:3]]
+        _, *lengths, message_id = self._unpack(buffer.data, buffer.pos)
         for name, length, maximum in zip(self._layout.parts, lengths, self._maxima, strict=True):
             if length > maximum:
                 self._limit("too_long", f"a {name} of {length} bytes: the limit is {maximum} (T-06, T-07)", "message")
@@ -503,17 +504,17 @@ class Decoder:
             parts.append(data[start : start + length])
             start += length
         buffer.pos = start
-        message_id = None if head[self._heads[3]] == self._unreliable else head[self._heads[3]]
-        raw_channel, raw_key, body = (parts[at] for at in self._places)
+        given_id = None if message_id == self._unreliable else message_id
+        raw_channel, raw_key, body = parts if self._in_order is None else self._in_order(parts)
         if raw_channel == _RESERVED:
-            return self._read_control(raw_key, body, message_id)
+            return self._read_control(raw_key, body, given_id)
         try:
             channel, key = raw_channel.decode(), raw_key.decode()
         except UnicodeDecodeError:
-            return Ignored(message_id, IgnoreReason.BAD_TEXT)
+            return Ignored(given_id, IgnoreReason.BAD_TEXT)
         self._remember(raw_channel, channel)
         self._remember(raw_key, key)
-        return Message(channel, key, body, message_id)
+        return Message(channel, key, body, given_id)
 
     def _remember(self, raw: bytes, text: str) -> None:
         # Names repeat: one string for each saves decoding it, and its hash is computed once for routing too. The
@@ -603,7 +604,7 @@ class Decoder:
 class _Tables:
     """A layout as a decoder reads it: made once, as connections are many."""
 
-    __slots__ = ("acks", "finals", "forms", "heads", "kinds", "places", "statuses", "unpack")
+    __slots__ = ("acks", "finals", "forms", "in_order", "kinds", "statuses", "unpack")
 
     def __init__(self, layout: Layout) -> None:
         self.statuses = {code: status for status, code in layout.statuses.items()}
@@ -620,12 +621,13 @@ class _Tables:
             )
         }
         self.forms = tuple(layout.control_forms())
-        self.unpack = layout.message.struct.unpack_from
-        self.heads = (
-            *(layout.message.index(part) for part in layout.parts),
-            layout.message.index("message_id"),
-        )
-        self.places = tuple(layout.parts.index(part) for part in ("channel", "key", "body"))
+        self.unpack: Callable[[bytes, int], tuple[int, ...]] = layout.message.struct.unpack_from
+        if layout.message.names != ("code", *layout.parts, "message_id"):
+            head_order = itemgetter(*map(layout.message.index, ("code", *layout.parts, "message_id")))
+            self.unpack = lambda data, pos: head_order(layout.message.struct.unpack_from(data, pos))
+        self.in_order: Callable[[Sequence[bytes]], tuple[bytes, bytes, bytes]] | None = None
+        if layout.parts != _USUAL_PARTS:
+            self.in_order = itemgetter(*map(layout.parts.index, _USUAL_PARTS))
         ack = layout.ack
         self.acks = layout.codes[Ack], ack.size, ack.index("message_id"), ack.struct.unpack_from
 

@@ -176,8 +176,10 @@ class Session(ABC):
     def _hand_over(self) -> None:
         """The last bytes of the TLS handshake may have brought the peer's first frame along, and others may follow."""
         pump = self._pump
-        while (plaintext := pump.read()) is not None:
+        plaintext = pump.read()
+        while plaintext is not None:
             self._driver.received(self.cid, plaintext)
+            plaintext = pump.read() if pump.failed else None
         if pump.peer_closed:
             self._driver.machine.receive_eof(self.cid, time.monotonic())
             self._reading_over = True

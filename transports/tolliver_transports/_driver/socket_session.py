@@ -40,6 +40,7 @@ class SocketSession(Session):
         """Bytes that the system has not taken yet: call `write` when it can."""
         self._chunk = CHUNK
         self._lock = lock or nullcontext()
+        self._is_shared = lock is not None  # else one thread has it all, and each message passes by the lock
 
     def read(self, sock: socket.socket, *, to_the_end: bool = False) -> bool:
         """Read what has come, and as much as is fair. Returns True if there may be more now.
@@ -61,8 +62,11 @@ class SocketSession(Session):
             count = len(ciphertext)
             if count >= LEAST and not end:
                 end = thread_time() + SLICE
-            with self._lock:
+            if not self._is_shared:
                 self.receive(ciphertext)
+            else:
+                with self._lock:
+                    self.receive(ciphertext)
             late = bool(end) and self._is_late(end)
             if self.paused or self.reading_over or (count < size and not (to_the_end or late)):
                 return False
@@ -90,12 +94,19 @@ class SocketSession(Session):
 
     def _take(self, sock: socket.socket) -> bool:
         """True if there is something to write. When all is said, our half is shut."""
-        with self._lock:
-            output = self.next_output()
-            self.busy = bool(output)  # from here on whoever has something says so
+        if not self._is_shared:
+            output = self._next()
+        else:
+            with self._lock:
+                output = self._next()
         if output is None and not self.writing_over:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
             self.written()
         self.rest = memoryview(output or b"")
         return bool(output)
+
+    def _next(self) -> bytes | None:
+        output = self.next_output()
+        self.busy = bool(output)  # from here on whoever has something says so
+        return output

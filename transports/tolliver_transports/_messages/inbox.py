@@ -41,7 +41,7 @@ _SETTLED = _Settled()
 class Run(Sequence[Delivery]):
     """Deliveries that came together, for bulk work. `ack()` and `fail()` settle all that is not settled yet."""
 
-    __slots__ = ("_deliveries", "_given", "_lock", "_open", "_originals", "_settle", "calls")
+    __slots__ = ("_deliveries", "_given", "_left", "_lock", "_originals", "_settle", "calls")
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Run(Sequence[Delivery]):
         self._settle = settle
         self._lock = lock  # where any thread may settle
         self._originals = originals  # the node's, where each handler has copies of its own
-        self._open: dict[Delivery, None] | None = None  # until one is settled by itself, all are open
+        self._left = len(deliveries)  # those that are not settled
         self._given = 0  # those that were taken out one by one, or all
         self.calls: Calls | None = None  # told when its deliveries are begun; an iterator's when they are settled, too
 
@@ -89,28 +89,19 @@ class Run(Sequence[Delivery]):
     @property
     def settled(self) -> bool:
         """True if all of it is."""
-        return self._open is not None and not self._open
+        return not self._left
 
     def _settle_open(self, deliveries: Collection[Delivery], well: bool | None) -> None:
-        if self._open is None and deliveries is self._deliveries:
-            self._open = {}
-            fresh = deliveries
-        else:
-            fresh = self._take_open(deliveries)
+        fresh = deliveries
+        if deliveries is not self._deliveries or self._left < len(deliveries):
+            fresh = [one for one in deliveries if one.settler is self or one.settler is None]
         for one in fresh:
             one.settler = _SETTLED  # which held this run, as the run holds it
         if fresh:
+            self._left -= len(fresh)
             if self.calls is not None and self.calls.end_with_settling:
-                self.calls.end(self.originals(fresh))
+                self.calls.end(fresh if self._originals is None else self.originals(fresh))
             self._settle(fresh, well)
-
-    def _take_open(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        if self._open is None:
-            self._open = dict.fromkeys(self._deliveries)
-        fresh = [one for one in deliveries if one in self._open]
-        for one in fresh:
-            del self._open[one]
-        return fresh
 
     # Handing out.
 
@@ -126,8 +117,8 @@ class Run(Sequence[Delivery]):
     def next_begun(self) -> Delivery | None:
         """As `next`, and from now on it is being handled (D-9)."""
         delivery = self.next()
-        if delivery is not None:
-            self.begin((delivery,))
+        if delivery is not None and self.calls is not None:
+            self.calls.begin((delivery,) if self._originals is None else self.originals((delivery,)))
         return delivery
 
     def begin_all(self) -> None:
@@ -220,10 +211,12 @@ class Core(Protocol):
 
     def abandon(self, dropped: Any) -> None: ...
 
-    def begin(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
-        """Its handler is at these from now on (D-9)."""
+    @property
+    def begin(self) -> Callable[[Mailbox, Collection[Delivery]], None]:
+        """Says that the handler is at these from now on (D-9)."""
 
-    def end(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
+    @property
+    def end(self) -> Callable[[Mailbox, Collection[Delivery]], None]:
         """And is no more."""
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None: ...
@@ -239,6 +232,7 @@ class Mailbox:
         self.bell = bell
         self.closed = False
         self.is_timed = True
+        self.end_with_settling = not calls
         self._core = core
         self._calls = calls
         self._runs: deque[Run] = deque()
@@ -274,10 +268,6 @@ class Mailbox:
         return run
 
     # Calls (D-9).
-
-    @property
-    def end_with_settling(self) -> bool:
-        return not self._calls
 
     def begin(self, deliveries: Collection[Delivery]) -> None:
         if self.is_timed:
@@ -324,12 +314,13 @@ class Verdicts:
     def __init__(self, core: Core, run: Run) -> None:
         self._core = core
         self._run = run
-        self._well: list[Delivery] = []
+        self.well: list[Delivery] = []
+        """Handled well, and not settled yet."""
 
     def returned(self, delivery: Delivery, result: object) -> None:
         """None or a true value is success, anything else failure, and so is one whose truth cannot be had (T-45)."""
-        if result is None or result is True:  # nearly always
-            self._well.append(delivery)
+        if result is None or result is True:
+            self.well.append(delivery)
             return
         try:
             well = bool(result)
@@ -340,7 +331,7 @@ class Verdicts:
             self._failed(delivery, text, error)
             return
         if well:
-            self._well.append(delivery)
+            self.well.append(delivery)
         else:
             self._failed(delivery, f"returned {shown(result)}")
 
@@ -348,11 +339,11 @@ class Verdicts:
         self._failed(delivery, f"raised {shown(error)}", error)
 
     def end(self) -> None:
-        if len(self._well) == len(self._run):
+        if len(self.well) == len(self._run):
             self._run.ack()
-        elif self._well:
-            self._run.settle(self._well, True)
-        self._well = []
+        elif self.well:
+            self._run.settle(self.well, True)
+        self.well = []
 
     def _failed(self, delivery: Delivery, text: str, error: BaseException | None = None) -> None:
         self._core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)

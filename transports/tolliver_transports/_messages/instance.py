@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from functools import partial
 from time import monotonic
@@ -59,6 +59,8 @@ class BaseInstanceCore(BaseEndpoint):
     options: InstanceOptions
     node: Node
     run_lock: Lock | None = None
+    begin: Callable[[Mailbox, Collection[Delivery]], None]
+    end: Callable[[Mailbox, Collection[Delivery]], None]
     _driver: NodeDriver
     _store: SQLiteStore
     _recorder: Recorder | None
@@ -249,6 +251,7 @@ class BaseInstanceCore(BaseEndpoint):
         self._machine = self.node
         self._recorder = self._open_recorder()
         self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news, self.feed.tell)
+        self.begin, self.end = self._driver.begin, self._driver.end
         self._watch_certificate()
 
     def _read_tls(self) -> Pumps:
@@ -309,12 +312,6 @@ class BaseInstanceCore(BaseEndpoint):
         for line in lines:
             detail = f"a look at the database {self.options.database} found damage: {line}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
-
-    def begin(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
-        self._driver.begin(mailbox, deliveries)
-
-    def end(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
-        self._driver.end(mailbox, deliveries)
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None:
         detail = (

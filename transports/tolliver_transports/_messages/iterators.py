@@ -230,9 +230,12 @@ class _HandlerCalls:
                         raise
                     self._raised(delivery, error)
                 else:
-                    if result is not None and isinstance(result, Awaitable):
+                    if result is None:  # nearly always
+                        verdicts.well.append(delivery)
+                    elif isinstance(result, Awaitable):
                         return delivery, result
-                    verdicts.returned(delivery, result)
+                    else:
+                        verdicts.returned(delivery, result)
                 if monotonic() > until:
                     verdicts.end()
                     return None

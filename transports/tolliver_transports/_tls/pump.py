@@ -103,6 +103,11 @@ class Pump:
         return self._closed_by_peer and not self._read_ahead
 
     @property
+    def failed(self) -> bool:
+        """TLS has failed: what follows the plaintext of before is the error."""
+        return self._failure is not None
+
+    @property
     def truncated(self) -> bool:
         """The transport ended without close_notify, and all has been read: the peer crashed, or the line was cut."""
         return self._cut_off and not self._read_ahead
@@ -121,7 +126,10 @@ class Pump:
 
     def outgoing(self) -> bytes:
         """Takes the ciphertext to send; b"" where there is none."""
-        self._ciphertext.append(self._outgoing.read())
+        if self._outgoing.pending:
+            self._ciphertext.append(self._outgoing.read())
+        if not self._ciphertext:
+            return b""
         ciphertext = b"".join(self._ciphertext)
         self._ciphertext.clear()
         return ciphertext
@@ -273,6 +281,8 @@ class PlainPump:
         """Always True: there is no certificate that the peer could refuse."""
         self.truncated = False
         """Always False: plain TCP cannot tell."""
+        self.failed = False
+        """Always False."""
 
     @property
     def peer_closed(self) -> bool:
