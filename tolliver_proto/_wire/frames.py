@@ -417,8 +417,6 @@ class Decoder:
         if run:
             return run.pop()
         if self._handshake is None:
-            if self._error is None and not len(self._buffer):
-                return None
             self._parse_run(run)
             if run:
                 return run.pop()
