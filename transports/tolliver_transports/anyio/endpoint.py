@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -174,16 +174,20 @@ class Endpoint(LoopEndpoint):
             raise error
 
         if not self._halted:
-            self._tasks.start_soon(fail)
+            self.start(fail)
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run it in a task, whoever asks for it: a task, or the loop itself, where anyio finds none."""
+        self.context().run(partial(self._tasks.start_soon, work))
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
-        scope = anyio.CancelScope()
+        scope = self.context().run(anyio.CancelScope)
 
         async def run() -> None:
             with scope:
                 await work()
 
-        self._tasks.start_soon(run)
+        self.start(run)
         return scope.cancel
 
     def breathe(self) -> Awaitable[object]:
@@ -199,7 +203,7 @@ class Endpoint(LoopEndpoint):
             except OSError as failure:
                 raise unreached(remote, failure) from failure
 
-        self._tasks.start_soon(self._wire(cid, Role.CLIENT, self._pumps.client(remote)).run, connect)
+        self.start(partial(self._wire(cid, Role.CLIENT, self._pumps.client(remote)).run, connect))
 
     # Connections.
 
@@ -226,7 +230,7 @@ class Endpoint(LoopEndpoint):
         if isinstance(wire, CallbackTransport):
             wire.begin(sock)
         else:
-            self._tasks.start_soon(wire.run, connect)
+            self.start(partial(wire.run, connect))
 
     def _wire(self, cid: int, role: Role, pump: AnyPump) -> AnyTransport:
         made: AnyTransport
