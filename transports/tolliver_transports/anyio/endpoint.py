@@ -30,7 +30,7 @@ from .asyncio_wire import CallbackTransport, can_watch
 from .dialing import accept, dial
 from .ends import asyncio_loop, ends_task, say_asyncio
 from .threads import off_loop
-from .wire import Bell, TaskTransport
+from .wire import Bell, LoopBell, TaskTransport
 
 T = TypeVar("T")
 AnyTransport = CallbackTransport | TaskTransport
@@ -108,6 +108,7 @@ class Endpoint(LoopEndpoint):
                 self.keep_time()
                 if self._ends_soon:
                     self.end_turn()
+                    await self.breathe()  # it may have rung the bell that is listened to next
         finally:  # its tasks are at their end, at that of the loop perhaps: nothing goes on
             self._halted = True
             self._idle_bell.ring()
@@ -141,8 +142,8 @@ class Endpoint(LoopEndpoint):
 
     # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
-    def bell(self) -> Bell:
-        return Bell()
+    def bell(self) -> Bell | LoopBell:
+        return Bell() if self._loop is None else LoopBell(self._loop)
 
     def wake(self) -> None:
         self._time_bell.ring()
