@@ -121,8 +121,11 @@ class Pump:
 
     def outgoing(self) -> bytes:
         """Takes the ciphertext to send; b"" where there is none."""
-        self._ciphertext.append(self._outgoing.read())
-        ciphertext = b"".join(self._ciphertext)
+        if self._outgoing.pending:
+            self._ciphertext.append(self._outgoing.read())
+        if not self._ciphertext:
+            return b""
+        ciphertext = b"".join(self._ciphertext)  # no copy of a single one
         self._ciphertext.clear()
         return ciphertext
 
