@@ -26,11 +26,13 @@ class LoopStreamsCore(LoopEndpoint, BaseStreamsCore[P]):
     def __init__(self, options: StreamsOptions) -> None:
         super().__init__(options)
         self._to_pull: deque[AsyncOutboundStream] = deque()
+        self._begun: set[AsyncOutboundStream] = set()  # their sources are still to be closed
 
     def pull_soon(self, stream: AsyncOutboundStream) -> None:
         if not stream.is_queued:
             stream.is_queued = True
             self._to_pull.append(stream)
+            self._begun.add(stream)
             self.call_at_end(self)
 
     def call(self, until: float) -> None:
@@ -42,10 +44,14 @@ class LoopStreamsCore(LoopEndpoint, BaseStreamsCore[P]):
             if stream.pull():
                 self.turn()  # a full lot: it goes out while the next one is pulled
                 self.pull_soon(stream)
+            elif stream.over:
+                self._begun.discard(stream)
             if waiting and monotonic() > until:
                 self.call_at_end(self)
                 return
 
     def _leave_nobody_waiting(self) -> None:
         super()._leave_nobody_waiting()
-        self.call(float("inf"))  # streams that are over close their sources
+        for stream in [*self._begun]:
+            stream.pull()  # it is over, and closes its source
+        self._begun.clear()
