@@ -60,6 +60,11 @@ class AsyncOutboundStream(OutboundStream):
         self._pulling = False  # the task waits for the source, not for us
         core.pull_soon(self)
 
+    @property
+    def has_task(self) -> bool:
+        """It pulls from the source, and closes it."""
+        return self._awaited is not None
+
     def ring(self) -> None:
         if self._awaited is None:
             self._loop.pull_soon(self)

@@ -44,7 +44,7 @@ class LoopStreamsCore(LoopEndpoint, BaseStreamsCore[P]):
             if stream.pull():
                 self.turn()  # a full lot: it goes out while the next one is pulled
                 self.pull_soon(stream)
-            elif stream.over:
+            elif stream.over or stream.has_task:
                 self._begun.discard(stream)
             if waiting and monotonic() > until:
                 self.call_at_end(self)
