@@ -28,7 +28,7 @@ BUGS = (
         "streams: a source is not closed",
         PUBLISHING,
         "OutboundStream.cancelled",
-        "self.bell.ring()",
+        "self.ring()",
         "",
         ("tests/adapters/test_streams_publisher.py::test_rule",),
     ),
@@ -69,7 +69,7 @@ BUGS = (
     Bug(
         "relays: a source is opened for who has left",
         ASYNC_STREAMS,
-        "AsyncOutboundStream._work",
+        "AsyncOutboundStream._begin_pulling",
         "if self.over: return",
         "",
         ("tests/adapters/test_relays.py::test_a_source_is_not_opened_for_who_has_left[asyncio]",),

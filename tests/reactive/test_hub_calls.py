@@ -73,7 +73,7 @@ INERT: dict[str, tuple[tuple[object, ...], object]] = {
     "lost": ((None,), None),
     "request": ((1, 1), None),
     "cancel": ((1,), None),
-    "took": ((1, 1), None),
+    "took": ((1, 1), False),
     "subscribed": ((1,), False),
     "next_many": ((1, [b"x"]), 0),
     "complete": ((1,), False),

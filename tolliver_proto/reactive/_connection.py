@@ -183,6 +183,11 @@ class Connection:
             self._subscriber.told(event.subscriber_id)
         return event
 
+    @property
+    def has_events(self) -> bool:
+        """True if there is an event that needs no further input: a call has led to it."""
+        return bool(self._queue)
+
     def events(self) -> Iterator[Event | Any]:
         """`next_event()` until None."""
         while (event := self.next_event()) is not None:

@@ -187,6 +187,7 @@ class Decoder:
             form.code: (form.frame, tuple(_READERS[kind] for kind in form.fields.values())) for form in layout.forms
         }
         self._heads = layout.heads
+        self._last: tuple[int, _runs.Heads] | None = None  # of a run: the next one is likely to be of the same stream
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add what came in. Copies nothing if it is bytes."""
@@ -245,14 +246,17 @@ class Decoder:
         """
         buffer, heads = self._buffer, self._heads
         data, pos = buffer.data, buffer.pos
-        if heads is None or pos == len(data) or self._error is not None:
+        if heads is None or self._error is not None or not data.startswith(heads, pos):
             return None
         try:
             subscriber_id = _varint.read(data, _varint.read(data, pos)[1])[0]
         except (_varint.Short, _varint.TooLong):
             return None
-        heads, size = heads.of(subscriber_id), self._sizes.get(subscriber_id, 0)
-        elements, end = _runs.read(heads, data, pos, size, room(subscriber_id), self._limits)
+        last = self._last
+        if last is None or last[0] != subscriber_id:
+            last = self._last = (subscriber_id, heads.of(subscriber_id))
+        size = self._sizes.get(subscriber_id, 0)
+        elements, end = _runs.read(last[1], data, pos, size, room(subscriber_id), self._limits)
         if not elements:
             return None
         buffer.move_to(end)

@@ -134,24 +134,29 @@ class Hub(ConnectionTable[_Link, Action]):
         connection = self._use(cid)
         if connection is None:
             raise ConnectionClosing("the connection is over: make another one, and subscribe there")
-        return connection.subscribe(name, initial_demand)
+        subscriber_id = connection.subscribe(name, initial_demand)
+        self._read_if_told(cid, connection)
+        return subscriber_id
 
     def request(self, cid: int, subscriber_id: int, count: int) -> None:
         if (connection := self._use(cid)) is not None:
             connection.request(subscriber_id, count)
+            self._read_if_told(cid, connection)
 
     def cancel(self, cid: int, subscriber_id: int) -> None:
         if (connection := self._use(cid)) is not None:
             connection.cancel(subscriber_id)
 
-    def took(self, cid: int, size: int, count: int) -> None:
-        """`count` elements of `size` bytes together that were handed out are done with: reading may go on."""
+    def took(self, cid: int, size: int, count: int) -> bool:
+        """`count` elements of `size` bytes together that were handed out are done with. True: reading may go on."""
         link = self._links.get(cid)
         if link is None:
-            return
+            return False
         link.unread -= size + ELEMENT_COST * count
-        if link.unread <= self.limits.max_unread // 2:
+        goes_on = link.full and link.unread <= self.limits.max_unread // 2
+        if goes_on:
             self._read_on(link)
+        return goes_on
 
     # As a publisher.
 
@@ -370,9 +375,13 @@ class Hub(ConnectionTable[_Link, Action]):
         link = self._links.get(cid)
         if link is None or link.connection is None:
             return None
-        self._readable[link] = None  # a call may lead to an event
         self._writable[link] = None
         return link.connection
+
+    def _read_if_told(self, cid: int, connection: Connection) -> None:
+        """After a call that may lead to an event."""
+        if connection.has_events:
+            self._readable[self._links[cid]] = None
 
     def _forget(self, link: _Link) -> None:
         super()._forget(link)

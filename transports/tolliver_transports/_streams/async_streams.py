@@ -1,17 +1,21 @@
 """Subscriptions and outbound streams for asyncio, trio and Twisted.
 
 All loops that await share these. Nothing here knows the loop. All that is ever awaited is a bell, the application's own
-source and `breathe()`, and each adapter brings these in its own form.
+source and `breathe()`, and each adapter brings these in its own form. A source that need not be awaited is pulled from
+by the core of the streams (`loop_streams`).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextvars import Context
+from functools import partial
 from itertools import islice
 from operator import length_hint
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from .._driver.adapter import AwaitableBell
+from .._driver.ends import is_interrupt
 from .publishing import OutboundCore, OutboundStream, Publication
 from .subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
 
@@ -23,6 +27,11 @@ class AsyncOutboundCore(OutboundCore, Protocol):
 
     def bell(self) -> AwaitableBell: ...
 
+    def context(self) -> Context: ...
+
+    def pull_soon(self, stream: AsyncOutboundStream) -> None:
+        """Have its `pull` called at the end of this turn."""
+
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
 
     def turn_at_end(self) -> None: ...
@@ -33,51 +42,97 @@ class AsyncOutboundCore(OutboundCore, Protocol):
 
 
 class AsyncOutboundStream(OutboundStream):
-    """An outbound stream with a task. A plain iterable must not block: use an async one, or a thread's adapter."""
+    """An outbound stream. The loop itself pulls from a plain iterable; a source that has to be awaited has a task.
+
+    A plain iterable must not block: use an async one, or a thread's adapter.
+    """
 
     def __init__(
         self, core: AsyncOutboundCore, key: tuple[int, int], name: str, publication: Publication, grant: int
     ) -> None:
-        self._awaited = core.bell()
-        super().__init__(core, key, name, publication, grant, self._awaited)
+        super().__init__(core, key, name, publication, grant)
+        self.is_queued = False
+        """It waits to be pulled from."""
         self._loop = core
-        self._pulling = False  # it waits for the source, not for us
-        self._stop = core.spawn(self._work)
+        self._context = core.context()
+        self._lots = self._begin_pulling()
+        self._awaited: AwaitableBell | None = None  # of the task, while there is one
+        self._pulling = False  # the task waits for the source, not for us
+        core.pull_soon(self)
+
+    @property
+    def has_task(self) -> bool:
+        """It pulls from the source, and closes it."""
+        return self._awaited is not None
+
+    def ring(self) -> None:
+        if self._awaited is None:
+            self._loop.pull_soon(self)
+        else:
+            self._awaited.ring()
 
     def cancelled(self) -> None:
         super().cancelled()
         if self._pulling:
             self._stop()
 
-    async def _work(self) -> None:
+    def pull(self) -> bool:
+        """A lot, where it may be pulled without waiting. True: there may be another one at once."""
+        try:
+            return self._context.run(next, self._lots)
+        except StopIteration:
+            if self._awaited is None:
+                self.complete()
+        except BaseException as error:  # any error of the application's code ends its stream, and no more
+            if is_interrupt(error):
+                raise
+            self.fail(error)
+        return False
+
+    def _begin_pulling(self) -> Iterator[bool]:
         if self.over:  # before it has begun
             return
-        try:
-            source = await self._open()
+        source = self._publication.open(self.name)
+        if hasattr(source, "__await__") or hasattr(source, "__aiter__"):
+            self._awaited = self._loop.bell()
+            self._stop = self._loop.spawn(partial(self._work, source))
+        else:
             self.begin(source)
-            if hasattr(source, "__aiter__"):
-                await self._pull_async(aiter(source))
-            else:
-                await self._pull(iter(source))
+            yield from self._pull(iter(source))
+
+    def _pull(self, iterator: Iterator[Any]) -> Iterator[bool]:
+        """Lots, as they are asked for; where there is no demand, or no room, an empty one."""
+        try:
+            while not self.over:
+                credit, most = self.look(), self._step
+                if credit and not self.add_many(islice(iterator, credit)):
+                    return
+                if not credit:
+                    yield False
+                elif credit == most:
+                    self.flush()
+                    yield True
+        finally:
+            close = getattr(iterator, "close", None)
+            if close is not None:
+                close()
+
+    async def _work(self, source: Any) -> None:
+        try:
+            if hasattr(source, "__await__"):
+                source = await self._from_source(source)
+            self.begin(source)
+            if not hasattr(source, "__aiter__"):
+                self._lots, self._awaited = self._pull(iter(source)), None
+                self.ring()
+                return
+            await self._pull_async(aiter(source))
         except BaseException as error:
             if self._loop.is_outside(error):
                 raise
             self.fail(error)
         else:
             self.complete()
-
-    async def _open(self) -> Any:
-        source = self._publication.open(self.name)
-        return await self._from_source(source) if hasattr(source, "__await__") else source
-
-    async def _pull(self, iterator: Iterator[Any]) -> None:
-        try:
-            while await self._wanted() and self.add_many(islice(iterator, self.credit)):
-                pass
-        finally:
-            close = getattr(iterator, "close", None)
-            if close is not None:
-                close()
 
     async def _pull_async(self, iterator: AsyncIterator[Any]) -> None:
         try:
@@ -101,6 +156,8 @@ class AsyncOutboundStream(OutboundStream):
 
     async def _wanted(self) -> bool:
         """Waits until something may be pulled. False: the stream is over."""
+        bell = self._awaited
+        assert bell is not None, "a task that pulls has one"
         sent = self._sent
         wanted = self.look()
         if self._sent > sent:
@@ -112,7 +169,7 @@ class AsyncOutboundStream(OutboundStream):
         while not self.over:
             if self.look():
                 return True
-            await self._awaited.heard()
+            await bell.heard()
         return False
 
 

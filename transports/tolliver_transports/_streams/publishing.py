@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from fnmatch import translate
 from typing import Any, Protocol
@@ -18,7 +19,6 @@ from typing import Any, Protocol
 from tolliver_proto import LocalProtocolError
 from tolliver_proto.reactive import UNBOUNDED, Hub
 
-from .._driver.adapter import Bell
 from .._driver.ends import is_interrupt, shown
 from .codecs import Coding, converted
 
@@ -114,7 +114,7 @@ class OutboundCore(Protocol):
     def outbound_over(self, stream: OutboundStream) -> None: ...
 
 
-class OutboundStream:
+class OutboundStream(ABC):
     """One stream that is given. A subclass has the loop that pulls."""
 
     def __init__(
@@ -124,12 +124,10 @@ class OutboundStream:
         name: str,
         publication: Publication,
         grant: int,
-        bell: Bell,
     ) -> None:
         self.key = key
         self.name = name
         self.over = False
-        self.bell = bell  # rung when there may be something to do: demand, room, the end
         self.pending: list[Any] = []
         self.credit = 0
         """Number of elements that may be pulled before `look` is asked again."""
@@ -145,6 +143,10 @@ class OutboundStream:
         self.on_taken: Callable[[int], object] | None = None  # the peer is through with so many elements more
         self.on_over: Callable[[], object] | None = None  # the stream is over: who waits for an element need not
 
+    @abstractmethod
+    def ring(self) -> None:
+        """There may be something to do for the loop that pulls: demand, room, the end."""
+
     # Inputs from the peer.
 
     def requested(self, count: int) -> None:
@@ -155,14 +157,14 @@ class OutboundStream:
         self._granted = min(self._granted + count, UNBOUNDED)
         self._window = max(self._window, self._granted - self._sent)
         self._tell_taken()
-        self.bell.ring()
+        self.ring()
 
     def cancelled(self) -> None:
         """The stream is over, whoever ended it. Nothing more is pulled, and the source is closed."""
         self.over = True
         self.pending.clear()
         self.at_end = _unknown
-        self.bell.ring()
+        self.ring()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -179,6 +181,7 @@ class OutboundStream:
         elif isinstance(source, Sequence):
             self.at_end = lambda: self._sent >= len(source)
         if self.over:  # the source was opening meanwhile, and the id may be another stream's by now
+            self.at_end = _unknown
             self._let_go()
         else:
             self._owner.hub.subscribed(*self.key, self._publication.element_size)
@@ -228,7 +231,7 @@ class OutboundStream:
     def listen(self) -> None:
         """Have the source pulled once more, if it has come to its end without being asked."""
         if self.at_end():
-            self.bell.ring()
+            self.ring()
 
     def complete(self) -> None:
         """The source has no more."""

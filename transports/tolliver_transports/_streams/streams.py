@@ -210,7 +210,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
     def _on_drained(self, action: Drained) -> None:
         for (cid, _), stream in self._outbound.items():
             if cid == action.cid:
-                stream.bell.ring()
+                stream.ring()
 
     def _on_happened(self, action: Happened) -> None:
         self._on_event.get(type(action.event), self._on_frame)(action.cid, action.event)

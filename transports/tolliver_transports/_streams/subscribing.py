@@ -127,12 +127,16 @@ class InboundStream:
 
         Raises what a failed stream failed with, after its last element; a codec's error ends the stream.
         """
-        self._grant()
+        granted = self._grant()
+        elements: list[bytes] = []
+        goes_on = False
         if self._runs:
             elements = self._next(most or self._piece)
-            self._owner.hub.took(self._cid, sum(map(len, elements)), len(elements))
             self._taken += len(elements)
-            self._owner.turn()  # reading may go on now, for this stream or another
+            goes_on = self._owner.hub.took(self._cid, sum(map(len, elements)), len(elements))
+        if granted or goes_on:
+            self._owner.turn()
+        if elements:
             return elements if self._decode is None else self._decoded(elements, self._decode)
         if self.closed and self._error is not None:
             raise self._error.with_traceback(None)
@@ -145,8 +149,7 @@ class InboundStream:
         """
         check_count("count", count)
         if not self.closed:
-            self._owner.hub.request(*self.key, count)
-            self._granted = min(self._granted + count, UNBOUNDED)
+            self._request(count)
             self._owner.turn()
 
     def close(self) -> None:
@@ -169,10 +172,17 @@ class InboundStream:
         """True if there is something to take."""
         return bool(self._runs)
 
-    def _grant(self) -> None:
+    def _grant(self) -> bool:
+        """True if more was asked for."""
         outstanding = self._granted - self._taken
         if self._window and not self.closed and outstanding <= self._window // 2:
-            self.request(self._window - outstanding)
+            self._request(self._window - outstanding)
+            return True
+        return False
+
+    def _request(self, count: int) -> None:
+        self._owner.hub.request(*self.key, count)
+        self._granted = min(self._granted + count, UNBOUNDED)
 
     def _next(self, most: int) -> list[bytes]:
         run = self._runs[0]

@@ -130,7 +130,7 @@ class Pump:
             self._ciphertext.append(self._outgoing.read())
         if not self._ciphertext:
             return b""
-        ciphertext = b"".join(self._ciphertext)
+        ciphertext = b"".join(self._ciphertext)  # no copy of a single one
         self._ciphertext.clear()
         return ciphertext
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -30,7 +30,7 @@ from .asyncio_wire import CallbackTransport, can_watch
 from .dialing import accept, dial
 from .ends import asyncio_loop, ends_task, say_asyncio
 from .threads import off_loop
-from .wire import Bell, TaskTransport
+from .wire import Bell, LoopBell, TaskTransport
 
 T = TypeVar("T")
 AnyTransport = CallbackTransport | TaskTransport
@@ -108,6 +108,7 @@ class Endpoint(LoopEndpoint):
                 self.keep_time()
                 if self._ends_soon:
                     self.end_turn()
+                    await self.breathe()  # it may have rung the bell that is listened to next
         finally:  # its tasks are at their end, at that of the loop perhaps: nothing goes on
             self._halted = True
             self._idle_bell.ring()
@@ -140,8 +141,8 @@ class Endpoint(LoopEndpoint):
 
     # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
-    def bell(self) -> Bell:
-        return Bell()
+    def bell(self) -> Bell | LoopBell:
+        return Bell() if self._loop is None else LoopBell(self._loop)
 
     def wake(self) -> None:
         self._time_bell.ring()
@@ -173,16 +174,20 @@ class Endpoint(LoopEndpoint):
             raise error
 
         if not self._halted:
-            self._tasks.start_soon(fail)
+            self.start(fail)
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run it in a task, whoever asks for it: a task, or the loop itself, where anyio finds none."""
+        self.context().run(partial(self._tasks.start_soon, work))
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> Callable[[], object]:
-        scope = anyio.CancelScope()
+        scope = self.context().run(anyio.CancelScope)
 
         async def run() -> None:
             with scope:
                 await work()
 
-        self._tasks.start_soon(run)
+        self.start(run)
         return scope.cancel
 
     def breathe(self) -> Awaitable[object]:
@@ -198,7 +203,7 @@ class Endpoint(LoopEndpoint):
             except OSError as failure:
                 raise unreached(remote, failure) from failure
 
-        self._tasks.start_soon(self._wire(cid, Role.CLIENT, self._pumps.client(remote)).run, connect)
+        self.start(partial(self._wire(cid, Role.CLIENT, self._pumps.client(remote)).run, connect))
 
     # Connections.
 
@@ -225,7 +230,7 @@ class Endpoint(LoopEndpoint):
         if isinstance(wire, CallbackTransport):
             wire.begin(sock)
         else:
-            self._tasks.start_soon(wire.run, connect)
+            self.start(partial(wire.run, connect))
 
     def _wire(self, cid: int, role: Role, pump: AnyPump) -> AnyTransport:
         made: AnyTransport

@@ -87,7 +87,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         self._jobs.put(job, done)
 
     def beside(self, job: Job, done: Done) -> None:
-        self._tasks.start_soon(self._run, job, done)
+        self.start(partial(self._run, job, done))
 
 
 class Instance(BaseInstance[InstanceCore]):

@@ -14,15 +14,16 @@ from .._streams.async_streams import AsyncOutboundStream, Subscription
 from .._streams.codecs import Codec, MessageClass, Source, coding_of
 from .._streams.events import StreamsEvent
 from .._streams.facade import BaseStreams
+from .._streams.loop_streams import LoopStreamsCore
 from .._streams.peers import BasePeer
 from .._streams.publishing import Publication
-from .._streams.streams import BaseStreamsCore, Key
+from .._streams.streams import Key
 from .endpoint import Endpoint
 
 T = TypeVar("T")
 
 
-class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
+class StreamsCore(Endpoint, LoopStreamsCore["Peer"]):
     """Running streams without their calls."""
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> AsyncOutboundStream:

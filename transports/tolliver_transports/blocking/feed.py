@@ -35,11 +35,14 @@ class ThreadOutboundStream(OutboundStream):
         self, core: ThreadOutboundCore, key: tuple[int, int], name: str, publication: Publication, grant: int
     ) -> None:
         self._waited = core.bell()
-        super().__init__(core, key, name, publication, grant, self._waited)
+        super().__init__(core, key, name, publication, grant)
         self._core = core
         self._gathered: list[Any] = []
         self._flushing = False
         self._work = Work()
+
+    def ring(self) -> None:
+        self._waited.ring()
 
     def cancelled(self) -> None:
         super().cancelled()

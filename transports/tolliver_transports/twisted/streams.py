@@ -22,9 +22,10 @@ from .._streams.async_streams import Subscription as AsyncSubscription
 from .._streams.codecs import Codec, MessageClass, Source, coding_of
 from .._streams.events import StreamsEvent
 from .._streams.facade import BaseStreams
+from .._streams.loop_streams import LoopStreamsCore
 from .._streams.peers import BasePeer
 from .._streams.publishing import Publication
-from .._streams.streams import BaseStreamsCore, Key
+from .._streams.streams import Key
 from .._streams.subscribing import InboundStream
 from .endpoint import Endpoint
 from .events import Events
@@ -86,7 +87,7 @@ class Subscription(AsyncSubscription[T]):
         return Deferred.fromCoroutine(super().for_each(handler))
 
 
-class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
+class StreamsCore(Endpoint, LoopStreamsCore["Peer"]):
     """Running streams without their calls."""
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> OutboundStream:
