@@ -92,10 +92,10 @@ class SocketSession(Session):
         """True if there is something to write. When all is said, our half is shut."""
         with self._lock:
             output = self.next_output()
+            self.rest = memoryview(output or b"")
             self.busy = bool(output)  # from here on whoever has something says so
         if output is None and not self.writing_over:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
             self.written()
-        self.rest = memoryview(output or b"")
         return bool(output)

@@ -25,7 +25,7 @@ from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .loop import Listeners, Loop
 from .process import running, thread_of
-from .wire import Bell, Transport, limited
+from .wire import Bell, BorrowerBell, Transport, limited
 
 T = TypeVar("T")
 
@@ -166,6 +166,10 @@ class Endpoint(BaseEndpoint):
 
     def bell(self) -> Bell:
         return Bell(self._lock)
+
+    def borrower_bell(self) -> BorrowerBell:
+        self.check_open()
+        return BorrowerBell(self._lock, self._loop)
 
     def wake(self) -> None:
         self._loop.wake()

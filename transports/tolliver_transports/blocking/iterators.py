@@ -22,7 +22,7 @@ from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 from .._messages.iterators import BaseIterator, Receiver, name_of
 from .iteration import BlockingIterator
 from .waits import wait
-from .wire import Bell, limited
+from .wire import Bell, BorrowerBell, limited
 
 Item = TypeVar("Item", Delivery, Run)
 
@@ -31,6 +31,8 @@ class ThreadCore(Core, Protocol):
     """The core of an instance on threads."""
 
     def bell(self) -> Bell: ...
+
+    def borrower_bell(self) -> BorrowerBell: ...
 
     def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
 
@@ -110,7 +112,7 @@ class Registration(Receiver):
             raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
         self._core = core
         self._handler = handler
-        self._bell = core.bell()
+        self._bell = core.borrower_bell()
         self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler))
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
@@ -136,7 +138,7 @@ class Registration(Receiver):
         box = self._mailbox
         with self._core.lock:
             while (run := box.take()) is None and not box.closed:
-                self._bell.wait()
+                self._bell.wait_for_it(lambda: box.waiting or box.closed)
         return None if run is None else hand_out(run)
 
     def _next_in(self, run: Run) -> Delivery | None:

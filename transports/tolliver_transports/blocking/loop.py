@@ -1,8 +1,13 @@
-"""Selector loop: the one thread that has all sockets.
+"""Selector loop: all sockets, and the one thread at a time that reads them.
 
-It has a selector, calls that other threads leave (`soon`), and a few of its own for later. Only this thread touches the
-selector and the sockets. Others wake it through a socket pair, and only when it sleeps: a thousand calls in one round
-cost one byte.
+It has a selector, calls that other threads leave (`soon`), and a few of its own for later. Others wake its reader
+through a socket pair, and only when that sleeps: a thousand calls in one round cost one byte.
+
+To pass a message to another thread costs more than to read it. So a thread that waits for one may `borrow` the sockets
+and read them itself. Their own thread steps back when it has woken such a thread, and takes them again when nobody has
+had them for `_PAUSE`. The baton says whose they are: it is held for rounds alone, in which no code of the application
+runs, and nobody waits for it while he holds the machine's lock; its holder may take that lock. Their own thread alone
+waits for the baton, all others only try.
 """
 
 from __future__ import annotations
@@ -14,10 +19,12 @@ import logging
 import selectors
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
+from queue import SimpleQueue
+from time import monotonic, sleep
 
 from tolliver_proto import ConnectionLost
 
@@ -35,6 +42,8 @@ from .._driver.sockets import (
 
 log = logging.getLogger("tolliver")
 _LONGEST = 86400.0  # seconds: what a selector counts in milliseconds ends after 24 days
+_PAUSE = 0.001  # seconds for which a borrower may be away, and the sockets unread
+_GATHERED = 0.0002  # seconds: callers that write more often than that leave it to whoever has the sockets
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -57,15 +66,29 @@ class Loop:
         self._calls: deque[Callable[[], object]] = deque()
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
+        self._due = 0.0  # when `tick` or a timer is
         self._woken = False
-        self._asleep = False
+        self._asleep = False  # whoever has the sockets waits for them
+        self._busy = False  # or works on what they had
         self._stopped = False
+        self._baton = threading.Lock()
+        self._baton.acquire()  # for the sockets' own thread, which is still to begin
+        self._borrowed = 0  # how often
+        self._is_lent = False  # a borrower was woken: it is to have them next
+        self._dozing = False  # their own thread, until a borrower is through
+        self._alarm: SimpleQueue[None] = SimpleQueue()
+        self._wrote = 0.0  # when a caller last did
+        self._may_write = True  # there was a round since
 
     # From any thread, and from a finalizer: without a lock.
 
     def wake(self) -> None:
         """Have another round."""
         self._woken = True
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Whoever waits for the sockets looks whether he still has to."""
         if self._asleep:
             self._asleep = False
             with suppress(OSError):  # it is full, then the thread wakes; or closed, then nobody is to be woken
@@ -73,27 +96,102 @@ class Loop:
 
     def soon(self, call: Callable[[], object]) -> None:
         self._calls.append(call)
-        self.wake()
+        self.nudge()
+
+    def lend(self) -> None:
+        """A thread that borrows was woken, and will."""
+        self._is_lent = True
 
     def stop(self) -> None:
         """`run` returns when this round is over."""
         self._stopped = True
+        self._alarm.put(None)
         self.wake()
 
-    # On the thread itself.
+    # From any thread that holds the machine's lock.
+
+    def claim(self) -> bool:
+        """True if this thread may write at once: nobody else is about to, and the last one did so a while ago."""
+        if self._busy:
+            return False
+        now = monotonic()
+        if not self._may_write and now < self._wrote + _GATHERED:
+            return False
+        self._wrote, self._may_write = now, False
+        return True
+
+    # From threads that hold no lock.
 
     def run(self) -> None:
+        """The work of their own thread. Nobody has the sockets after it."""
         while not self._stopped:
+            self._is_lent = False
+            self._read_until(lambda: self._is_lent, inf)
+            if not self._stopped:
+                self._baton.release()
+                self._stand_by()
+                self._baton.acquire()
+
+    def borrow(self, until: Callable[[], object], end: float = inf) -> bool:
+        """Read the sockets until that is true, or until then. False: others have them, or are to have them."""
+        if not self._baton.acquire(blocking=False):
+            return False
+        self._borrowed += 1
+        self._is_lent = False
+        try:
+            if not self._stopped:
+                self._read_until(lambda: self._is_lent or until(), end)
+            return not (self._stopped or self._is_lent)
+        finally:
+            self._baton.release()
+            if self._dozing:
+                self._dozing = False
+                self._alarm.put(None)
+
+    def _stand_by(self) -> None:
+        """Until no borrower has come for a moment."""
+        seen = -1
+        while not self._stopped and seen != self._borrowed:
+            seen = self._borrowed
+            sleep(_PAUSE)
+            if self._baton.locked():
+                self._dozing = True  # and only then look again
+                if self._baton.locked():
+                    self._alarm.get()
+                    seen = -1
+
+    # On the thread that holds the baton.
+
+    def _read_until(self, is_over: Callable[[], object], end: float) -> None:
+        try:
+            self._serve()
+            while not self._stopped:
+                self._asleep = True  # and only then look whether somebody called meanwhile
+                ready = self._selector.select(0 if self._has_work() or is_over() else min(self._due, end) - monotonic())
+                self._asleep = False
+                self._busy = True
+                for key, events in ready:
+                    key.data(events)
+                self._serve()
+                self._busy = False
+                self._may_write = True
+                if is_over() or monotonic() >= end:
+                    return
+        finally:
+            self._asleep = self._busy = False
+
+    def _has_work(self) -> bool:
+        return self._woken or bool(self._calls)
+
+    def _serve(self) -> None:
+        """Time, and calls of others."""
+        if self._woken or monotonic() >= self._due:
             self._woken = False
             wait = self._tick()
-            for _ in range(len(self._calls)):
-                self._calls.popleft()()
-            wait = self._run_timers(_LONGEST if wait is None else min(wait, _LONGEST))
-            self._asleep = True  # and only then look whether somebody called meanwhile
-            ready = self._selector.select(0 if self._woken else wait)
-            self._asleep = False
-            for key, events in ready:
-                key.data(events)
+            self._due = monotonic() + (_LONGEST if wait is None else min(wait, _LONGEST))
+            self._run_timers()
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
 
     def watch(self, sock: socket.socket, events: int, act: Callable[[int], object]) -> None:
         """Call `act(events)` whenever one of them is true; 0: no longer."""
@@ -114,16 +212,16 @@ class Loop:
         sock.close()
 
     def later(self, delay: float, call: Callable[[], object]) -> None:
-        heapq.heappush(self._timers, (time.monotonic() + delay, next(self._numbers), call))
+        due = monotonic() + delay
+        heapq.heappush(self._timers, (due, next(self._numbers), call))
+        self._due = min(self._due, due)
 
-    def _run_timers(self, wait: float | None) -> float | None:
-        now = time.monotonic()
+    def _run_timers(self) -> None:
+        now = monotonic()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
-        if not self._timers:
-            return wait
-        own = max(0.0, self._timers[0][0] - now)
-        return own if wait is None else min(own, wait)
+        if self._timers:
+            self._due = min(self._due, self._timers[0][0])
 
     # When the thread is no more: after its end, or in a forked child.
 

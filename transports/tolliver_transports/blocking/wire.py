@@ -1,8 +1,9 @@
-"""Transport of one connection on the loop's thread.
+"""Transport of one connection on the loop.
 
-`transmit` and its like come from any thread that holds the machine's lock, and only leave word; sockets and
-pumps belong to the loop's thread alone. It holds the lock while bytes go into the machine or come out of it, and never
-while the system takes or gives them.
+`transmit` and its like come from any thread that holds the machine's lock. A thread that has not written lately writes
+at once, under that lock, as no write here waits; else it leaves word, and whoever has the sockets takes all that is
+there. `busy` says that somebody is at it already. Whoever has the sockets reads, and holds the lock while bytes go into
+the machine or come out of it, and never while the system takes or gives them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,39 @@ class Bell(threading.Condition):
         self.notify_all()
 
 
+class BorrowerBell(Bell):
+    """The bell of one thread, which reads the sockets while it waits."""
+
+    def __init__(self, lock: threading.RLock, loop: Loop) -> None:
+        super().__init__(lock)
+        self._loop = loop
+        self._borrowing = False
+        self.lends = True
+        """Who rings it leaves the sockets to its thread: so that is to be back soon."""
+
+    def ring(self) -> None:
+        if self._borrowing:
+            self._loop.nudge()
+            return
+        self.notify_all()
+        if self.lends:
+            self._loop.lend()
+
+    def wait_for_it(self, is_there: Callable[[], object]) -> None:
+        """Until that is true, or it was rung. Under the lock, held once."""
+        if self.lends:
+            self._borrowing = True
+            self.release()
+            try:
+                borrowed = self._loop.borrow(is_there)
+            finally:
+                self.acquire()
+                self._borrowing = False
+            if borrowed or is_there():
+                return
+        self.wait()
+
+
 def limited(timeout: float | None) -> float | None:
     """Seconds that the system's clocks can count."""
     return timeout if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
@@ -53,12 +87,19 @@ class Transport(SocketSession):
         self._sock: socket.socket | None = None
         self._dialling: Dialling | None = None
         self._closed = False
+        self._watched = 0
+        self._left = False  # what is to be written, to whoever has the sockets
 
     # From any thread that holds the lock.
 
     def write_soon(self) -> None:
-        if not self.busy:
-            self.busy = True
+        if self.busy:
+            return
+        self.busy = True
+        if self._sock is not None and self._loop.claim():
+            self.write(self._sock)
+        if self.busy or self.writing_over:
+            self._left = True
             self._loop.soon(self._look)
 
     def pause(self) -> None:
@@ -109,9 +150,10 @@ class Transport(SocketSession):
         if self._dialling is not None:
             self._dialling.close()
             self._dialling = None  # it knows whom to tell: this wire
-        if self._sock is not None:
-            self._loop.close_socket(self._sock)
-            self._sock = None
+        with self._lock:  # nobody is writing
+            sock, self._sock = self._sock, None
+            if sock is not None:
+                self._loop.close_socket(sock)
         self._ended(self.cid, error)
 
     def disown(self) -> None:
@@ -123,16 +165,22 @@ class Transport(SocketSession):
         assert self._sock is not None, "whoever closes it takes it out of the selector"
         if events & READ:
             self.read(self._sock)
-        if events & WRITE or self.busy:
-            self.write(self._sock)
+        if events & WRITE or self._left:
+            self._write()
         self._see()
 
     def _look(self) -> None:
         if self._sock is None:
-            self.busy = False  # `begin` looks again
+            self.busy = self._left = False  # `begin` looks again
             return
-        self.write(self._sock)
+        self._write()
         self._see()
+
+    def _write(self) -> None:
+        assert self._sock is not None
+        self.write(self._sock)
+        with self._lock:
+            self._left = self.busy
 
     def _see(self) -> None:
         """Close it when it is over; else wait for what can go on."""
@@ -142,6 +190,10 @@ class Transport(SocketSession):
             self.end(self.error)
             return
         reading = READ if not (self.paused or self.reading_over) else 0
-        self._loop.watch(self._sock, reading | (WRITE if self.rest else 0), self._ready)
-        if self.busy and not self.rest:
+        writing = self._left and self.busy
+        watched = reading | (WRITE if writing and self.rest else 0)
+        if watched != self._watched:
+            self._watched = watched
+            self._loop.watch(self._sock, watched, self._ready)
+        if writing and not self.rest:
             self._loop.soon(self._look)
