@@ -5,7 +5,7 @@ through a socket pair, and only when that sleeps: a thousand calls in one round 
 
 To pass a message to another thread costs more than to read it. So a thread that waits for one may `borrow` the sockets
 and read them itself. Their own thread steps back when it has woken such a thread, and takes them again when nobody has
-had them for `_PAUSE`. The baton says whose they are: it is held for rounds alone, in which no code of the application
+had them for `PAUSE`. The baton says whose they are: it is held for rounds alone, in which no code of the application
 runs, and nobody waits for it while he holds the machine's lock; its holder may take that lock. Their own thread alone
 waits for the baton, all others only try.
 """
@@ -23,8 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from queue import SimpleQueue
-from time import monotonic, sleep
+from time import monotonic
 
 from tolliver_proto import ConnectionLost
 
@@ -42,7 +41,8 @@ from .._driver.sockets import (
 
 log = logging.getLogger("tolliver")
 _LONGEST = 86400.0  # seconds: what a selector counts in milliseconds ends after 24 days
-_PAUSE = 0.001  # seconds for which a borrower may be away, and the sockets unread
+PAUSE = 0.001  # seconds for which a borrower may be away, and the sockets unread
+_STILL = 10  # pauses for which a borrower has waited: it is called back then when that has got something
 _GATHERED = 0.0002  # seconds: callers that write more often than that leave it to whoever has the sockets
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -62,7 +62,8 @@ class Loop:
             raise ConnectionLost(f"the thread of the sockets cannot begin: {error}. {MORE_FILES}") from error
         for end in (near, self._far):
             end.setblocking(False)
-        self._selector.register(near, READ, lambda _events: near.recv(4096))
+        self._near = near
+        self._selector.register(near, READ)
         self._calls: deque[Callable[[], object]] = deque()
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
@@ -76,9 +77,10 @@ class Loop:
         self._borrowed = 0  # how often
         self._is_lent = False  # a borrower was woken: it is to have them next
         self._dozing = False  # their own thread, until a borrower is through
-        self._alarm: SimpleQueue[None] = SimpleQueue()
-        self._wrote = 0.0  # when a caller last did
-        self._may_write = True  # there was a round since
+        self._alarm = threading.Lock()  # locked, but for the moment in which it goes off
+        self._alarm.acquire()
+        self._claimed = 0.0  # when a caller last had something to write
+        self._has_read = False  # something came since a caller wrote
 
     # From any thread, and from a finalizer: without a lock.
 
@@ -102,22 +104,30 @@ class Loop:
         """A thread that borrows was woken, and will."""
         self._is_lent = True
 
+    def attend(self) -> None:
+        """Somebody waits for what only the sockets can bring: they must not be left alone now."""
+        if not self._baton.locked():
+            self._call_back()
+
+    def _call_back(self) -> None:
+        with suppress(RuntimeError):  # it went off already
+            self._alarm.release()
+
     def stop(self) -> None:
         """`run` returns when this round is over."""
         self._stopped = True
-        self._alarm.put(None)
+        self._call_back()
         self.wake()
 
     # From any thread that holds the machine's lock.
 
     def claim(self) -> bool:
-        """True if this thread may write at once: nobody else is about to, and the last one did so a while ago."""
-        if self._busy:
+        """True if this thread may write at once: nobody else is about to, and it is an answer, or the first for a
+        while."""
+        last, self._claimed = self._claimed, monotonic()
+        if self._busy or not (self._has_read or self._claimed > last + _GATHERED):
             return False
-        now = monotonic()
-        if not self._may_write and now < self._wrote + _GATHERED:
-            return False
-        self._wrote, self._may_write = now, False
+        self._has_read = False
         return True
 
     # From threads that hold no lock.
@@ -146,19 +156,24 @@ class Loop:
             self._baton.release()
             if self._dozing:
                 self._dozing = False
-                self._alarm.put(None)
+                self._call_back()
 
     def _stand_by(self) -> None:
         """Until no borrower has come for a moment."""
-        seen = -1
-        while not self._stopped and seen != self._borrowed:
+        still = 0
+        while True:
             seen = self._borrowed
-            sleep(_PAUSE)
-            if self._baton.locked():
+            if self._alarm.acquire(timeout=PAUSE):
+                return
+            if seen != self._borrowed:
+                still = 0
+            elif not self._baton.locked():
+                return
+            elif (still := still + 1) > _STILL:
                 self._dozing = True  # and only then look again
                 if self._baton.locked():
-                    self._alarm.get()
-                    seen = -1
+                    self._alarm.acquire()
+                still = 0
 
     # On the thread that holds the baton.
 
@@ -171,10 +186,13 @@ class Loop:
                 self._asleep = False
                 self._busy = True
                 for key, events in ready:
-                    key.data(events)
+                    if key.data is None:
+                        self._near.recv(4096)
+                    else:
+                        self._has_read = True
+                        key.data(events)
                 self._serve()
                 self._busy = False
-                self._may_write = True
                 if is_over() or monotonic() >= end:
                     return
         finally:

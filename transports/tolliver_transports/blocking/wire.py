@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from tolliver_proto import Role, TolliverError
 
@@ -68,22 +69,32 @@ def limited(timeout: float | None) -> float | None:
     return timeout if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
 
 
+class TransportOwner(Protocol):
+    """Endpoint of a connection."""
+
+    def may_write(self) -> bool:
+        """True if this thread may write at once. It holds the lock."""
+
+    def ended(self, cid: int, error: TolliverError | None) -> None:
+        """Its socket is closed. Called once, by whoever has the sockets."""
+
+
 class Transport(SocketSession):
-    """A connection of the instance. `ended(cid, error)` is called once, on the loop, when its socket is closed."""
+    """A connection of the endpoint."""
 
     def __init__(
         self,
+        owner: TransportOwner,
         driver: Driver,
         cid: int,
         role: Role,
         pump: AnyPump,
         loop: Loop,
         lock: threading.RLock,
-        ended: Callable[[int, TolliverError | None], None],
     ) -> None:
         super().__init__(driver, cid, role, pump, lock)
+        self._owner = owner
         self._loop = loop
-        self._ended = ended
         self._sock: socket.socket | None = None
         self._dialling: Dialling | None = None
         self._closed = False
@@ -96,7 +107,7 @@ class Transport(SocketSession):
         if self.busy:
             return
         self.busy = True
-        if self._sock is not None and self._loop.claim():
+        if self._sock is not None and self._owner.may_write():
             self.write(self._sock)
         if self.busy or self.writing_over:
             self._left = True
@@ -154,7 +165,7 @@ class Transport(SocketSession):
             sock, self._sock = self._sock, None
             if sock is not None:
                 self._loop.close_socket(sock)
-        self._ended(self.cid, error)
+        self._owner.ended(self.cid, error)
 
     def disown(self) -> None:
         """In a forked child: the parent's connection goes on."""
