@@ -24,6 +24,8 @@ SLICE = 0.01  # CPU seconds for what it has read: tiny frames take a hundred tim
 class SocketSession(Session):
     """`lock` is held while bytes go into the machine or come out of it, and never while the system takes them."""
 
+    slice = SLICE
+
     def __init__(
         self,
         driver: SessionDriver,
@@ -60,7 +62,7 @@ class SocketSession(Session):
                 return False
             count = len(ciphertext)
             if count >= LEAST and not end:
-                end = thread_time() + SLICE
+                end = thread_time() + self.slice
             with self._lock:
                 self.receive(ciphertext)
             late = bool(end) and self._is_late(end)

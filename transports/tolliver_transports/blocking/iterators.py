@@ -141,6 +141,7 @@ class Registration(Receiver):
             if self._at is not None:
                 self._end()
                 self._verdicts.end()
+                self._bell.look()
             while not box.closed:
                 if self._run is not None and (delivery := self._run.next_begun()) is not None:
                     self._at = delivery

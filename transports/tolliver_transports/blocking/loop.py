@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from time import monotonic
+from time import monotonic, sleep
 
 from tolliver_proto import ConnectionLost
 
@@ -42,6 +42,7 @@ from .._driver.sockets import (
 log = logging.getLogger("tolliver")
 _LONGEST = 86400.0  # seconds: what a selector counts in milliseconds ends after 24 days
 PAUSE = 0.001  # seconds for which a borrower may be away, and the sockets unread
+LOOK = PAUSE / 2  # seconds after which a borrower with much to do looks at them
 _STILL = 10  # pauses for which a borrower has waited: it is called back then when that has got something
 _GATHERED = 0.0002  # seconds: callers that write more often than that leave it to whoever has the sockets
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -157,6 +158,8 @@ class Loop:
             if self._dozing:
                 self._dozing = False
                 self._call_back()
+            if self._is_lent:
+                sleep(0)  # the thread that was woken wants the interpreter
 
     def _stand_by(self) -> None:
         """Until no borrower has come for a moment."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from time import monotonic
 from typing import Protocol
 
 from tolliver_proto import Role, TolliverError
@@ -21,7 +22,7 @@ from .._driver.socket_session import SocketSession
 from .._driver.sockets import Address, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
-from .loop import READ, WRITE, Dialling, Loop, resolve
+from .loop import LOOK, PAUSE, READ, WRITE, Dialling, Loop, resolve
 
 
 class Bell(threading.Condition):
@@ -38,6 +39,7 @@ class BorrowerBell(Bell):
         super().__init__(lock)
         self._loop = loop
         self._borrowing = False
+        self._looked = 0.0
         self.lends = True
         """Who rings it leaves the sockets to its thread: so that is to be back soon."""
 
@@ -51,17 +53,23 @@ class BorrowerBell(Bell):
 
     def wait_for_it(self, is_there: Callable[[], object]) -> None:
         """Until that is true, or it was rung. Under the lock, held once."""
-        if self.lends:
-            self._borrowing = True
-            self.release()
-            try:
-                borrowed = self._loop.borrow(is_there)
-            finally:
-                self.acquire()
-                self._borrowing = False
-            if borrowed or is_there():
-                return
-        self.wait()
+        if not (self.lends and self._borrow(is_there)) and not is_there():
+            self.wait()
+
+    def look(self) -> None:
+        """Read what has come meanwhile, if nobody else does: its thread has much to do. Under the lock, held once."""
+        if self.lends and monotonic() > self._looked + LOOK:
+            self._borrow(lambda: True)
+
+    def _borrow(self, is_there: Callable[[], object]) -> bool:
+        self._borrowing = True
+        self.release()
+        try:
+            return self._loop.borrow(is_there)
+        finally:
+            self.acquire()
+            self._borrowing = False
+            self._looked = monotonic()
 
 
 def limited(timeout: float | None) -> float | None:
@@ -81,6 +89,8 @@ class TransportOwner(Protocol):
 
 class Transport(SocketSession):
     """A connection of the endpoint."""
+
+    slice = PAUSE
 
     def __init__(
         self,
