@@ -113,6 +113,7 @@ class Endpoint(BaseEndpoint):
                     if self._open:
                         self._begin_close()
                 self._loop.soon(lambda: self._listeners.close(self._loop.close_socket))
+                self._loop.attend()
                 self._idle.wait(self.options.limits.close_timeout + 1)
             finally:
                 with self._lock:
@@ -159,6 +160,7 @@ class Endpoint(BaseEndpoint):
         """
         answered = threading.Lock()
         answered.acquire()
+        seconds = limited(timeout)
 
         def wake() -> None:
             if self._to_wake is None:
@@ -171,7 +173,7 @@ class Endpoint(BaseEndpoint):
             pending.when_done(wake)
         if not pending.done:
             self._loop.attend()
-        if not answered.acquire(timeout=-1 if timeout is None else limited(timeout)):
+        if not answered.acquire(timeout=-1 if seconds is None else seconds):
             with self._lock:
                 pending.forget(wake)
                 if late:

@@ -108,6 +108,8 @@ class Runs(ThreadIterator[Run]):
 class Registration(Receiver):
     """A handler at work, on a thread of its own. `close()` ends it; what it holds is failed and sent again."""
 
+    _verdicts: Verdicts  # on its run
+
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler) -> None:
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
             raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
@@ -138,7 +140,7 @@ class Registration(Receiver):
         """The next one, once the last one is settled: the call may take its time."""
         box = self._mailbox
         with self._core.lock:
-            if self._at is not None:
+            if self._run is not None:
                 self._end()
                 self._verdicts.end()
                 self._bell.look()
@@ -146,10 +148,10 @@ class Registration(Receiver):
                 if self._run is not None and (delivery := self._run.next_begun()) is not None:
                     self._at = delivery
                     return delivery
-                self._run = box.take()
-                if self._run is not None:
-                    self._verdicts = Verdicts(self._core, hand_out(self._run))
+                if (run := box.take()) is not None:
+                    self._run, self._verdicts = run, Verdicts(self._core, hand_out(run))
                 else:
+                    self._run = None
                     self._bell.wait_for_it(lambda: box.waiting or box.closed)
         return None
 
@@ -163,7 +165,7 @@ class Registration(Receiver):
     def _call(self, delivery: Delivery) -> None:
         try:
             result = self._handler(delivery)
-            if inspect.isawaitable(result):
+            if result is not None and result is not True and inspect.isawaitable(result):
                 if inspect.iscoroutine(result):
                     result.close()
                 raise TypeError("an awaitable, which nobody awaits here: give a plain function")

@@ -22,7 +22,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from math import inf
 from time import monotonic, sleep
 
 from tolliver_proto import ConnectionLost
@@ -80,6 +79,7 @@ class Loop:
         self._dozing = False  # their own thread, until a borrower is through
         self._alarm = threading.Lock()  # locked, but for the moment in which it goes off
         self._alarm.acquire()
+        self._error: BaseException | None = None
         self._claimed = 0.0  # when a caller last had something to write
         self._has_read = False  # something came since a caller wrote
 
@@ -125,6 +125,8 @@ class Loop:
     def claim(self) -> bool:
         """True if this thread may write at once: nobody else is about to, and it is an answer, or the first for a
         while."""
+        if self._woken and not self._asleep:  # a turn is coming
+            return False
         last, self._claimed = self._claimed, monotonic()
         if self._busy or not (self._has_read or self._claimed > last + _GATHERED):
             return False
@@ -134,25 +136,32 @@ class Loop:
     # From threads that hold no lock.
 
     def run(self) -> None:
-        """The work of their own thread. Nobody has the sockets after it."""
+        """The work of their own thread. Nobody has the sockets after it. Raises an error of any thread that had
+        them."""
         while not self._stopped:
             self._is_lent = False
-            self._read_until(lambda: self._is_lent, inf)
+            self._read_until(lambda: self._is_lent)
             if not self._stopped:
                 self._baton.release()
                 self._stand_by()
                 self._baton.acquire()
+        if self._error is not None:
+            raise self._error
 
-    def borrow(self, until: Callable[[], object], end: float = inf) -> bool:
-        """Read the sockets until that is true, or until then. False: others have them, or are to have them."""
+    def borrow(self, until: Callable[[], object]) -> bool:
+        """Read the sockets until that is true. False: others have them, or are to have them."""
         if not self._baton.acquire(blocking=False):
             return False
         self._borrowed += 1
         self._is_lent = False
         try:
             if not self._stopped:
-                self._read_until(lambda: self._is_lent or until(), end)
+                self._read_until(lambda: self._is_lent or until())
             return not (self._stopped or self._is_lent)
+        except BaseException as error:
+            self._error = error
+            self.stop()
+            return False
         finally:
             self._baton.release()
             if self._dozing:
@@ -166,7 +175,7 @@ class Loop:
         still = 0
         while True:
             seen = self._borrowed
-            if self._alarm.acquire(timeout=PAUSE):
+            if self._alarm.acquire(timeout=PAUSE) or self._stopped:
                 return
             if seen != self._borrowed:
                 still = 0
@@ -180,12 +189,13 @@ class Loop:
 
     # On the thread that holds the baton.
 
-    def _read_until(self, is_over: Callable[[], object], end: float) -> None:
+    def _read_until(self, is_over: Callable[[], object]) -> None:
         try:
             self._serve()
             while not self._stopped:
                 self._asleep = True  # and only then look whether somebody called meanwhile
-                ready = self._selector.select(0 if self._has_work() or is_over() else min(self._due, end) - monotonic())
+                is_due = self._woken or self._calls or is_over()
+                ready = self._selector.select(0 if is_due else self._due - monotonic())
                 self._asleep = False
                 self._busy = True
                 for key, events in ready:
@@ -196,13 +206,10 @@ class Loop:
                         key.data(events)
                 self._serve()
                 self._busy = False
-                if is_over() or monotonic() >= end:
+                if is_over():
                     return
         finally:
             self._asleep = self._busy = False
-
-    def _has_work(self) -> bool:
-        return self._woken or bool(self._calls)
 
     def _serve(self) -> None:
         """Time, and calls of others."""

@@ -39,6 +39,7 @@ class BorrowerBell(Bell):
         super().__init__(lock)
         self._loop = loop
         self._borrowing = False
+        self._waiting = False
         self._looked = 0.0
         self.lends = True
         """Who rings it leaves the sockets to its thread: so that is to be back soon."""
@@ -46,15 +47,20 @@ class BorrowerBell(Bell):
     def ring(self) -> None:
         if self._borrowing:
             self._loop.nudge()
-            return
-        self.notify_all()
-        if self.lends:
-            self._loop.lend()
+        elif self._waiting:  # else it looks before it waits
+            self.notify_all()
+            if self.lends:
+                self._loop.lend()
 
     def wait_for_it(self, is_there: Callable[[], object]) -> None:
         """Until that is true, or it was rung. Under the lock, held once."""
-        if not (self.lends and self._borrow(is_there)) and not is_there():
+        if (self.lends and self._borrow(is_there)) or is_there():
+            return
+        self._waiting = True
+        try:
             self.wait()
+        finally:
+            self._waiting = False
 
     def look(self) -> None:
         """Read what has come meanwhile, if nobody else does: its thread has much to do. Under the lock, held once."""
