@@ -1,8 +1,8 @@
 """Endpoint on threads: listens, dials, keeps time, closes in order.
 
-One thread has all sockets (`loop`), and one lock has the machine. A thread that asks the machine or tells it something
-holds the lock for that moment, and lets it go before waiting. A protocol that has other work to do, such as a database,
-says which: each such worker has a thread that begins and ends with the endpoint.
+One thread at a time has all sockets (`loop`), and one lock has the machine. A thread that asks the machine or tells it
+something holds the lock for that moment, and lets it go before waiting. A protocol that has other work to do, such as a
+database, says which: each such worker has a thread that begins and ends with the endpoint.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 It has a selector, calls that other threads leave (`soon`), and a few of its own for later. Others wake its reader
 through a socket pair, and only when that sleeps: a thousand calls in one round cost one byte.
 
-To pass a message to another thread costs more than to read it. So a thread that waits for one may `borrow` the sockets
-and read them itself. Their own thread steps back when it has woken such a thread, and takes them again when nobody has
-had them for `PAUSE`. The baton says whose they are: it is held for rounds alone, in which no code of the application
-runs, and nobody waits for it while he holds the machine's lock; its holder may take that lock. Their own thread alone
-waits for the baton, all others only try.
+It costs more to pass a message to another thread than to read it. So the thread of a handler borrows the sockets while
+it waits, and reads them itself. The sockets' own thread steps back when it has woken such a thread, and takes them
+again when nobody has had them for a moment: a handler may block.
+
+Nothing can deadlock here. The baton, a lock, says who has the sockets; it is held for rounds alone, in which no code of
+the application runs. Who holds it may take the machine's lock, for a moment; who holds the machine's lock never waits
+for the baton. The sockets' own thread is the only one that waits for the baton at all, and holds no lock then.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from threading import get_ident
 from time import monotonic, sleep
 
 from tolliver_proto import ConnectionLost
@@ -80,6 +83,7 @@ class Loop:
         self._alarm = threading.Lock()  # locked, but for the moment in which it goes off
         self._alarm.acquire()
         self._error: BaseException | None = None
+        self._main = threading.main_thread().ident
         self._claimed = 0.0  # when a caller last had something to write
         self._has_read = False  # something came since a caller wrote
 
@@ -124,11 +128,14 @@ class Loop:
 
     def claim(self) -> bool:
         """True if this thread may write at once: nobody else is about to, and it is an answer, or the first for a
-        while."""
+        while.
+
+        Never the main thread: Ctrl-C may end it between a write and the note of how much went out.
+        """
         if self._woken and not self._asleep:  # a turn is coming
             return False
         last, self._claimed = self._claimed, monotonic()
-        if self._busy or not (self._has_read or self._claimed > last + _GATHERED):
+        if self._busy or get_ident() == self._main or not (self._has_read or self._claimed > last + _GATHERED):
             return False
         self._has_read = False
         return True
