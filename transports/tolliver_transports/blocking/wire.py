@@ -160,10 +160,11 @@ class Transport(SocketSession):
 
     def begin(self, sock: socket.socket) -> None:
         """It is connected, and does not block."""
-        self._sock, self._dialling = sock, None
         try:
-            with self._lock:
+            with self._lock:  # nobody writes before it has begun
+                self._sock, self._dialling = sock, None
                 self.start(sock)
+                self.write_soon()
         except OSError as failure:
             self.end(broken(failure))
         else:
@@ -192,21 +193,23 @@ class Transport(SocketSession):
         assert self._sock is not None, "whoever closes it takes it out of the selector"
         if events & READ:
             self.read(self._sock)
-        if events & WRITE or self._left:
+        if self._left:
             self._write()
         self._see()
 
     def _look(self) -> None:
         if self._sock is None:
-            self.busy = self._left = False  # `begin` looks again
+            with self._lock:
+                self.busy = self._left = False  # `begin` looks again
             return
-        self._write()
+        if self._left:  # else a caller may be at it
+            self._write()
         self._see()
 
     def _write(self) -> None:
         assert self._sock is not None
         self.write(self._sock)
-        with self._lock:
+        with self._lock:  # a caller that began since may have left more
             self._left = self.busy
 
     def _see(self) -> None:
