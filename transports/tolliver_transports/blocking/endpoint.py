@@ -52,7 +52,7 @@ class Endpoint(BaseEndpoint):
         self._threads: list[threading.Thread] = []
         self._to_wake: list[threading.Lock] | None = None  # when the lock is free
         self._is_forked = False
-        self._is_direct = False  # what is to be written in this turn is written at once
+        self._is_direct = False  # this turn writes at once
 
     # Provided by the protocol, beside a BaseEndpoint's.
 

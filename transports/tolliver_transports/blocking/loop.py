@@ -8,8 +8,8 @@ it waits, and reads them itself. The sockets' own thread steps back when it has 
 again when nobody has had them for a moment: a handler may block.
 
 Nothing can deadlock here. The baton, a lock, says who has the sockets; it is held for rounds alone, in which no code of
-the application runs. Who holds it may take the machine's lock, for a moment; who holds the machine's lock never waits
-for the baton. The sockets' own thread is the only one that waits for the baton at all, and holds no lock then.
+the application runs. Its holder may take the machine's lock, for a moment. The sockets' own thread is the only one that
+waits for the baton, and holds no lock then; all others try, and go their way.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Loop:
         self._numbers = itertools.count()
         self._due = 0.0  # when `tick` or a timer is
         self._woken = False
-        self._asleep = False  # whoever has the sockets waits for them
-        self._busy = False  # or works on what they had
+        self._asleep = False  # the reader waits
+        self._busy = False  # or works on what has come
         self._stopped = False
         self._baton = threading.Lock()
         self._baton.acquire()  # for the sockets' own thread, which is still to begin
@@ -95,7 +95,7 @@ class Loop:
         self.nudge()
 
     def nudge(self) -> None:
-        """Whoever waits for the sockets looks whether he still has to."""
+        """Have the reader look whether it still has to wait."""
         if self._asleep:
             self._asleep = False
             with suppress(OSError):  # it is full, then the thread wakes; or closed, then nobody is to be woken

@@ -1,9 +1,9 @@
 """Transport of one connection on the loop.
 
-`transmit` and its like come from any thread that holds the machine's lock. A thread that has not written lately writes
-at once, under that lock, as no write here waits; else it leaves word, and whoever has the sockets takes all that is
-there. `busy` says that somebody is at it already. Whoever has the sockets reads, and holds the lock while bytes go into
-the machine or come out of it, and never while the system takes or gives them.
+`transmit` and its like come from any thread that holds the machine's lock. The first one for a while, and an answer, is
+written at once, under that lock, as no write here waits; the others are left to the thread that reads, which takes all
+that is there. `busy` says that somebody is at it already. The thread that reads holds the lock while bytes go into the
+machine or come out of it, and never while the system takes or gives them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BorrowerBell(Bell):
         self._waiting = False
         self._looked = 0.0
         self.lends = True
-        """Who rings it leaves the sockets to its thread: so that is to be back soon."""
+        """Its thread gets the sockets when it is woken: as long as it comes back soon."""
 
     def ring(self) -> None:
         if self._borrowing:
@@ -115,7 +115,7 @@ class Transport(SocketSession):
         self._dialling: Dialling | None = None
         self._closed = False
         self._watched = 0
-        self._left = False  # what is to be written, to whoever has the sockets
+        self._left = False  # the writing, to the thread that reads
 
     # From any thread that holds the lock.
 
