@@ -18,11 +18,14 @@ from .sockets import NOT_YET
 
 CHUNK, LEAST = 65536, 4096  # bytes that are read at once: less where they take long
 TURNS = 16  # reads, or writes, that one connection does before the others have theirs
-SLICE = 0.01  # CPU seconds for what it has read: tiny frames take a hundred times as long as large ones
+SLICE = 0.01  # CPU seconds: tiny frames take a hundred times as long as large ones
 
 
 class SocketSession(Session):
     """`lock` is held while bytes go into the machine or come out of it, and never while the system takes them."""
+
+    share = SLICE
+    """CPU seconds that are spent on what has come, until the other connections have their turn."""
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class SocketSession(Session):
                 return False
             count = len(ciphertext)
             if count >= LEAST and not end:
-                end = thread_time() + SLICE
+                end = thread_time() + self.share
             if not self._is_shared:
                 self.receive(ciphertext)
             else:
@@ -103,10 +106,10 @@ class SocketSession(Session):
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
             self.written()
-        self.rest = memoryview(output or b"")
         return bool(output)
 
     def _next(self) -> bytes | None:
         output = self.next_output()
+        self.rest = memoryview(output or b"")
         self.busy = bool(output)  # from here on whoever has something says so
         return output

@@ -1,13 +1,12 @@
 """Endpoint on threads: listens, dials, keeps time, closes in order.
 
-One thread has all sockets (`loop`), and one lock has the machine. A thread that asks the machine or tells it something
-holds the lock for that moment, and lets it go before waiting. A protocol that has other work to do, such as a database,
-says which: each such worker has a thread that begins and ends with the endpoint.
+One thread at a time has all sockets (`loop`), and one lock has the machine. A thread that asks the machine or tells it
+something holds the lock for that moment, and lets it go before waiting. A protocol that has other work to do, such as a
+database, says which: each such worker has a thread that begins and ends with the endpoint.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from abc import abstractmethod
@@ -25,7 +24,7 @@ from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .loop import Listeners, Loop
 from .process import running, thread_of
-from .wire import Bell, Transport, limited
+from .wire import Bell, BorrowerBell, Transport, limited
 
 T = TypeVar("T")
 
@@ -51,6 +50,9 @@ class Endpoint(BaseEndpoint):
         self._closing = threading.Lock()
         self._workers: dict[str, Worker] = {}
         self._threads: list[threading.Thread] = []
+        self._to_wake: list[threading.Lock] | None = None  # when the lock is free
+        self._is_forked = False
+        self._is_direct = False  # this turn writes at once
 
     # Provided by the protocol, beside a BaseEndpoint's.
 
@@ -63,9 +65,13 @@ class Endpoint(BaseEndpoint):
     @property
     def lock(self) -> threading.RLock:
         """The machine's: held while it is asked or told something, never while anybody waits."""
-        if self._process not in (0, os.getpid()):
+        if self._is_forked:
             self.check_open()
         return self._lock
+
+    def check_open(self) -> None:
+        if self._is_forked or not self._open:  # the system is not asked for each call in which process it is
+            super().check_open()
 
     def open(self) -> None:
         with self._lock:
@@ -107,6 +113,7 @@ class Endpoint(BaseEndpoint):
                     if self._open:
                         self._begin_close()
                 self._loop.soon(lambda: self._listeners.close(self._loop.close_socket))
+                self._loop.attend()
                 self._idle.wait(self.options.limits.close_timeout + 1)
             finally:
                 with self._lock:
@@ -128,6 +135,7 @@ class Endpoint(BaseEndpoint):
         running.discard(self)
 
     def disown(self) -> None:
+        self._is_forked = True
         for wire in self.wires.values():
             wire.disown()
         self._loop.close()
@@ -150,22 +158,69 @@ class Endpoint(BaseEndpoint):
 
         Raises TimeoutError after `timeout` seconds, with these words or else the call's own.
         """
-        answered = threading.Event()
+        answered = threading.Lock()
+        answered.acquire()
+        seconds = limited(timeout)
+
+        def wake() -> None:
+            if self._to_wake is None:
+                answered.release()
+            else:
+                self._to_wake.append(answered)
+
         with self.lock:
             pending = call()
-            pending.when_done(answered.set)
-        if not answered.wait(limited(timeout)):
+            pending.when_done(wake)
+        if not pending.done:
+            self._loop.attend()
+        if not answered.acquire(timeout=-1 if seconds is None else seconds):
             with self._lock:
-                pending.forget(answered.set)
+                pending.forget(wake)
                 if late:
                     pending.late = lambda: late
                 raise pending.too_late(timeout or 0.0)
         return pending.result()
 
+    def tell(self, done: Callable[[], object]) -> None:
+        """Tell the machine what another thread has done.
+
+        Waiting callers are woken when the lock is free, as they want it next.
+        """
+        woken: list[threading.Lock] = []
+        try:
+            with self._lock:
+                self._to_wake = woken
+                try:
+                    done()
+                    self.turn()
+                finally:
+                    self._to_wake = None
+        finally:
+            for answered in woken:
+                answered.release()
+
     # Asked for by the driver and the mailboxes, under the lock (see LoopAdapter and ThreadCore).
 
     def bell(self) -> Bell:
         return Bell(self._lock)
+
+    def borrower_bell(self) -> BorrowerBell:
+        self.check_open()
+        return BorrowerBell(self._lock, self._loop)
+
+    def turn_soon(self) -> None:
+        if self._is_direct or not self._loop.claim():
+            self._loop.wake()
+            return
+        self._is_direct = True
+        try:
+            self.turn()
+        finally:
+            self._is_direct = False
+
+    def may_write(self) -> bool:
+        """True if this thread may write at once."""
+        return self._is_direct or self._loop.claim()
 
     def wake(self) -> None:
         self._loop.wake()
@@ -186,10 +241,10 @@ class Endpoint(BaseEndpoint):
     # Connections.
 
     def _wire(self, cid: int, role: Role, pump: AnyPump) -> Transport:
-        made = self.wires[cid] = Transport(self._driver, cid, role, pump, self._loop, self._lock, self._ended)
+        made = self.wires[cid] = Transport(self, self._driver, cid, role, pump, self._loop, self._lock)
         return made
 
-    def _ended(self, cid: int, error: TolliverError | None) -> None:
+    def ended(self, cid: int, error: TolliverError | None) -> None:
         with self._lock:
             self._lost(cid, error)
 

@@ -66,9 +66,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         return {"database": self._jobs}
 
     def _stored(self, result: Any, error: TolliverError | None, done: Done) -> None:
-        with self._lock:
-            done(result, error)
-            self.turn()
+        self.tell(lambda: done(result, error))
 
     def handle(self, channel: str, key: str, handler: Handler) -> Registration:
         return Registration(self, channel, key, checked(handler))

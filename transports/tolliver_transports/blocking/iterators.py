@@ -21,8 +21,9 @@ from .._driver.threads import interrupt_program, start
 from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 from .._messages.iterators import BaseIterator, Receiver, name_of
 from .iteration import BlockingIterator
+from .loop import PAUSE
 from .waits import wait
-from .wire import Bell, limited
+from .wire import Bell, BorrowerBell, limited
 
 Item = TypeVar("Item", Delivery, Run)
 
@@ -31,6 +32,8 @@ class ThreadCore(Core, Protocol):
     """The core of an instance on threads."""
 
     def bell(self) -> Bell: ...
+
+    def borrower_bell(self) -> BorrowerBell: ...
 
     def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
 
@@ -105,12 +108,16 @@ class Runs(ThreadIterator[Run]):
 class Registration(Receiver):
     """A handler at work, on a thread of its own. `close()` ends it; what it holds is failed and sent again."""
 
+    _verdicts: Verdicts  # on its run
+
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler) -> None:
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
             raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
         self._core = core
         self._handler = handler
-        self._bell = core.bell()
+        self._run: Run | None = None
+        self._at: Delivery | None = None  # the handler is
+        self._bell = core.borrower_bell()
         self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler))
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
@@ -124,44 +131,52 @@ class Registration(Receiver):
         super().close()
 
     def _work(self) -> None:
-        while (run := self._next()) is not None:
-            verdicts = Verdicts(self._core, run)
-            while (delivery := self._next_in(run)) is not None:
-                if self._mailbox.closed:
-                    return
-                self._call(verdicts, run, delivery)
-                verdicts.end()  # each at once: the next call may take its time
+        while (delivery := self._next()) is not None:
+            began = time.monotonic()
+            self._call(delivery)
+            self._bell.lends = time.monotonic() < began + PAUSE
 
-    def _next(self) -> Run | None:
+    def _next(self) -> Delivery | None:
+        """The next one, once the last one is settled: the call may take its time."""
         box = self._mailbox
         with self._core.lock:
-            while (run := box.take()) is None and not box.closed:
-                self._bell.wait()
-        return None if run is None else hand_out(run)
+            if self._run is not None:
+                self._end()
+                self._verdicts.end()
+                self._bell.look()
+            while not box.closed:
+                if self._run is not None and (delivery := self._run.next_begun()) is not None:
+                    self._at = delivery
+                    return delivery
+                if (run := box.take()) is not None:
+                    self._run, self._verdicts = run, Verdicts(self._core, hand_out(run))
+                else:
+                    self._run = None
+                    self._bell.wait_for_it(lambda: box.waiting or box.closed)
+        return None
 
-    def _next_in(self, run: Run) -> Delivery | None:
-        with self._core.lock:
-            return run.next_begun()
+    def _end(self) -> None:
+        """The handler is at it no more (D-9)."""
+        if self._at is not None and self._run is not None:
+            with self._core.lock:
+                self._run.end((self._at,))
+            self._at = None
 
-    def _call(self, verdicts: Verdicts, run: Run, delivery: Delivery) -> None:
+    def _call(self, delivery: Delivery) -> None:
         try:
-            result = self._called(run, delivery)
-            if inspect.isawaitable(result):
+            result = self._handler(delivery)
+            if result is not None and result is not True and inspect.isawaitable(result):
                 if inspect.iscoroutine(result):
                     result.close()
                 raise TypeError("an awaitable, which nobody awaits here: give a plain function")
         except BaseException as error:
+            self._end()
             if is_interrupt(error):
                 self.close()
                 interrupt_program()  # the thread that it would end is ours
                 raise
-            verdicts.raised(delivery, error)
+            self._verdicts.raised(delivery, error)
         else:
-            verdicts.returned(delivery, result)
-
-    def _called(self, run: Run, delivery: Delivery) -> object:
-        try:
-            return self._handler(delivery)
-        finally:
-            with self._core.lock:
-                run.end((delivery,))
+            if result is not None and result is not True:
+                self._end()
+            self._verdicts.returned(delivery, result)

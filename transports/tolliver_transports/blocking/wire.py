@@ -1,8 +1,9 @@
-"""Transport of one connection on the loop's thread.
+"""Transport of one connection on the loop.
 
-`transmit` and its like come from any thread that holds the machine's lock, and only leave word; sockets and
-pumps belong to the loop's thread alone. It holds the lock while bytes go into the machine or come out of it, and never
-while the system takes or gives them.
+`transmit` and its like come from any thread that holds the machine's lock. The first one for a while, and an answer, is
+written at once, under that lock, as no write here waits; the others are left to the thread that reads, which takes all
+that is there. `busy` says that somebody is at it already. The thread that reads holds the lock while bytes go into the
+machine or come out of it, and never while the system takes or gives them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
 
 from tolliver_proto import Role, TolliverError
 
@@ -19,7 +22,7 @@ from .._driver.socket_session import SocketSession
 from .._driver.sockets import Address, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
-from .loop import READ, WRITE, Dialling, Loop, resolve
+from .loop import LOOK, PAUSE, READ, WRITE, Dialling, Loop, resolve
 
 
 class Bell(threading.Condition):
@@ -29,36 +32,101 @@ class Bell(threading.Condition):
         self.notify_all()
 
 
+class BorrowerBell(Bell):
+    """The bell of one thread, which reads the sockets while it waits."""
+
+    def __init__(self, lock: threading.RLock, loop: Loop) -> None:
+        super().__init__(lock)
+        self._loop = loop
+        self._borrowing = False
+        self._waiting = False
+        self._looked = 0.0
+        self.lends = True
+        """Its thread gets the sockets when it is woken: as long as it comes back soon."""
+
+    def ring(self) -> None:
+        if self._borrowing:
+            self._loop.nudge()
+        elif self._waiting:  # else it looks before it waits
+            self.notify_all()
+            if self.lends:
+                self._loop.lend()
+
+    def wait_for_it(self, is_there: Callable[[], object]) -> None:
+        """Until that is true, or it was rung. Under the lock, held once."""
+        if (self.lends and self._borrow(is_there)) or is_there():
+            return
+        self._waiting = True
+        try:
+            self.wait()
+        finally:
+            self._waiting = False
+
+    def look(self) -> None:
+        """Read what has come meanwhile, if nobody else does: its thread has much to do. Under the lock, held once."""
+        if self.lends and monotonic() > self._looked + LOOK:
+            self._borrow(lambda: True)
+
+    def _borrow(self, is_there: Callable[[], object]) -> bool:
+        self._borrowing = True
+        self.release()
+        try:
+            return self._loop.borrow(is_there)
+        finally:
+            self.acquire()
+            self._borrowing = False
+            self._looked = monotonic()
+
+
 def limited(timeout: float | None) -> float | None:
     """Seconds that the system's clocks can count."""
     return timeout if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
 
 
+class TransportOwner(Protocol):
+    """Endpoint of a connection."""
+
+    def may_write(self) -> bool:
+        """True if this thread may write at once. It holds the lock."""
+
+    def ended(self, cid: int, error: TolliverError | None) -> None:
+        """Its socket is closed. Called once, by whoever has the sockets."""
+
+
 class Transport(SocketSession):
-    """A connection of the instance. `ended(cid, error)` is called once, on the loop, when its socket is closed."""
+    """A connection of the endpoint."""
+
+    share = PAUSE
 
     def __init__(
         self,
+        owner: TransportOwner,
         driver: Driver,
         cid: int,
         role: Role,
         pump: AnyPump,
         loop: Loop,
         lock: threading.RLock,
-        ended: Callable[[int, TolliverError | None], None],
     ) -> None:
         super().__init__(driver, cid, role, pump, lock)
+        self._owner = owner
         self._loop = loop
-        self._ended = ended
         self._sock: socket.socket | None = None
         self._dialling: Dialling | None = None
         self._closed = False
+        self._watched = 0
+        self._left = False  # the writing, to the thread that reads
 
     # From any thread that holds the lock.
 
     def write_soon(self) -> None:
-        if not self.busy:
-            self.busy = True
+        if self.busy:
+            return
+        self.busy = True
+        if self._sock is not None and self._owner.may_write():
+            self.write(self._sock)
+        if self.busy or self.writing_over:
+            self._left = True
             self._loop.soon(self._look)
 
     def pause(self) -> None:
@@ -92,10 +160,11 @@ class Transport(SocketSession):
 
     def begin(self, sock: socket.socket) -> None:
         """It is connected, and does not block."""
-        self._sock, self._dialling = sock, None
         try:
-            with self._lock:
+            with self._lock:  # nobody writes before it has begun
+                self._sock, self._dialling = sock, None
                 self.start(sock)
+                self.write_soon()
         except OSError as failure:
             self.end(broken(failure))
         else:
@@ -109,10 +178,11 @@ class Transport(SocketSession):
         if self._dialling is not None:
             self._dialling.close()
             self._dialling = None  # it knows whom to tell: this wire
-        if self._sock is not None:
-            self._loop.close_socket(self._sock)
-            self._sock = None
-        self._ended(self.cid, error)
+        with self._lock:  # nobody is writing
+            sock, self._sock = self._sock, None
+            if sock is not None:
+                self._loop.close_socket(sock)
+        self._owner.ended(self.cid, error)
 
     def disown(self) -> None:
         """In a forked child: the parent's connection goes on."""
@@ -123,16 +193,24 @@ class Transport(SocketSession):
         assert self._sock is not None, "whoever closes it takes it out of the selector"
         if events & READ:
             self.read(self._sock)
-        if events & WRITE or self.busy:
-            self.write(self._sock)
+        if self._left:
+            self._write()
         self._see()
 
     def _look(self) -> None:
         if self._sock is None:
-            self.busy = False  # `begin` looks again
+            with self._lock:
+                self.busy = self._left = False  # `begin` looks again
             return
-        self.write(self._sock)
+        if self._left:  # else a caller may be at it
+            self._write()
         self._see()
+
+    def _write(self) -> None:
+        assert self._sock is not None
+        self.write(self._sock)
+        with self._lock:  # a caller that began since may have left more
+            self._left = self.busy
 
     def _see(self) -> None:
         """Close it when it is over; else wait for what can go on."""
@@ -142,6 +220,10 @@ class Transport(SocketSession):
             self.end(self.error)
             return
         reading = READ if not (self.paused or self.reading_over) else 0
-        self._loop.watch(self._sock, reading | (WRITE if self.rest else 0), self._ready)
-        if self.busy and not self.rest:
+        writing = self._left and self.busy
+        watched = reading | (WRITE if writing and self.rest else 0)
+        if watched != self._watched:
+            self._watched = watched
+            self._loop.watch(self._sock, watched, self._ready)
+        if writing and not self.rest:
             self._loop.soon(self._look)
