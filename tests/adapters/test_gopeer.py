@@ -158,7 +158,7 @@ def test_a_peer_that_dies_of_subscriptions_is_served_without_any(nodes: Nodes, i
             node.wait_acked(node.send("back", "any", b"hi"))
             assert node.unreliable_send("back", "", b"unreliable") == 1
             again = node.send("back", "", b"refused at first")
-            until(lambda: len(go.messages) == 3, "the first copy")
+            until(lambda: len(go.messages) >= 3, "the first copy")
             refused.clear()
             node.wait_acked(again)
             go.send("news", "", b"it knows nobody")
