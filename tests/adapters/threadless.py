@@ -42,6 +42,8 @@ def all_busy(world: Any) -> Iterator[None]:
         free.wait()
 
     pool = world._reactor.getThreadPool() if world.kind.startswith("twisted") else None
+    if pool is not None:  # at its limit a job waits for a thread, and no new one is asked for
+        pool.adjustPoolsize(maxthreads=1000)
 
     def occupy() -> Any:
         return anyio.to_thread.run_sync(work) if pool is None else pool.callInThread(work)
