@@ -259,7 +259,8 @@ def test_closing_ends_every_wait_of_every_thread(nodes: Nodes) -> None:
         item = pool.submit(left.messages("sport").next)
         rest = pool.submit(list, left.messages("sport"))
         until(lambda: left.stats()["own_subscriptions"])
-        until(lambda: len(left._core._driver.calls._calls) == 2)
+        driver = left._core._driver
+        until(lambda: len(driver.calls._calls) == len(driver._acked._calls) == 1)
         closing = [pool.submit(left.close) for _ in range(3)]
         for one in (acked, dialled, item):
             with pytest.raises(ConnectionClosing):
