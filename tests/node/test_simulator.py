@@ -20,7 +20,7 @@ from tolliver_proto._node.link import Peer
 from tolliver_proto._node.sending import Sending
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
 
-RUNS, SEEDS = 20, 25  # as many as two cores do in some seconds; `make simulate SCHEDULES=n` does more
+RUNS, SEEDS = 12, 25  # as many as two cores do in some seconds; `make simulate SCHEDULES=n` does more
 
 
 def run(seed: int) -> Report:
