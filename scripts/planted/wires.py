@@ -13,7 +13,9 @@ ASYNCIO_WIRE = "transports/tolliver_transports/anyio/asyncio_wire.py"
 ANYIO_WIRE = "transports/tolliver_transports/anyio/wire.py"
 SOCKET_SESSION = "transports/tolliver_transports/_driver/socket_session.py"
 SOCKETS = "transports/tolliver_transports/_driver/sockets.py"
+LOOP = "transports/tolliver_transports/blocking/loop.py"
 TURNS = "tests/anyio/test_turns.py::"
+BORROWING = "tests/blocking/test_borrowing.py::"
 
 BUGS = (
     Bug(
@@ -198,5 +200,29 @@ BUGS = (
         "not isinstance(loop, asyncio.BaseEventLoop)",
         "False",
         (f"{TURNS}test_a_reset_with_the_last_bytes_is_seen_on_uvloop",),
+    ),
+    Bug(
+        "the sockets stay with a borrower that is away",
+        LOOP,
+        "Loop._stand_by",
+        "not self._baton.locked()",
+        "False",
+        (f"{BORROWING}test_a_handler_that_had_the_sockets_may_block",),
+    ),
+    Bug(
+        "an error of a borrower is nobody's",
+        LOOP,
+        "Loop.borrow",
+        "self._error = error",
+        "pass",
+        (f"{BORROWING}test_an_error_of_whoever_has_the_sockets_is_told_to_everybody",),
+    ),
+    Bug(
+        "a borrower does not hear of what others ask for",
+        LOOP,
+        "Loop.nudge",
+        "self._asleep",
+        "False",
+        (f"{BORROWING}test_who_has_the_sockets_hears_of_what_others_ask_for",),
     ),
 )
