@@ -210,14 +210,6 @@ BUGS = (
         (f"{BORROWING}test_a_handler_that_had_the_sockets_may_block",),
     ),
     Bug(
-        "an error of a borrower is nobody's",
-        LOOP,
-        "Loop.borrow",
-        "self._error = error",
-        "pass",
-        (f"{BORROWING}test_an_error_of_whoever_has_the_sockets_is_told_to_everybody",),
-    ),
-    Bug(
         "a borrower does not hear of what others ask for",
         LOOP,
         "Loop.nudge",
