@@ -209,12 +209,4 @@ BUGS = (
         "False",
         (f"{BORROWING}test_a_handler_that_had_the_sockets_may_block",),
     ),
-    Bug(
-        "a borrower does not hear of what others ask for",
-        LOOP,
-        "Loop.nudge",
-        "self._asleep",
-        "False",
-        (f"{BORROWING}test_who_has_the_sockets_hears_of_what_others_ask_for",),
-    ),
 )
