@@ -128,6 +128,8 @@ def processor_clock(pid: int) -> Callable[[], float]:
     try:
         time.clock_gettime(clock)
     except (AttributeError, OSError):
+        pid = 0
+    if not pid:
         return lambda: 0.0
     return lambda: time.clock_gettime(clock)
 

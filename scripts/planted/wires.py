@@ -108,6 +108,14 @@ BUGS = (
         ),
     ),
     Bug(
+        "who has company is read as if alone",
+        SOCKET_SESSION,
+        "SocketSession.read",
+        "self._driver.has_company",
+        "False",
+        ("tests/adapters/test_abuse.py::test_who_has_company_is_read_a_piece_at_a_time",),
+    ),
+    Bug(
         "a cut of a write is forgotten",
         SOCKET_SESSION,
         "SocketSession.write",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import Delivery, Message
+from tolliver_proto import Delivery, Limits, Message
 
 from .facade import PATIENCE, Facade, until
 from .kinds import ADAPTERS, EVERY_LOOP
@@ -29,7 +29,8 @@ def _has_come(to: Facade, *senders: Facade) -> bool:
 @EVERY_LOOP
 def test_a_handler_that_many_wait_for_is_called_for_each_of_them_in_turn(nodes: Nodes) -> None:
     """It is at the first message of a flood, and all the rest is there, when another peer sends its only one."""
-    with nodes.pair(channels=()) as (left, right, _), nodes.open("third") as third:
+    wide = {"limits": Limits(window_messages=MANY)}
+    with nodes.pair(channels=(), left=wide) as (left, right, _), nodes.open("third") as third:
         gate, calls = nodes.gate(), list[bytes]()
 
         def handler(delivery: Delivery) -> Any:
@@ -88,4 +89,5 @@ def test_who_has_much_to_read_is_read_in_turn_with_who_has_little(nodes: Nodes, 
         until(lambda: not quiet.unacknowledged(), "the single message at the other end")
         go_on.set()
         until(lambda: len(calls) == 252, "all of them")
-        assert calls.index("quiet") <= 1 + 65536 // 1000
+        pieces = 2 if nodes.world.kind == "uvloop" else 1  # which is told to look again, and looks
+        assert calls.index("quiet") <= 1 + pieces * 65536 // 1000
