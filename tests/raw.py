@@ -11,6 +11,8 @@ import ssl
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from typing import Self
 from uuid import UUID
 
@@ -73,6 +75,10 @@ class RawPeer:
     def flush(self) -> None:
         for unit in self.connection.data_to_send():
             self._socket.sendall(unit)
+
+    def unacknowledged(self) -> int:
+        """Bytes that the other end's system has not taken yet."""
+        return int.from_bytes(ioctl(self._socket, TIOCOUTQ, bytes(4)), "little")
 
     def send_raw(self, data: bytes) -> None:
         """Any bytes, well-formed or not."""

@@ -143,7 +143,7 @@ def answer(_setting: Setting) -> None:
 
 def ask(setting: Setting) -> None:
     async def main() -> None:
-        trips = RoundTrips(setting.seconds, lambda: frames.send_now(BODY))
+        trips = RoundTrips(setting, lambda: frames.send_now(BODY))
         frames = await _dial(setting, trips.answered)
         trips.begin()
         await asyncio.Event().wait()
@@ -178,7 +178,7 @@ def answer_blocking(_setting: Setting) -> None:
 
 def ask_blocking(setting: Setting) -> None:
     sock, frame = prompt(socket.create_connection((HOST, setting.port))), framed(BODY)
-    trips = RoundTrips(setting.seconds, lambda: sock.sendall(frame))
+    trips = RoundTrips(setting, lambda: sock.sendall(frame))
     trips.begin()
     while True:
         receive(sock, len(frame))

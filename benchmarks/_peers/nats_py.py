@@ -60,7 +60,7 @@ def ask(setting: Setting) -> None:
     async def main() -> None:
         connection = await _connect(setting)
         asked: list[Any] = []
-        trips = RoundTrips(setting.seconds, lambda: asked.append(connection.publish("ping", BODY)))
+        trips = RoundTrips(setting, lambda: asked.append(connection.publish("ping", BODY)))
 
         async def on_answer(message: Any) -> None:
             trips.answered(message)

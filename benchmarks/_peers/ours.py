@@ -96,7 +96,7 @@ async def answer(setting: Setting) -> None:
 @on_loop
 async def ask(setting: Setting) -> None:
     async with create_instance(options(setting, "here")) as instance:
-        trips = RoundTrips(setting.seconds, lambda: instance.unreliable_send("ping", "", BODY))
+        trips = RoundTrips(setting, lambda: instance.unreliable_send("ping", "", BODY))
         await instance.subscribe("pong", "", trips.answered)
         await instance.new_connection(f"{HOST}:{setting.port}")
         await instance.wait_subscribed("ping")

@@ -50,7 +50,7 @@ def answer(setting: Setting) -> None:
 
 def ask(setting: Setting) -> None:
     with create_instance(options(setting, "here")) as instance:
-        trips = RoundTrips(setting.seconds, lambda: instance.unreliable_send("ping", "", BODY))
+        trips = RoundTrips(setting, lambda: instance.unreliable_send("ping", "", BODY))
         instance.subscribe("pong", "", trips.answered)
         instance.new_connection(f"{HOST}:{setting.port}")
         instance.wait_subscribed("ping")

@@ -93,7 +93,7 @@ def answer(_setting: Setting) -> None:
 
 def ask(setting: Setting) -> None:
     async def main() -> None:
-        trips = RoundTrips(setting.seconds, lambda: listener.send(BODY))
+        trips = RoundTrips(setting, lambda: listener.send(BODY))
         listener = await _dial(setting, trips.answered)
         trips.begin()
         await asyncio.Event().wait()

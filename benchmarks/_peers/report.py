@@ -34,7 +34,16 @@ PACKAGES = (
     "rsocket",
 )
 HEAD = ("work", "contestant", "figure", "ratio", "also", "aim: is it met?")
-UNITS = {"p99": " us", "quiet": " us", "flooded": " us", "server busy": " %"}
+UNITS = {
+    "p99": " us",
+    "work p50": " us",
+    "work p99": " us",
+    "quiet": " us",
+    "flooded": " us",
+    "quiet work": " us",
+    "flooded work": " us",
+    "server busy": " %",
+}
 MET = {True: ": yes", False: ": no", None: ""}
 SECURED = (
     "Ours with mutual TLS, but for what is called plain; the others in the clear, but for memory, where all have TLS."

@@ -160,13 +160,20 @@ class Bench:
         return figures if isinstance(figures, dict) else {"rate": figures}
 
     def _beside_a_flood(self, contestant: Contestant, setting: Setting) -> dict[str, float]:
-        quiet = self._figures(contestant, setting)["p99"]
+        quiet = self._figures(contestant, setting)
         with Child(contestant.flood, setting, self.cores[:1], idle=True) as flooder:
             flooder.heard()
             began, used = time.perf_counter(), processor_time(setting.pid)
-            flooded = self._figures(contestant, setting)["p99"]
+            flooded = self._figures(contestant, setting)
             busy = (processor_time(setting.pid) - used) / (time.perf_counter() - began)
-        return {"times": flooded / quiet, "quiet": quiet, "flooded": flooded, "server busy": busy * 100}
+        return {
+            "times": flooded["p99"] / quiet["p99"],
+            "quiet": quiet["p99"],
+            "flooded": flooded["p99"],
+            "quiet work": quiet["work p99"],
+            "flooded work": flooded["work p99"],
+            "server busy": busy * 100,
+        }
 
 
 def processor_time(pid: int) -> float:

@@ -64,7 +64,7 @@ def idle(setting: Setting) -> None:
 def ask(setting: Setting) -> None:
     async def program(connection: Any) -> None:
         asked: list[Awaitable[None]] = []
-        trips = RoundTrips(setting.seconds, lambda: asked.append(connection.send(BODY)))
+        trips = RoundTrips(setting, lambda: asked.append(connection.send(BODY)))
         trips.begin()
         while asked:
             await asked.pop()

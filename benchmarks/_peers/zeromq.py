@@ -31,7 +31,7 @@ def answer(_setting: Setting) -> None:
 def ask(setting: Setting) -> None:
     socket = zmq.Context().socket(zmq.PAIR)
     socket.connect(f"tcp://{HOST}:{setting.port}")
-    trips = RoundTrips(setting.seconds, lambda: socket.send(BODY))
+    trips = RoundTrips(setting, lambda: socket.send(BODY))
     trips.begin()
     while True:
         trips.answered(socket.recv())

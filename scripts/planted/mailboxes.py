@@ -44,6 +44,14 @@ BUGS = (
         ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-message_runs]",),
     ),
     Bug(
+        "a handler is called for all of one peer first",
+        INBOX,
+        "Mailbox.take",
+        "one != self._served",
+        "one == self._served",
+        ("tests/adapters/test_fair.py::test_a_handler_that_many_wait_for_is_called_for_each_of_them_in_turn[asyncio]",),
+    ),
+    Bug(
         "False is as good as True",
         INBOX,
         "Verdicts.returned",

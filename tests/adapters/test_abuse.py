@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import thread_time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from OpenSSL import SSL
-from tolliver_transports._driver.socket_session import CHUNK, SLICE, SocketSession
+from tolliver_transports._driver.socket_session import CHUNK, IN_COMPANY, SLICE, SocketSession
 
 from tests.certificates import Certificates
 from tolliver_proto import Limits, Role
@@ -91,9 +91,10 @@ def test_visits_leave_nothing_behind(of: Of, victim: Victim, certs: Certificates
 class _Slow(SocketSession):
     """A session whose input takes its time."""
 
-    def __init__(self, takes: float) -> None:
+    def __init__(self, takes: float, has_company: bool = False) -> None:
         nobody: Any = None
-        super().__init__(nobody, 1, Role.SERVER, nobody)
+        self.has_company = has_company
+        super().__init__(cast(Any, self), 1, Role.SERVER, nobody)
         self.chunks: list[int] = []
         self.takes = takes
 
@@ -128,6 +129,24 @@ def test_who_sends_what_takes_long_has_short_turns() -> None:
         slow.takes = 0.0
         slow.read(near)
         assert slow.chunks[3:5] == [CHUNK // 8, CHUNK // 4]
+
+
+def test_who_has_company_is_read_a_piece_at_a_time() -> None:
+    """Its piece is smaller where the last one took long."""
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        far.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                far.send(bytes(4096))
+        alone, in_company = _Slow(IN_COMPANY), _Slow(IN_COMPANY, has_company=True)
+        assert in_company.read(near)
+        assert in_company.chunks == [CHUNK]
+        assert in_company.read(near)
+        assert in_company.chunks == [CHUNK, CHUNK // 2]
+        alone.read(near)
+        assert len(alone.chunks) > 1
 
 
 def test_nothing_is_negotiated_twice(nodes: Nodes) -> None:

@@ -147,6 +147,7 @@ class Receiving(Handling):
     def _hand_out_kept(self) -> None:
         """There is another handler: what has one now goes to it, in order, and the rest waits on."""
         for link in list(self._up.values()):
+            self._run = None  # which is one peer's
             for message in link.early.take_kept() if link.early else ():
                 self._on_message(link, message)
 

@@ -67,6 +67,11 @@ class Driver:
             Abort: self._on_wire(lambda wire, _: wire.abort()),
         }
 
+    @property
+    def has_company(self) -> bool:
+        """True if there is more than one connection."""
+        return len(self._world.wires) > 1
+
     def register_handlers(self, apply: Mapping[type, Apply]) -> None:
         self._apply.update(apply)
 

@@ -39,6 +39,10 @@ class SessionDriver(Protocol):
     @property
     def machine(self) -> SessionMachine: ...
 
+    @property
+    def has_company(self) -> bool:
+        """True if there is more than one connection."""
+
     def received(self, cid: int, plaintext: bytes) -> None: ...
 
     def turn(self) -> None: ...

@@ -19,13 +19,19 @@ from .sockets import NOT_YET
 CHUNK, LEAST = 65536, 4096  # bytes that are read at once: less where they take long
 TURNS = 16  # reads, or writes, that one connection does before the others have theirs
 SLICE = 0.01  # CPU seconds: tiny frames take a hundred times as long as large ones
+IN_COMPANY = 0.0001  # CPU seconds of one read where there are other connections, which must not wait for long
+
+
+def next_chunk(last: int, late: bool) -> int:
+    """Bytes to read at once after so many, which took long or did not."""
+    return max(LEAST, last // 2) if late else min(CHUNK, last * 2)
 
 
 class SocketSession(Session):
     """`lock` is held while bytes go into the machine or come out of it, and never while the system takes them."""
 
-    share = SLICE
-    """CPU seconds that are spent on what has come, until the other connections have their turn."""
+    alone = SLICE
+    """CPU seconds that are spent on what has come, until others have their turn, where there is no other connection."""
 
     def __init__(
         self,
@@ -51,8 +57,9 @@ class SocketSession(Session):
         A chunk that is not full is the last one, as the loop says when more comes; a loop that may not say it again
         wants to read `to_the_end`.
         """
+        turns, share = (1, IN_COMPANY) if self._driver.has_company else (TURNS, self.alone)
         end = 0.0  # small pieces are not worth the look at the clock
-        for _ in range(TURNS):
+        for _ in range(turns):
             size = self._chunk
             try:
                 ciphertext = sock.recv(size)
@@ -64,7 +71,7 @@ class SocketSession(Session):
                 return False
             count = len(ciphertext)
             if count >= LEAST and not end:
-                end = thread_time() + self.share
+                end = thread_time() + share
             if not self._is_shared:
                 self.receive(ciphertext)
             else:
@@ -79,7 +86,7 @@ class SocketSession(Session):
 
     def _is_late(self, end: float) -> bool:
         late = thread_time() > end
-        self._chunk = max(LEAST, self._chunk // 2) if late else min(CHUNK, self._chunk * 2)
+        self._chunk = next_chunk(self._chunk, late)
         return late
 
     def write(self, sock: socket.socket) -> None:

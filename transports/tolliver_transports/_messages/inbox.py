@@ -235,7 +235,8 @@ class Mailbox:
         self.end_with_settling = not calls
         self._core = core
         self._calls = calls
-        self._runs: deque[Run] = deque()
+        self._runs: dict[UUID, deque[Run]] = {}  # by their peers, who take turns
+        self._served: UUID | None = None  # the peer that had the last turn
         self._held: list[Run] = []
         with core.lock:
             core.check_open()
@@ -250,7 +251,7 @@ class Mailbox:
     ) -> None:
         run = Run(deliveries, settle, self._core.run_lock, originals)
         run.calls = self
-        self._runs.append(run)
+        self._runs.setdefault(deliveries[0].peer_id, deque()).append(run)
         self.bell.ring()
 
     @property
@@ -259,10 +260,15 @@ class Mailbox:
         return bool(self._runs)
 
     def take(self) -> Run | None:
-        """The next deliveries that came together, if there are any."""
+        """The next deliveries that came together, if there are any. Peers take turns: none waits for another's lot."""
         if not self._runs:
             return None
-        run = self._runs.popleft()
+        others = (one for one in self._runs if one != self._served)
+        self._served = next(others, None) or next(iter(self._runs))
+        runs = self._runs.pop(self._served)
+        run = runs.popleft()
+        if runs:
+            self._runs[self._served] = runs
         self._held = [one for one in self._held if not one.settled]
         self._held.append(run)
         return run
@@ -278,9 +284,11 @@ class Mailbox:
 
     def take_back(self, peer: UUID) -> None:
         """Let go what nobody has begun and came from this peer: others need its credit."""
-        for run in (*self._held, *self._runs):
+        runs = self._runs.pop(peer, deque())
+        for run in (*self._held, *runs):
             run.take_back(peer)
-        self._runs = deque(run for run in self._runs if not run.settled)
+        if left := deque(run for run in runs if not run.settled):
+            self._runs[peer] = left
 
     def close(self) -> None:
         """Take no more, and fail what is not settled, so that it is sent again."""
@@ -290,7 +298,7 @@ class Mailbox:
             self.closed = True
             self._core.mailboxes.discard(self)
             self._core.node.unregister(self.channel, self.key, self)
-            for run in (*self._held, *self._runs):
+            for run in (*self._held, *(one for runs in self._runs.values() for one in runs)):
                 run.fail()
             self._runs.clear()
             self.bell.ring()

@@ -50,6 +50,7 @@ class _Line(SocketSession):
     def __init__(self, connection: Connection, role: Role, pump: AnyPump, intake: Intake | None) -> None:
         super().__init__(self, 0, role, pump)
         self.paused = True  # so that it reads one chunk at a time
+        self.has_company = False
         self._connection = connection
         self._intake = intake
 

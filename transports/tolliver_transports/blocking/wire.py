@@ -96,7 +96,7 @@ class TransportOwner(Protocol):
 class Transport(SocketSession):
     """A connection of the endpoint."""
 
-    share = PAUSE
+    alone = PAUSE
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from time import thread_time
 from typing import Any, NoReturn, TypeVar, cast
 
 from twisted.internet.defer import Deferred, succeed
@@ -35,6 +36,7 @@ from tolliver_proto import Role, TolliverError
 from .._driver.driver import Driver
 from .._driver.pending import PendingCall
 from .._driver.session import Session, broken
+from .._driver.socket_session import CHUNK, IN_COMPANY, LEAST, next_chunk
 from .._driver.sockets import unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
@@ -128,6 +130,7 @@ class Transport(Session, Protocol):
         self._full = False  # Twisted has more than it can pass on now
         self._busy = False  # it is being written to, or never will be again
         self._second: socket.socket | None = None
+        self._chunk = CHUNK
 
     # Called by the session and the driver.
 
@@ -180,7 +183,11 @@ class Transport(Session, Protocol):
             self._end(broken(failure))
 
     def dataReceived(self, data: bytes) -> None:
+        began = thread_time() if self._driver.has_company else None
         self.receive(data)
+        if len(data) >= LEAST:
+            late = began is not None and thread_time() > began + IN_COMPANY
+            self._chunk = self.transport.bufferSize = next_chunk(self._chunk, late)
         if self.over:
             self.write_soon()  # which closes it
         if self._second is not None and self._pump.heard:
