@@ -37,6 +37,8 @@ INSTANCE = {
     "remove_connection",
     "replay",
     "repin",
+    "retain",
+    "retained",
     "retry",
     "send",
     "send_many",

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         DialFailed,
         Fetch,
         Find,
+        FindRetained,
         Notice,
         NoticeKind,
         PeerDown,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         Stored,
         SubscriptionsChanged,
         TakeBack,
+        WeighRetained,
     )
     from ._node.dialing import RemoteInfo, RemoteState
     from ._node.ids import Randomness, begin_elsewhere
@@ -94,13 +96,16 @@ if TYPE_CHECKING:
         RemoveMessages,
         RemoveOwnSubscription,
         RemovePeerSubscription,
+        RemoveRetained,
         ReplacePeerSubscriptions,
         ReserveIds,
+        RetainedValue,
         Row,
         Span,
         Store,
         StoredMessage,
         StoreMessages,
+        StoreRetained,
         UnparkDeliveries,
         UnpinPeer,
         bytes_of,
@@ -152,8 +157,8 @@ else:
             ),
             "._node.access": "Acl, Rights",
             "._node.actions": (
-                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, Notice, NoticeKind, "
-                "PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack"
+                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, FindRetained, "
+                "Notice, NoticeKind, PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack, WeighRetained"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ids": "Randomness, begin_elsewhere",
@@ -164,8 +169,9 @@ else:
                 "STORING, AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, "
                 "DeadLetter, ForgetPeer, ForgetUnsubscribe, Found, KeepUnsubscribe, Loaded, LoadedPeer, Operation, "
                 "ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, RemoveMessages, "
-                "RemoveOwnSubscription, RemovePeerSubscription, ReplacePeerSubscriptions, ReserveIds, Row, Span, "
-                "Store, StoredMessage, StoreMessages, UnparkDeliveries, UnpinPeer, bytes_of"
+                "RemoveOwnSubscription, RemovePeerSubscription, RemoveRetained, ReplacePeerSubscriptions, ReserveIds, "
+                "RetainedValue, Row, Span, Store, StoredMessage, StoreMessages, StoreRetained, UnparkDeliveries, "
+                "UnpinPeer, bytes_of"
             ),
             "._wire.connection": "Connection",
             "._wire.dialect": "Dialect",
@@ -220,6 +226,7 @@ __all__ = [
     "Event",
     "Fetch",
     "Find",
+    "FindRetained",
     "ForgetPeer",
     "ForgetUnsubscribe",
     "ForkedProcess",
@@ -272,10 +279,12 @@ __all__ = [
     "RemoveMessages",
     "RemoveOwnSubscription",
     "RemovePeerSubscription",
+    "RemoveRetained",
     "ReplacePeerSubscriptions",
     "ReserveIds",
     "ReservedChannel",
     "ResumeReading",
+    "RetainedValue",
     "Revision",
     "Rights",
     "Role",
@@ -288,6 +297,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreMessages",
+    "StoreRetained",
     "Stored",
     "StoredMessage",
     "Subscribe",
@@ -304,6 +314,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "WeighRetained",
     "begin_elsewhere",
     "bytes_of",
     "counter",

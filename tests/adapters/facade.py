@@ -24,7 +24,7 @@ from uuid import UUID
 from tolliver_transports._options.instance import InstanceOptions, Remote
 from tolliver_transports._options.streams import StreamsOptions
 
-from tolliver_proto import DeadLetter, Delivery, NodeStats, Notice, PeerInfo, Receipt, RemoteInfo
+from tolliver_proto import DeadLetter, Delivery, NodeStats, Notice, PeerInfo, Receipt, RemoteInfo, RetainedValue
 
 PATIENCE = 60.0  # seconds for one call, far above what any takes
 STEP = 0.002  # seconds between two looks
@@ -272,6 +272,12 @@ class Facade(Opened):
 
     def send_many(self, items: Iterable[Item], **options: int) -> Receipt:
         return self._call("send_many", items, **options)  # type: ignore[no-any-return]  # as above
+
+    def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
+        return self._call("retain", channel, key, body)  # type: ignore[no-any-return]  # as above
+
+    def retained(self, **options: Any) -> list[RetainedValue]:
+        return self._call("retained", **options)  # type: ignore[no-any-return]  # as above
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         return self._call("unreliable_send", channel, key, body)  # type: ignore[no-any-return]  # as above

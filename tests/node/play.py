@@ -23,6 +23,7 @@ from tolliver_proto import (
     DiskFull,
     Fetch,
     Find,
+    FindRetained,
     Frame,
     HandshakeRequest,
     HandshakeResponse,
@@ -37,6 +38,7 @@ from tolliver_proto import (
     StoreError,
     Subscription,
     Transmit,
+    WeighRetained,
     encode,
 )
 from tolliver_proto.testing import BeginAt, MemoryStore
@@ -138,6 +140,9 @@ class Play:
         self.hold_fetches = False
         self.hold_searches = False
         self.searches: list[Find] = []
+        self.hold_looks = False
+        self.looks: list[FindRetained | WeighRetained] = []
+        self.look_error: StoreError | None = None
         self.search_error: StoreError | None = None
         self.finds = 0
         self.held: list[Commit] = []
@@ -173,6 +178,10 @@ class Play:
                 self.fetches.append(action)
                 if not self.hold_fetches:
                     self._fetch()
+            elif isinstance(action, FindRetained | WeighRetained):
+                self.looks.append(action)
+                if not self.hold_looks:
+                    self._look()
             elif isinstance(action, Find):
                 self.finds += 1
                 self.searches.append(action)
@@ -217,6 +226,18 @@ class Play:
             self.node.found(find.search_id, rows, now=self.now)
         else:
             self.node.found(find.search_id, [], self.search_error, now=self.now)
+
+    def _look(self) -> None:
+        look = self.looks.pop(0)
+        if self.look_error is None:
+            self.node.retained_found(look.search_id, look.answer(self.store), now=self.now)
+        else:
+            self.node.retained_found(look.search_id, [], self.look_error, now=self.now)
+
+    def seen(self) -> list[Action]:
+        """The look at retained values that was held back is done."""
+        self._look()
+        return self.run()
 
     def looked(self) -> list[Action]:
         """The search that was held back is done."""

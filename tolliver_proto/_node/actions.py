@@ -19,7 +19,7 @@ from .._common.errors import LocalProtocolError, TolliverError, Undelivered, Und
 from .._common.records import record
 from .._common.transport import Remote, TransportAction
 from .._wire.events import Message, Subscription
-from .store import Operation
+from .store import Operation, RetainedValue, Store
 
 Handler = Hashable
 """The argument of `register`: the adapter's business too."""
@@ -201,6 +201,32 @@ class Find:
 
 
 @record
+class FindRetained:
+    """List kept values (see `Store.retained`); answer `retained_found(search_id, answer(store))`, or
+    `retained_found(search_id, [], error)`. In order with fetches and commits."""
+
+    search_id: int
+    wanted: Collection[Subscription]
+    after: tuple[str, str] | None
+    max_count: int
+    max_bytes: int
+
+    def answer(self, store: Store) -> Sequence[RetainedValue]:
+        return store.retained(self.wanted, self.after, self.max_count, self.max_bytes)
+
+
+@record
+class WeighRetained:
+    """Look up the sizes of kept values (see `Store.retained_sizes`); answered as FindRetained is."""
+
+    search_id: int
+    names: Sequence[tuple[str, str]]
+
+    def answer(self, store: Store) -> Sequence[int | None]:
+        return store.retained_sizes(self.names)
+
+
+@record
 class Deliver:
     """Give each delivery to each handler; then `acknowledge` those that all handled well and `fail` the others.
 
@@ -308,6 +334,8 @@ Action = (
     | Commit
     | Fetch
     | Find
+    | FindRetained
+    | WeighRetained
     | Deliver
     | TakeBack
     | Stored

@@ -42,6 +42,7 @@ from .opening import Fate, Opening
 from .patience import Patience
 from .policy import Policy
 from .receipts import HeldReceipts
+from .retained_sizes import RetainedSizes
 from .store import Loaded
 from .subscriptions import Routes
 from .tally import THROTTLED, NoticeTally
@@ -117,6 +118,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._next_seq = loaded.next_seq
         self._ids = IdAllocator.opened(loaded, None if is_derived(instance_id) else rng)
         self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
+        self._retained = RetainedSizes(limits, *loaded.retained)
         self._watched: set[Receipt] = set()
         self._receipts = HeldReceipts()
         self._keeping: dict[Link, BufferedForConnect] = {}

@@ -16,13 +16,13 @@ from .._common.link import LinkState
 from .._wire.events import Message
 from .actions import Delivery, Handler, NoticeKind, TakeBack
 from .calls import Calls
-from .holds import Holding
 from .inbox import Inbox, MessageKey
 from .link import Hold, Link, Peer
 from .message_set import checksum_of
+from .retained import Retaining
 
 
-class Handling(Holding):
+class Handling(Retaining):
     """Credit, copies and calls."""
 
     # Calls.

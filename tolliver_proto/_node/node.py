@@ -340,7 +340,7 @@ class Node(Retrying):
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
         busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
-        return not busy and self._batch.empty
+        return not (busy or self._givings or self._unweighed) and self._batch.empty
 
     @property
     def gathers(self) -> bool:
@@ -569,6 +569,8 @@ class Node(Retrying):
             peer_subscriptions=len(self._routes),
             stuck_handlers=len(self._stuck),
             held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
+            retained=self._retained.count,
+            retained_bytes=self._retained.bytes,
         )
 
     def peers(self) -> list[PeerInfo]:

@@ -23,6 +23,7 @@ from .inbox import Inbox, MessageKey
 from .link import Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate
+from .retained import Giving
 from .store import (
     AddDeadLetter,
     AddOwnSubscription,
@@ -441,11 +442,37 @@ class Receiving(Handling):
             if frame.message_id is not None:
                 self._ack(link, [frame.message_id])
             return
+        self._change_list(link, peer, frame)
+
+    def _change_list(
+        self, link: Link, peer: Peer, frame: Subscribe | Unsubscribe, giving: Giving | None = None
+    ) -> None:
+        """Values that are kept for a new entry are stored with it (P-31)."""
+        subscription, wanted = Subscription(frame.channel, frame.key), isinstance(frame, Subscribe)
+        if giving is None:
+            later = partial(self._change_list_later, link, peer, frame)
+            if self._look_first(link, peer.uuid, frozenset((subscription,) if wanted else ()), later):
+                return
         self._hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
         change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
         self._batch.operations.append(change(peer.uuid, subscription))
         if frame.message_id is not None:
             self._batch.acks[link].append(frame.message_id)
+        if giving is not None:
+            self._give_values(peer, giving)
+            if giving.storing:
+                link.holding |= Hold.LIST
+                self._batch.then.append(partial(self._go_on_reading, link))
+
+    def _change_list_later(self, link: Link, peer: Peer, frame: Subscribe | Unsubscribe, giving: Giving | None) -> None:
+        """One that could not be looked at comes again: it is not acknowledged."""
+        self._go_on_reading(link)
+        if link.up and (giving is None or giving.error is None):
+            self._change_list(link, peer, frame, giving)
+
+    def _go_on_reading(self, link: Link, _error: TolliverError | None = None) -> None:
+        if link.state is not LinkState.FORGOTTEN:
+            self._release_hold(link, Hold.LIST)
 
     def _may_have(self, link: Link, peer: Peer, subscription: Subscription) -> bool:
         return self._has_room(link, subscription) and self._gate.acl.rights(peer.uuid).may_subscribe(subscription)

@@ -28,6 +28,7 @@ from .link import BufferedForConnect, Link, Peer, Recipients
 from .outbox import Outbox
 from .parked import SecondTries
 from .quota import shares_of
+from .retained_sizes import Retention
 from .room import MakingRoom
 from .store import RemoveDeliveries, StoredMessage
 
@@ -164,6 +165,9 @@ class Sending(MakingRoom):
         """False where the send must wait until room is found."""
         routed: Sequence[Recipients] = self._routes.match_all(items)
         _check_recipients(items, routed, required)
+        change = receipt if isinstance(receipt, Retention) else None
+        if change is not None:
+            self._retained.check(change)
         shares = shares_of(routed, sizes)
         room = None
         if any(self._quota.is_tight(peer.outbox, *share) for peer, share in shares.items()):
@@ -172,7 +176,8 @@ class Sending(MakingRoom):
                 return False
             routed, shares = room.routed, room.shares
             _check_recipients(items, routed, required)
-        kept = self._keepers(len(items)) if self._keeping else []
+        # Whoever connects gets what is retained by subscribing.
+        kept = self._keepers(len(items)) if self._keeping and change is None else []
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
         numbers = zip(count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         if room is not None:
@@ -192,8 +197,13 @@ class Sending(MakingRoom):
             peer.outbox.add(*share)
         if room is not None:
             self._look_at_filling(shares)
+        if change is not None:
+            self._retained.take(change, self._batch)
         if stored:
             self._hold_receipt(receipt, len(stored))
+        elif change is not None:
+            receipt.last_seq = self._next_seq - 1
+            self._batch.tokens.append(receipt)
         else:
             receipt.last_seq = self._next_seq - 1
             self._actions.append(Stored([receipt]))

@@ -86,6 +86,11 @@ class App:
         receipt: Receipt = self._call("send_many", list(items), require_recipients=require_recipients)
         return receipt
 
+    def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
+        """Send it, and keep it as the newest value for whoever subscribes later (P-30); None clears the name."""
+        receipt: Receipt = self._call("retain", channel, key, body)
+        return receipt
+
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         """Send to the connected subscribers, unstored; returns how many (T-55)."""
         sent: int = self._call("unreliable_send", channel, key, body)

@@ -15,7 +15,19 @@ from typing import Any
 from uuid import UUID
 
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
-from .._node.actions import Acked, Commit, Deliver, Delivery, Fetch, Find, Receipt, Stored, TakeBack
+from .._node.actions import (
+    Acked,
+    Commit,
+    Deliver,
+    Delivery,
+    Fetch,
+    Find,
+    FindRetained,
+    Receipt,
+    Stored,
+    TakeBack,
+    WeighRetained,
+)
 from .._node.node import Node
 from .._node.policy import Policy
 from .._wire.events import Subscription
@@ -87,6 +99,8 @@ class Programs(Faults[Actor]):
             Commit: self._store_job,
             Fetch: self._store_job,
             Find: self._store_job,
+            FindRetained: self._store_job,
+            WeighRetained: self._store_job,
             Deliver: self._deliver,
             TakeBack: self._take_back,
             ShutdownWrite: self._with_end(self._shutdown_write),

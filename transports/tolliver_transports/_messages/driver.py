@@ -25,6 +25,7 @@ from tolliver_proto import (
     DialFailed,
     Fetch,
     Find,
+    FindRetained,
     Node,
     Notice,
     NoticeKind,
@@ -36,6 +37,7 @@ from tolliver_proto import (
     SubscriptionsChanged,
     TakeBack,
     Transmit,
+    WeighRetained,
 )
 
 from .._driver.adapter import Done, Job, StoringAdapter, Transport
@@ -92,6 +94,8 @@ class NodeDriver(Driver):
                 Commit: jobs.commit,
                 Fetch: jobs.fetch,
                 Find: jobs.find,
+                FindRetained: jobs.look_at_retained,
+                WeighRetained: jobs.look_at_retained,
                 Deliver: self._deliver,
                 TakeBack: self._take_back,
                 Stored: self._on_stored,

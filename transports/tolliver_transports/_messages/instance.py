@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
@@ -29,6 +29,7 @@ from tolliver_proto import (
     PeerInfo,
     Receipt,
     RemoteInfo,
+    RetainedValue,
     Subscription,
     TolliverError,
 )
@@ -49,7 +50,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tolliver")
 _REMOTES_SAID = 3  # in one text
+_EVERYTHING = (Subscription("", ""),)
+_NO_BOUND = 2**63
 Item = tuple[str, str, bytes]
+T = TypeVar("T")
 
 
 class BaseInstanceCore(BaseEndpoint):
@@ -142,6 +146,14 @@ class BaseInstanceCore(BaseEndpoint):
         receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients)
         return self._driver.when_stored(receipt, as_it_is)
 
+    def retain(self, channel: str, key: str, body: bytes | None) -> PendingCall[Receipt]:
+        self.check_open()
+        return self._driver.when_stored(self.node.retain(channel, key, body, monotonic()), as_it_is)
+
+    def retained(self, after: tuple[str, str] | None, count: int) -> PendingCall[list[RetainedValue]]:
+        self.check_open()
+        return self._driver.when_read(lambda: self._store.retained(_EVERYTHING, after, count, _NO_BOUND), self._told)
+
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         self.check_open()
         sent = self.node.unreliable_send(channel, key, body)
@@ -176,7 +188,7 @@ class BaseInstanceCore(BaseEndpoint):
 
     def dead_letters(self, after: int, count: int) -> PendingCall[list[DeadLetter]]:
         self.check_open()
-        return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._whole_letters)
+        return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._told)
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> PendingCall[int]:
         self.check_open()
@@ -302,11 +314,12 @@ class BaseInstanceCore(BaseEndpoint):
             detail = f"the database {self.options.database} was not looked through for damage: {error}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
-    def _whole_letters(self, letters: list[DeadLetter]) -> list[DeadLetter]:
+    def _told(self, found: T) -> T:
+        """What was read, when what the store has noticed meanwhile is told."""
         for kind, detail in self._store.news():
             self.node.notice(kind, detail)
         self.turn_soon()
-        return letters
+        return found
 
     def _on_damage(self, lines: Iterable[str]) -> None:
         for line in lines:

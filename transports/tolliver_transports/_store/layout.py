@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 
-LAYOUT = 4
+LAYOUT = 5
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
@@ -55,6 +55,10 @@ TABLES = {
     "clock": f"""CREATE TABLE clock(
         id INTEGER PRIMARY KEY CHECK(id = 1), correction INTEGER NOT NULL, crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
+    "retained": f"""CREATE TABLE retained(
+        channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, stored_at INTEGER NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY(channel, key)
+    ) {_BY_KEY}""",
     "own_subscription": f"""CREATE TABLE own_subscription(
         channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)
     ) {_BY_KEY}""",

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import anyio
 
-from tolliver_proto import DeadLetter, Receipt, TolliverError
+from tolliver_proto import DeadLetter, Receipt, RetainedValue, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import Events, OnEvent, call_on_loop
@@ -151,6 +151,23 @@ class Instance(BaseInstance[InstanceCore]):
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
         return await self._core.wait(self._core.send_many(items, require_recipients))
+
+    async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
+        """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
+
+        A peer gets it once for each subscription that it had not, before whatever is sent later under that name
+        (P-30). None clears the name and sends nothing. Returns when all is stored, with the receipt of the send.
+        Raises as `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be
+        passed.
+        """
+        return await self._core.wait(self._core.retain(channel, key, body))
+
+    async def retained(self, after: tuple[str, str] | None = None, count: int = 1000) -> list[RetainedValue]:
+        """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
+
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. Raises StoreError.
+        """
+        return await self._core.wait(self._core.retained(after, count))
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from tolliver_proto import DeadLetter, Receipt, TolliverError
+from tolliver_proto import DeadLetter, Receipt, RetainedValue, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import OnEvent
@@ -163,6 +163,27 @@ class Instance(BaseInstance[InstanceCore]):
         items = tuple(items)  # a generator may take its time: not under the lock
         late = f"the message is not on disk yet: {GOES_ON}"
         return self._core.ask(lambda: self._core.send_many(items, require_recipients), timeout, late)
+
+    def retain(self, channel: str, key: str, body: bytes | None, *, timeout: float | None = None) -> Receipt:
+        """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
+
+        A peer gets it once for each subscription that it had not, before whatever is sent later under that name
+        (P-30). None clears the name and sends nothing. Returns when all is stored, with the receipt of the send.
+        Raises as `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be
+        passed.
+        """
+        late = f"the value is not on disk yet: {GOES_ON}"
+        return self._core.ask(lambda: self._core.retain(channel, key, body), timeout, late)
+
+    def retained(
+        self, after: tuple[str, str] | None = None, count: int = 1000, *, timeout: float | None = None
+    ) -> list[RetainedValue]:
+        """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
+
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. Raises StoreError.
+        """
+        late = "the database has not answered: ask again"
+        return self._core.ask(lambda: self._core.retained(after, count), timeout, late)
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).

@@ -14,7 +14,7 @@ from uuid import UUID
 from twisted.internet.defer import Deferred, DeferredList, DeferredLock, fail
 from twisted.python.failure import Failure
 
-from tolliver_proto import DeadLetter, Receipt, TolliverError
+from tolliver_proto import DeadLetter, Receipt, RetainedValue, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import OnEvent, call_on_loop
@@ -144,6 +144,23 @@ class Instance(BaseInstance[InstanceCore]):
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
         return self._core.answer(lambda: self._core.send_many(items, require_recipients))
+
+    def retain(self, channel: str, key: str, body: bytes | None) -> Deferred[Receipt]:
+        """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
+
+        A peer gets it once for each subscription that it had not, before whatever is sent later under that name
+        (P-30). None clears the name and sends nothing. Fires when all is stored, with the receipt of the send.
+        Fails as `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be
+        passed.
+        """
+        return self._core.answer(lambda: self._core.retain(channel, key, body))
+
+    def retained(self, after: tuple[str, str] | None = None, count: int = 1000) -> Deferred[list[RetainedValue]]:
+        """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
+
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. Fails with StoreError.
+        """
+        return self._core.answer(lambda: self._core.retained(after, count))
 
     def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
