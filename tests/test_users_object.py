@@ -23,6 +23,7 @@ INSTANCE = {
     "drop_dead_letters",
     "drop_parked",
     "events",
+    "flush",
     "forget_peer",
     "instance_id",
     "message_runs",

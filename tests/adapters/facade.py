@@ -300,6 +300,9 @@ class Facade(Opened):
     def message_runs(self, channel: str, key: str = "", **options: bool) -> Items:
         return Items(self.world, self._call("message_runs", channel, key, **options))
 
+    def flush(self, **options: Any) -> None:
+        self._call("flush", **options)
+
     def wait_acked(self, receipt: Receipt, **options: Any) -> None:
         self._call("wait_acked", receipt, **options)
 

@@ -23,3 +23,16 @@ def test_a_value_waits_for_whoever_subscribes_later(nodes: Nodes) -> None:
         assert inbox.bodies == [b"2", b"4"]
         assert left.retained()[0].stored_at > 1.7e9
         assert left.stats().retained == 1
+
+
+@EACH_ADAPTER
+def test_values_are_listed_in_order_and_bounded(nodes: Nodes) -> None:
+    with nodes.open("left", limits=Limits(max_retained=3)) as left:
+        for key in ("c", "a", "b"):
+            left.retain("config", key, key.encode())
+        assert [one.key for one in left.retained(count=2)] == ["a", "b"]
+        assert [one.body for one in left.retained(after=("config", "b"))] == [b"c"]
+        with pytest.raises(OwnLimitExceeded, match="max_retained"):
+            left.retain("config", "d", b"")
+        with pytest.raises(ReservedChannel):
+            left.retain("tolliver", "", b"")

@@ -56,6 +56,76 @@ def test_a_work_queue_of_a_user_holds_with_many_seeds() -> None:
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 
 
+def last_values(net: ProgramNet) -> Done:
+    """Some retain, others come and go; in the end everybody has the newest of each name (P-30)."""
+    names, rounds = ("a", "b", "c"), 12
+
+    def source(app: App) -> None:
+        def step() -> None:
+            number = app.disk["step"] = app.disk.get("step", 0) + 1
+            if number <= rounds:
+                body = None if number == 5 else b"%d" % number
+                app.retain("values", names[number % len(names)], body)
+
+        app.every(2.0, step)
+
+    def take(app: App, message: Delivery) -> None:
+        app.disk.setdefault("seen", {})[message.key] = message.body
+        app.disk["count"] = app.disk.get("count", 0) + 1
+
+    def reader(app: App) -> None:
+        app.subscribe("values", "" if app.name == "wide" else "a", lambda message: take(app, message))
+        app.subscribe("values", "b")
+
+    def fickle(app: App) -> None:
+        app.register_callback("values", "", lambda message: take(app, message))
+
+        def change() -> None:
+            app.disk["turn"] = app.disk.get("turn", 0) + 1
+            (app.subscribe if app.disk["turn"] % 2 or app.disk["turn"] > 8 else app.unsubscribe)("values", "c")
+
+        app.every(3.0, change)
+
+    net.instance("source", source)
+    for name, program in (("wide", reader), ("exact", reader), ("fickle", fickle)):
+        net.instance(name, program, remotes=["source"])
+
+    def is_done() -> bool:
+        values = {key: body for (_, key), body in net._actor("source").store._retained.items()}
+        seen = {name: net.disk(name).get("seen", {}) for name in ("wide", "exact", "fickle")}
+        wanted = {"wide": {"a", "b", "c"}, "exact": {"a", "b"}, "fickle": {"c"}}
+        stepped = net.disk("source").get("step", 0) >= rounds and net.disk("fickle").get("turn", 0) > 9
+        return stepped and all(
+            seen[name].get(key) == body for name in seen for key, body in values.items() if key in wanted[name]
+        )
+
+    return is_done
+
+
+def test_last_values_hold_with_many_seeds() -> None:
+    """A full disk is another matter: then who comes anew is told that it is left out (P-35)."""
+    reports = rehearse(last_values, range(12), never=("fill",))
+    happened = sum((Counter(report.counts) for report in reports), Counter())
+    assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits")) > 0
+
+
+def test_where_no_connection_is_lost_each_value_comes_once() -> None:
+    heard: list[tuple[str, bytes]] = []
+
+    def left(app: App) -> None:
+        app.retain("values", "a", b"1")
+        app.retain("values", "a", b"2")
+        app.later(20.0, app.retain, "values", "a", b"3")
+        flushed = app.flush()
+        app.when_stored(flushed, lambda error: heard.append(("flushed", b"" if error is None else b"failed")))
+
+    def right(app: App) -> None:
+        app.later(10.0, app.subscribe, "values", "", lambda message: heard.append((message.key, message.body)))
+
+    pair(left, right, lambda: len(heard) >= 3).run()
+    assert heard == [("flushed", b""), ("a", b"2"), ("a", b"3")]
+
+
 def test_one_seed_is_one_trace() -> None:
     assert ProgramNet(5, work_queue).run() == ProgramNet(5, work_queue).run()
 

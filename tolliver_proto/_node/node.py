@@ -53,11 +53,11 @@ from .._wire.state import HANDSHAKING
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
 from .dialing import Dialer, RemoteInfo
+from .flushing import Flushing
 from .handshakes import look_of
 from .ids import Randomness
 from .link import ControlSync, Hold, Link
 from .policy import Policy
-from .retrying import Retrying
 from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
@@ -72,7 +72,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Retrying):
+class Node(Flushing):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -366,7 +366,7 @@ class Node(Retrying):
                 self._write(_pop(self._writable))
             elif self._running is None and (self._batch.urgent or self._removals_due or self._waits_alone):
                 self._begin_commit()
-            else:
+            elif not (self._flushes and self._end_flushes()):
                 return None
 
     def _read(self, link: Link) -> None:

@@ -384,6 +384,7 @@ class Sending(MakingRoom):
         link.sent_at = self._now
         link.in_flight, link.gathered = link.gathered, []
         link.exposure.handed(link.in_flight)
+        link.handed += link.in_transit
         self._counts["bytes_sent"] += link.in_transit
 
     def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:

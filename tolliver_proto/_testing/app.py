@@ -96,6 +96,11 @@ class App:
         sent: int = self._call("unreliable_send", channel, key, body)
         return sent
 
+    def flush(self) -> Receipt:
+        """Ask for all that was sent until now to leave: `when_stored` tells when it has."""
+        receipt: Receipt = self._call("flush")
+        return receipt
+
     def subscribed(self, channel: str, key: str = "") -> int:
         """Peers that a message with these names would go to now."""
         self._check()

@@ -39,6 +39,7 @@ from .._driver.endpoint import BaseEndpoint
 from .._driver.events import OnEvent
 from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import InstanceOptions, Remote
+from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
 from .driver import NodeDriver
@@ -160,6 +161,13 @@ class BaseInstanceCore(BaseEndpoint):
         self.turn_soon()  # and no turn for each: what is sent until the loop comes round goes out together
         return sent
 
+    def flush(self) -> PendingCall[None]:
+        self.check_open()
+        receipt = self.node.flush(monotonic())
+        call = self._driver.when_stored(receipt, _nothing)
+        call.late = partial(self._unflushed, receipt)
+        return call
+
     def wait_acked(self, receipt: Receipt) -> PendingCall[None]:
         self.check_open()
         if not isinstance(receipt, Receipt):
@@ -227,10 +235,11 @@ class BaseInstanceCore(BaseEndpoint):
 
     def describe(self, name: str) -> str:
         """A line for `repr`: who it is, where it listens, who is connected."""
+        database = _where(self.options)
         if not self._open:
-            return f"<{name} on {self.options.database}, not open>"
+            return f"<{name} on {database}, not open>"
         where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
-        return f"<{name} {self.node.instance_id} on {self.options.database}{where}, {self.stats().peers_up} peers up>"
+        return f"<{name} {self.node.instance_id} on {database}{where}, {self.stats().peers_up} peers up>"
 
     def _unconnected(self, remote: Remote) -> str:
         """Words for whoever waits for this remote."""
@@ -242,6 +251,18 @@ class BaseInstanceCore(BaseEndpoint):
         return (
             f"{receipt.unacked} of {len(receipt.counts)} messages are not acknowledged by all their recipients yet: "
             f"they are stored, and sent again until they are{self._not_connected()}"
+        )
+
+    def _unflushed(self, receipt: Receipt) -> str:
+        """Words for whoever waits for this flush."""
+        peers = self.node.unflushed(receipt)
+        if not peers:
+            return "what was sent is not stored yet: it goes out as soon as it is"
+        others = f" and {len(peers) - _REMOTES_SAID} others" if len(peers) > _REMOTES_SAID else ""
+        said = ", ".join(map(str, peers[-_REMOTES_SAID:]))
+        return (
+            f"the sockets of {said}{others} have not taken all that was sent: it goes out as far as these peers read "
+            "and acknowledge it"
         )
 
     def _not_connected(self) -> str:
@@ -265,6 +286,8 @@ class BaseInstanceCore(BaseEndpoint):
         self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news, self.feed.tell)
         self.begin, self.end = self._driver.begin, self._driver.end
         self._watch_certificate()
+        if is_in_memory(self.options.database):
+            log.warning("instance %s is on %s: for trials and tests", self.node.instance_id, _where(self.options))
 
     def _read_tls(self) -> Pumps:
         pumps = Pumps(self.options.tls)
@@ -340,7 +363,14 @@ class BaseInstanceCore(BaseEndpoint):
         super()._lost(cid, error)
 
     def __str__(self) -> str:
-        return f"the instance on {self.options.database}"
+        return f"the instance on {_where(self.options)}"
+
+
+def _where(options: InstanceOptions) -> str:
+    """Words for its database."""
+    if is_in_memory(options.database):
+        return "a database in memory, which keeps nothing"
+    return str(options.database)
 
 
 def checked(handler: Handler) -> Handler:

@@ -264,7 +264,7 @@ class EndpointOptions:
 class InstanceOptions(EndpointOptions):
     """Everything that `create_instance` needs. Give `tls`, or for a trial on one machine `plaintext=True`.
 
-    - `database`: path of the SQLite file; one process at a time (T-79).
+    - `database`: path of the SQLite file; one process at a time (T-79). ":memory:" keeps nothing: for trials and tests.
     - `min_free`: bytes of free disk below which new messages are refused, while what peers acknowledge goes on being
       removed (D-13).
     - `listen`: "host:port", "[::1]:port" or None not to listen; port 0 lets the system choose. Kept as (host, port).

@@ -65,6 +65,7 @@ from .checks import check_of, content_check, letter_check, value_check
 from .clock import StoreClock
 from .copying import write_copy
 from .file import DatabaseFile
+from .memory import MemoryDatabase, is_in_memory
 from .owed import NOBODY, Deliveries, Holds, Row, Span, joined
 from .pieces import in_pieces
 from .retained import REMOVE, matching, size_of, total_of
@@ -147,7 +148,7 @@ class SQLiteStore:
 
     A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID. A file that is
     there keeps its own; `instance_id` may then be None, and it is for the caller to compare. `first_id` has no effect
-    any more: ids begin at a fresh place at every opening (T-40).
+    any more: ids begin at a fresh place at every opening (T-40). With the path ":memory:" nothing is kept.
 
     One instance at a time uses a database; the lock on `<path>.lock` ends with the process (T-79). Use the store from
     one thread at a time, whichever; `check` from any other meanwhile; not at all in a forked child.
@@ -165,7 +166,9 @@ class SQLiteStore:
         min_free: int = 0,
         clock: StoreClock | None = None,
     ) -> None:
-        self._file = DatabaseFile(path, instance_id, min_free)
+        self._file: DatabaseFile | MemoryDatabase = (
+            MemoryDatabase(instance_id) if is_in_memory(path) else DatabaseFile(path, instance_id, min_free)
+        )
         self._clock = clock or StoreClock()
         self._correction = 0  # seconds, as the database has it
         self.instance_id: UUID = self._file.instance_id
