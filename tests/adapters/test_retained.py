@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tolliver_proto import Limits, OwnLimitExceeded, ReservedChannel
+
+from .kinds import EACH_ADAPTER
 from .nodes import AGAIN, Inbox, Nodes, address
 
 
