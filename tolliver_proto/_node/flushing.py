@@ -54,12 +54,12 @@ class Flushing(Retrying):
         return [link.peer.uuid for link in links if link.up and link.peer is not None]
 
     def _end_flushes(self) -> bool:
-        """Answer those that are through. True if any is."""
+        """Answer those that are through. True if that leaves something to do."""
         done = [flush.receipt for flush in self._flushes if self._has_left(flush)]
         if done:
             self._flushes = [flush for flush in self._flushes if flush.receipt not in done]
             self._actions.append(Stored(done))
-        return bool(done)
+        return bool(done) or (self._running is None and self._batch.urgent)
 
     def _has_left(self, flush: Flush) -> bool:
         if flush.seq is None and not self._waits_inside(flush.behind):
