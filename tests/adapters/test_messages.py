@@ -130,6 +130,23 @@ def test_nobody_subscribed_means_nothing_kept(nodes: Nodes) -> None:
         assert left.stats()["pending"] == 0
 
 
+def test_a_send_to_one_peer_reaches_no_other(nodes: Nodes) -> None:
+    """P-25."""
+    with nodes.open("carol") as third, nodes.pair() as (left, right, inbox):
+        other = Inbox()
+        third.subscribe("news", handler=other)
+        left.new_connection(address(third))
+        subscribed(left, 1, third.instance_id)
+        assert left.send("news", "", b"1", to=right.instance_id).recipients == 1
+        assert left.send_many([("news", "", b"2")], to=[third.instance_id]).counts == [1]
+        until(lambda: left.unreliable_send("news", "", b"3", to=right.instance_id) == 1)
+        left.wait_acked(left.send("news", "", b"4", require_recipients=2, to={right.instance_id, third.instance_id}))
+        inbox.holds(3)
+        assert (inbox.bodies, other.bodies) == ([b"1", b"3", b"4"], [b"2", b"4"])
+        with pytest.raises(TypeError, match="names no peer"):
+            left.send("news", "", b"5", to=str(right.instance_id))
+
+
 @ONE_KIND
 def test_nobody_hears_what_he_says_himself(nodes: Nodes) -> None:
     """T-56."""

@@ -264,8 +264,8 @@ class Play:
         getattr(self.node, name)(*arguments, now=self.now)
         return self.run()
 
-    def send(self, channel: str, key: str, body: bytes) -> Any:
-        receipt = self.node.send(channel, key, body, now=self.now)
+    def send(self, channel: str, key: str, body: bytes, **terms: Any) -> Any:
+        receipt = self.node.send(channel, key, body, now=self.now, **terms)
         self.run()
         return receipt
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tolliver")
 _REMOTES_SAID = 3  # in one text
 Item = tuple[str, str, bytes]
+To = UUID | Collection[UUID] | None
 
 
 class BaseInstanceCore(BaseEndpoint):
@@ -132,19 +133,19 @@ class BaseInstanceCore(BaseEndpoint):
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
 
-    def send(self, channel: str, key: str, body: bytes, require_recipients: int) -> PendingCall[Receipt]:
+    def send(self, channel: str, key: str, body: bytes, require_recipients: int, to: To) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send(channel, key, body, monotonic(), require_recipients=require_recipients)
+        receipt = self.node.send(channel, key, body, monotonic(), require_recipients=require_recipients, to=to)
         return self._driver.when_stored(receipt, as_it_is)
 
-    def send_many(self, items: Iterable[Item], require_recipients: int) -> PendingCall[Receipt]:
+    def send_many(self, items: Iterable[Item], require_recipients: int, to: To) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients)
+        receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients, to=to)
         return self._driver.when_stored(receipt, as_it_is)
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+    def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
         self.check_open()
-        sent = self.node.unreliable_send(channel, key, body)
+        sent = self.node.unreliable_send(channel, key, body, to=to)
         self.turn_soon()  # and no turn for each: what is sent until the loop comes round goes out together
         return sent
 
