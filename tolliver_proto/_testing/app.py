@@ -75,16 +75,35 @@ class App:
 
     # Messages.
 
-    def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0, to: To = None) -> Receipt:
+    def send(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Give a message to be stored for every peer that subscribes to it; `when_stored` tells when it is (T-54).
 
         `to` narrows it to one peer, or to some, by UUID (see `uuid_of`). Raises as an adapter's `send` does.
         """
-        return self.send_many([(channel, key, body)], require_recipients=require_recipients, to=to)
+        terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
+        receipt: Receipt = self._call("send_many", [(channel, key, body)], **terms)
+        return receipt
 
-    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None) -> Receipt:
+    def send_many(
+        self,
+        items: Iterable[Item],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Give (channel, key, body) items to be stored in one commit, all or none."""
-        receipt: Receipt = self._call("send_many", list(items), require_recipients=require_recipients, to=to)
+        terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
+        receipt: Receipt = self._call("send_many", list(items), **terms)
         return receipt
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:

@@ -133,14 +133,24 @@ class BaseInstanceCore(BaseEndpoint):
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
 
-    def send(self, channel: str, key: str, body: bytes, require_recipients: int, to: To) -> PendingCall[Receipt]:
+    def send(
+        self, channel: str, key: str, body: bytes, require_recipients: int, to: To, expire_after: float | None
+    ) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send(channel, key, body, monotonic(), require_recipients=require_recipients, to=to)
+        now = monotonic()
+        receipt = self.node.send(
+            channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
         return self._driver.when_stored(receipt, as_it_is)
 
-    def send_many(self, items: Iterable[Item], require_recipients: int, to: To) -> PendingCall[Receipt]:
+    def send_many(
+        self, items: Iterable[Item], require_recipients: int, to: To, expire_after: float | None
+    ) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients, to=to)
+        now = monotonic()
+        receipt = self.node.send_many(
+            items, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
         return self._driver.when_stored(receipt, as_it_is)
 
     def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:

@@ -152,19 +152,33 @@ class Instance(BaseInstance[InstanceCore]):
         *,
         require_recipients: int = 0,
         to: To = None,
+        expire_after: float | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
         `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
         fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self.send_many(((channel, key, body),), require_recipients=require_recipients, to=to, timeout=timeout)
+        return self.send_many(
+            ((channel, key, body),),
+            require_recipients=require_recipients,
+            to=to,
+            expire_after=expire_after,
+            timeout=timeout,
+        )
 
     def send_many(
-        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, timeout: float | None = None
+        self,
+        items: Iterable[Item],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
     ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
@@ -172,7 +186,7 @@ class Instance(BaseInstance[InstanceCore]):
         """
         items = tuple(items)  # a generator may take its time: not under the lock
         late = f"the message is not on disk yet: {GOES_ON}"
-        return self._core.ask(lambda: self._core.send_many(items, require_recipients, to), timeout, late)
+        return self._core.ask(lambda: self._core.send_many(items, require_recipients, to, expire_after), timeout, late)
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).

@@ -130,23 +130,33 @@ class Instance(BaseInstance[InstanceCore]):
         return self._core.answer(lambda: self._core.unsubscribe(channel, key))
 
     def send(
-        self, channel: str, key: str, body: bytes, *, require_recipients: int = 0, to: To = None
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
     ) -> Deferred[Receipt]:
         """Store a message for every peer that subscribes to it, with fsync, and fire with its receipt (T-54).
 
         `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients
         where fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self._core.answer(lambda: self._core.send(channel, key, body, require_recipients, to))
+        return self._core.answer(lambda: self._core.send(channel, key, body, require_recipients, to, expire_after))
 
-    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None) -> Deferred[Receipt]:
+    def send_many(
+        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
+    ) -> Deferred[Receipt]:
         """Store (channel, key, body) items in one commit, all or none; fails as `send`.
 
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return self._core.answer(lambda: self._core.send_many(items, require_recipients, to))
+        return self._core.answer(lambda: self._core.send_many(items, require_recipients, to, expire_after))
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
