@@ -267,10 +267,10 @@ class Facade(Opened):
     def unsubscribe(self, channel: str, key: str = "") -> None:
         self._call("unsubscribe", channel, key)
 
-    def send(self, channel: str, key: str, body: bytes, **options: int) -> Receipt:
+    def send(self, channel: str, key: str, body: bytes, **options: Any) -> Receipt:
         return self._call("send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 
-    def send_many(self, items: Iterable[Item], **options: int) -> Receipt:
+    def send_many(self, items: Iterable[Item], **options: Any) -> Receipt:
         return self._call("send_many", items, **options)  # type: ignore[no-any-return]  # as above
 
     def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
@@ -279,8 +279,8 @@ class Facade(Opened):
     def retained(self, **options: Any) -> list[RetainedValue]:
         return self._call("retained", **options)  # type: ignore[no-any-return]  # as above
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
-        return self._call("unreliable_send", channel, key, body)  # type: ignore[no-any-return]  # as above
+    def unreliable_send(self, channel: str, key: str, body: bytes, **options: Any) -> int:
+        return self._call("unreliable_send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 
     def register_callback(self, channel: str, key: str, handler: Handler) -> Registered:
         return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler)))

@@ -251,7 +251,7 @@ class Table:
         if isinstance(action, Commit):
             seat.store.commit(action.operations)
         elif isinstance(action, Find):
-            found = seat.store.find(action.peer, action.after_seq, action.max_count, action.min_age)
+            found = action.ask(seat.store)
         elif isinstance(action, FindRetained | WeighRetained):
             values = action.answer(seat.store)
         else:

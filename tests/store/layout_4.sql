@@ -1,6 +1,6 @@
+BEGIN TRANSACTION;
 PRAGMA application_id = 1416588396;
 PRAGMA user_version = 4;
-BEGIN TRANSACTION;
 CREATE TABLE batch(
         first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL, crc INTEGER NOT NULL,
         directory BLOB NOT NULL, bodies BLOB NOT NULL

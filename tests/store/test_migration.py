@@ -45,7 +45,7 @@ def dumped(layout: int, path: Path, *changes: str) -> None:
         old.commit()
 
 
-layout_2, layout_3, layout_4 = partial(dumped, 2), partial(dumped, 3), partial(dumped, 4)
+layout_2, layout_3, layout_4 = (partial(dumped, layout) for layout in (2, 3, 4))
 
 
 def layout_2_at(path: Path, next_id: int) -> None:
@@ -173,9 +173,10 @@ def test_a_look_into_a_layout_of_rows_says_how_to_bring_it_up(scratch: Path, lay
         pass
 
 
-def test_a_look_into_the_layout_before_reads_it_as_it_is(scratch: Path) -> None:
+@pytest.mark.parametrize("layout", [layout_3, layout_4])
+def test_a_look_into_a_layout_of_batches_reads_it_as_it_is(scratch: Path, layout: Callable[[Path], None]) -> None:
     path = scratch / "node.db"
-    layout_3(path)
+    layout(path)
     before = path.read_bytes()
     with look(path) as old:
         found = old.waiting(), old.known(), old.letters()

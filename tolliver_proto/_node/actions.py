@@ -19,7 +19,7 @@ from .._common.errors import LocalProtocolError, TolliverError, Undelivered, Und
 from .._common.records import record
 from .._common.transport import Remote, TransportAction
 from .._wire.events import Message, Subscription
-from .store import Operation, RetainedValue, Store
+from .store import Found, Operation, RetainedValue, Store
 
 Handler = Hashable
 """The argument of `register`: the adapter's business too."""
@@ -191,13 +191,23 @@ class Fetch:
 @record
 class Find:
     """List deliveries without their bodies (see `Store.find`); answer `found(search_id, rows)`, or
-    `found(search_id, [], error)`. In order with fetches and commits."""
+    `found(search_id, [], error)`. In order with fetches and commits.
+
+    With `expiring` it is `Store.expiring(max_count)` that is asked for, and nothing is old enough for the other.
+    """
 
     search_id: int
     peer: UUID | None
     after_seq: int
     max_count: int
     min_age: float
+    expiring: bool = False
+
+    def ask(self, store: Store) -> list[Found]:
+        """The rows that the store answers. Raises StoreError."""
+        if self.expiring:
+            return store.expiring(self.max_count)
+        return store.find(self.peer, self.after_seq, self.max_count, self.min_age)
 
 
 @record

@@ -47,6 +47,7 @@ from .retained_sizes import RetainedSizes
 from .store import Loaded
 from .subscriptions import Routes
 from .tally import THROTTLED, NoticeTally
+from .terms import Terms
 
 Item = tuple[str, str, bytes]
 """(channel, key, body)"""
@@ -124,7 +125,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._receipts = HeldReceipts()
         self._keeping: dict[Link, BufferedForConnect] = {}
         self._patience = Patience()
-        self._blocked: deque[tuple[list[Item], Receipt, int]] = deque()  # the last: recipients that it requires
+        self._blocked: deque[tuple[list[Item], Receipt, Terms]] = deque()
         self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}
         self._pair_sizes: dict[tuple[str, str], int] = {}

@@ -153,6 +153,7 @@ class Node(Flushing):
             "duel": self._on_duel_timeout,
             "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,
+            "due": self._on_due_timeout,
             "redial": self._on_redial_timeout,
             "removals": self._on_removals_timeout,
             "tally": self._on_tally_timeout,
@@ -162,6 +163,8 @@ class Node(Flushing):
         for peer in [peer for peer in self._peers.values() if peer.held]:
             self._hold(peer, peer.held)
         self._schedule_expiry()
+        if loaded is not None and loaded.expires_in is not None:
+            self._look_at_due(max(0.0, loaded.expires_in))
         self._on_handled_timeout(None)
         for channel, key, handler in handlers:
             self.register(channel, key, handler)

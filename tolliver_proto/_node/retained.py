@@ -20,9 +20,10 @@ from .._common.errors import ConnectionClosing, TolliverError
 from .._wire.events import Subscription
 from .actions import FindRetained, NoticeKind, Receipt, Stored, WeighRetained
 from .holds import Holding
-from .link import Hold, Link, Peer, Recipients
+from .link import Hold, Link, Peer
 from .retained_sizes import Look, Retention
 from .store import RetainedValue, StoredMessage
+from .terms import Terms
 
 _PIECE = 1000  # values of one question
 _PIECE_BYTES = 2**20
@@ -91,8 +92,8 @@ class Retaining(Holding):
         """Or put it behind the sends that wait."""
         items = [] if change.body is None else [(*change.name, change.body)]
         waits = self._blocked or (items and self._must_wait())
-        if waits or not self._store(items, self._sizes(items), change, 0):
-            self._blocked.append((items, change, 0))
+        if waits or not self._store(items, self._sizes(items), change, Terms()):
+            self._blocked.append((items, change, Terms()))
 
     def _weighed(self, asked: WeighRetained, sizes: Any, error: TolliverError | None) -> None:
         self._weighing = None
@@ -233,7 +234,7 @@ class Retaining(Holding):
             return
         numbers = zip(count(self._next_seq), self._ids.take_many(fits), items[:fits], sizes[:fits], strict=False)
         messages = [StoredMessage(seq, wire_id, *item, size) for seq, wire_id, item, size in numbers]
-        self._take_in(messages, Recipients((peer,)), 0)
+        self._take_in(messages, peer.alone, 0)
         peer.outbox.add(fits, sum(sizes[:fits]))
         self._look_at_filling([peer])
         giving.storing = True

@@ -14,6 +14,7 @@ from .._common.errors import ConnectionClosing, TolliverError
 from .._node.actions import Delivery, Receipt
 from .._node.base import Item
 from .._node.node import Node
+from .._node.terms import To
 
 Handling = Callable[[Delivery], object]
 Told = Callable[[TolliverError | None], object]
@@ -74,16 +75,35 @@ class App:
 
     # Messages.
 
-    def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0) -> Receipt:
+    def send(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Give a message to be stored for every peer that subscribes to it; `when_stored` tells when it is (T-54).
 
-        Raises as an adapter's `send` does.
+        `to` narrows it to one peer, or to some, by UUID (see `uuid_of`). Raises as an adapter's `send` does.
         """
-        return self.send_many([(channel, key, body)], require_recipients=require_recipients)
+        terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
+        receipt: Receipt = self._call("send_many", [(channel, key, body)], **terms)
+        return receipt
 
-    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Receipt:
+    def send_many(
+        self,
+        items: Iterable[Item],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Give (channel, key, body) items to be stored in one commit, all or none."""
-        receipt: Receipt = self._call("send_many", list(items), require_recipients=require_recipients)
+        terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
+        receipt: Receipt = self._call("send_many", list(items), **terms)
         return receipt
 
     def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
@@ -91,9 +111,9 @@ class App:
         receipt: Receipt = self._call("retain", channel, key, body)
         return receipt
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored; returns how many (T-55)."""
-        sent: int = self._call("unreliable_send", channel, key, body)
+        sent: int = self._call("unreliable_send", channel, key, body, to=to)
         return sent
 
     def flush(self) -> Receipt:

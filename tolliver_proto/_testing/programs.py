@@ -194,6 +194,7 @@ class Programs(Faults[Actor]):
         actor.closing = False
         actor.dials.clear()
         actor.calls.clear()
+        actor.store.now = self.now
         actor.node = Node(
             instance_id=actor.uuid,
             rng=self._rng,

@@ -55,6 +55,7 @@ _EVERYTHING = (Subscription("", ""),)
 _NO_BOUND = 2**63
 Item = tuple[str, str, bytes]
 T = TypeVar("T")
+To = UUID | Collection[UUID] | None
 
 
 class BaseInstanceCore(BaseEndpoint):
@@ -137,14 +138,24 @@ class BaseInstanceCore(BaseEndpoint):
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
 
-    def send(self, channel: str, key: str, body: bytes, require_recipients: int) -> PendingCall[Receipt]:
+    def send(
+        self, channel: str, key: str, body: bytes, require_recipients: int, to: To, expire_after: float | None
+    ) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send(channel, key, body, monotonic(), require_recipients=require_recipients)
+        now = monotonic()
+        receipt = self.node.send(
+            channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
         return self._driver.when_stored(receipt, as_it_is)
 
-    def send_many(self, items: Iterable[Item], require_recipients: int) -> PendingCall[Receipt]:
+    def send_many(
+        self, items: Iterable[Item], require_recipients: int, to: To, expire_after: float | None
+    ) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients)
+        now = monotonic()
+        receipt = self.node.send_many(
+            items, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
         return self._driver.when_stored(receipt, as_it_is)
 
     def retain(self, channel: str, key: str, body: bytes | None) -> PendingCall[Receipt]:
@@ -155,9 +166,9 @@ class BaseInstanceCore(BaseEndpoint):
         self.check_open()
         return self._driver.when_read(lambda: self._store.retained(_EVERYTHING, after, count, _NO_BOUND), self._told)
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+    def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
         self.check_open()
-        sent = self.node.unreliable_send(channel, key, body)
+        sent = self.node.unreliable_send(channel, key, body, to=to)
         self.turn_soon()  # and no turn for each: what is sent until the loop comes round goes out together
         return sent
 

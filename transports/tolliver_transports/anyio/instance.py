@@ -25,7 +25,7 @@ from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item, checked
+from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.iterators import Messages, Registration, Runs
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
@@ -136,21 +136,34 @@ class Instance(BaseInstance[InstanceCore]):
         """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
         await self._core.wait(self._core.unsubscribe(channel, key))
 
-    async def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0) -> Receipt:
+    async def send(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
+        `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
         fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return await self._core.wait(self._core.send(channel, key, body, require_recipients))
+        return await self._core.wait(self._core.send(channel, key, body, require_recipients, to, expire_after))
 
-    async def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Receipt:
+    async def send_many(
+        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
+    ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return await self._core.wait(self._core.send_many(items, require_recipients))
+        return await self._core.wait(self._core.send_many(items, require_recipients, to, expire_after))
 
     async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
         """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
@@ -169,12 +182,12 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return await self._core.wait(self._core.retained(after, count))
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
 
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        `to` narrows them as with `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
         """
-        return self._core.unreliable_send(channel, key, body)
+        return self._core.unreliable_send(channel, key, body, to)
 
     def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
         """Call `handler(delivery)`, plain or async, for what matches; "" is a wildcard. Does not subscribe (T-57).

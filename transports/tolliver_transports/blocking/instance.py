@@ -23,7 +23,7 @@ from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item, checked
+from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
@@ -145,24 +145,48 @@ class Instance(BaseInstance[InstanceCore]):
         self._core.ask(lambda: self._core.unsubscribe(channel, key), timeout, late)
 
     def send(
-        self, channel: str, key: str, body: bytes, *, require_recipients: int = 0, timeout: float | None = None
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
     ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
+        `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
         fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self.send_many(((channel, key, body),), require_recipients=require_recipients, timeout=timeout)
+        return self.send_many(
+            ((channel, key, body),),
+            require_recipients=require_recipients,
+            to=to,
+            expire_after=expire_after,
+            timeout=timeout,
+        )
 
-    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0, timeout: float | None = None) -> Receipt:
+    def send_many(
+        self,
+        items: Iterable[Item],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
         items = tuple(items)  # a generator may take its time: not under the lock
         late = f"the message is not on disk yet: {GOES_ON}"
-        return self._core.ask(lambda: self._core.send_many(items, require_recipients), timeout, late)
+        return self._core.ask(lambda: self._core.send_many(items, require_recipients, to, expire_after), timeout, late)
 
     def retain(self, channel: str, key: str, body: bytes | None, *, timeout: float | None = None) -> Receipt:
         """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
@@ -185,13 +209,13 @@ class Instance(BaseInstance[InstanceCore]):
         late = "the database has not answered: ask again"
         return self._core.ask(lambda: self._core.retained(after, count), timeout, late)
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
 
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        `to` narrows them as with `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
         """
         with self._core.lock:
-            return self._core.unreliable_send(channel, key, body)
+            return self._core.unreliable_send(channel, key, body, to)
 
     def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
         """Call `handler(delivery)` for what matches, on a thread of its own; "" is a wildcard (T-57).
