@@ -14,6 +14,7 @@ from . import (
     opening,
     receiving,
     relays,
+    retained,
     secure,
     sending,
     spark,
@@ -42,4 +43,5 @@ BUGS = (
     *handling.BUGS,
     *events.BUGS,
     *drafts.BUGS,
+    *retained.BUGS,
 )

@@ -74,7 +74,8 @@ def last_values(net: ProgramNet) -> Done:
         app.disk["count"] = app.disk.get("count", 0) + 1
 
     def reader(app: App) -> None:
-        app.subscribe("values", "" if app.name == "wide" else "a", lambda message: take(app, message))
+        app.register_callback("values", "", lambda message: take(app, message))
+        app.subscribe("values", "" if app.name == "wide" else "a")
         app.subscribe("values", "b")
 
     def fickle(app: App) -> None:
@@ -88,7 +89,8 @@ def last_values(net: ProgramNet) -> Done:
 
     net.instance("source", source)
     for name, program in (("wide", reader), ("exact", reader), ("fickle", fickle)):
-        net.instance(name, program, remotes=["source"])
+        policy = Policy(dedupe=1000, dedupe_durable=True)  # else a copy of an older value may come last (T-51)
+        net.instance(name, program, remotes=["source"], policy=policy)
 
     def is_done() -> bool:
         values = {key: body for (_, key), body in net._actor("source").store._retained.items()}

@@ -310,13 +310,41 @@ def test_a_connection_that_is_lost_meanwhile_gets_nothing() -> None:
     wire = play.peer(LOW)
     wire.send(Subscribe("c", "k", 5))
     wire.lose()
-    play.seen()  # what came before the end counts
+    play.seen()  # it came before the end, and counts
     assert play.knows() == {Subscription("c", "k")}
     wire = play.accepted()
     wire.request(("c", "k"))
     assert bodies(wire) == [b"1"]
     play.node.close(now=play.now)
     play.run()
+
+
+def test_looks_for_two_peers_go_side_by_side() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"), ("d", "", b"2"))
+    play.hold_looks = True
+    wires = play.accepted(LOW), play.accepted(HIGH)
+    wires[0].request(("c", "k"))
+    wires[1].request(("d", ""))
+    play.looks.reverse()
+    play.seen()
+    play.seen()
+    assert [bodies(wire) for wire in wires] == [[b"1"], [b"2"]]
+
+
+def test_a_connection_that_is_forgotten_meanwhile_is_left_alone() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_looks = True
+    wires = play.accepted(LOW), play.peer(HIGH)
+    wires[0].request(("c", "k"))
+    wires[1].send(Subscribe("c", "k", 5))
+    for uuid in (LOW, HIGH):
+        play.call("forget_peer", uuid)
+    play.wait(60)  # their time to end is over
+    play.seen()
+    play.seen()
+    assert play.knows(LOW) == play.knows(HIGH) == set()
 
 
 def test_a_connection_that_ends_meanwhile_is_ended() -> None:

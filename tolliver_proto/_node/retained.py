@@ -165,7 +165,7 @@ class Retaining(Holding):
         return self.limits.outbox_messages - pending, self.limits.outbox_bytes - size
 
     def _begin_look(self, giving: Giving) -> None:
-        """What the running commit changes the store has by then, or never; what gathers it has not."""
+        """The store has by then what the running commit changes, or never will; it has not what gathers."""
         giving.look.begin(self._batch.values)
         if giving.look not in self._retained.looks:
             self._retained.looks.append(giving.look)

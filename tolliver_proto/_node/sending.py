@@ -223,7 +223,7 @@ class Sending(MakingRoom):
                 return False
             routed, shares = room.routed, room.shares
             _check_recipients(items, routed, terms.required)
-        # Whoever connects gets what is retained by subscribing.
+        # A peer that connects gets what is retained by subscribing.
         kept = self._keepers(len(items)) if self._keeping and change is None else []
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
         numbers = zip(count(self._next_seq), self._ids.take_many(len(stored)), strict=False)

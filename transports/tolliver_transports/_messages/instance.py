@@ -349,7 +349,7 @@ class BaseInstanceCore(BaseEndpoint):
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def _told(self, found: T) -> T:
-        """What was read, when what the store has noticed meanwhile is told."""
+        """The same, when the store's news of meanwhile is told."""
         for kind, detail in self._store.news():
             self.node.notice(kind, detail)
         self.turn_soon()

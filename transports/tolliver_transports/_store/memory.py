@@ -29,7 +29,7 @@ def is_in_memory(path: str | os.PathLike[str]) -> bool:
 
 
 class MemoryDatabase:
-    """What a `DatabaseFile` is to the store, without a file."""
+    """The part of a `DatabaseFile` that a store asks for, without a file."""
 
     path = IN_MEMORY
     unclean = False

@@ -223,8 +223,8 @@ class Instance(BaseInstance[InstanceCore]):
     def flush(self, *, timeout: float | None = None) -> Deferred[None]:
         """Fire when what was sent so far, unreliable messages too, is given to the sockets of the connected peers.
 
-        It has left this process then, and says nothing of its arrival: that is `wait_acked`. What waits for peers that
-        are away is not waited for. A peer that reads nothing holds it up: fails with TimeoutError after `timeout`
+        It has left this process then, and says nothing of its arrival: that is `wait_acked`. Messages for peers that
+        are away are not waited for. A peer that reads nothing holds it up: fails with TimeoutError after `timeout`
         seconds, which says who it is, and what was sent still goes out.
         """
         return self._core.answer(self._core.flush, timeout)
