@@ -17,6 +17,7 @@ from tolliver_proto import (
     Message,
     NoticeKind,
     OwnLimitExceeded,
+    PeerIdentity,
     Rights,
     Stored,
     StoreError,
@@ -109,6 +110,18 @@ def test_the_same_list_again_gets_nothing_twice_after_a_restart_too() -> None:
         wire.request(("c", "k"))
         assert bodies(wire) == []
         wire.lose()
+
+
+def test_a_longer_list_gets_what_is_new_in_it_alone() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"), ("d", "", b"2"))
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    assert bodies(wire) == [b"1"]
+    wire.lose()
+    wire = play.accepted()
+    wire.request(("c", "k"), ("d", ""))
+    assert bodies(wire) == [b"2"]
 
 
 def test_it_is_sent_again_until_it_is_acknowledged() -> None:
@@ -317,6 +330,19 @@ def test_a_connection_that_is_lost_meanwhile_gets_nothing() -> None:
     assert bodies(wire) == [b"1"]
     play.node.close(now=play.now)
     play.run()
+
+
+def test_who_it_is_is_asked_again_after_the_look() -> None:
+    """Two keys claim one new UUID: the first is pinned with its list, and the other is refused (D-3)."""
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_looks = True
+    wires = [play.accepted(LOW, PeerIdentity(address=key, spki_sha256=key.encode() * 32)) for key in "ab"]
+    for wire in wires:
+        wire.request(("c", "k"))
+    actions = play.seen()
+    assert [bodies(wire) for wire in wires] == [[b"1"], []]
+    assert NoticeKind.IDENTITY_MISMATCH in notices(actions)
 
 
 def test_looks_for_two_peers_go_side_by_side() -> None:
