@@ -57,6 +57,8 @@ if TYPE_CHECKING:
         DialFailed,
         Fetch,
         Find,
+        GiveUp,
+        HandleAgain,
         Notice,
         NoticeKind,
         PeerDown,
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
         Stored,
         SubscriptionsChanged,
         TakeBack,
+        Verdict,
     )
     from ._node.dialing import RemoteInfo, RemoteState
     from ._node.ids import Randomness, begin_elsewhere
@@ -152,8 +155,8 @@ else:
             ),
             "._node.access": "Acl, Rights",
             "._node.actions": (
-                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, Notice, NoticeKind, "
-                "PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack"
+                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, GiveUp, HandleAgain, "
+                "Notice, NoticeKind, PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack, Verdict"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ids": "Randomness, begin_elsewhere",
@@ -225,6 +228,8 @@ __all__ = [
     "ForkedProcess",
     "Found",
     "Frame",
+    "GiveUp",
+    "HandleAgain",
     "HandshakeFinal",
     "HandshakeRejected",
     "HandshakeRequest",
@@ -304,6 +309,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "Verdict",
     "begin_elsewhere",
     "bytes_of",
     "counter",

@@ -41,6 +41,10 @@ class Inbox:
             return held
         return self.held.get(_aside(message)) if self.aside else None
 
+    def has(self, delivery: Delivery) -> bool:
+        """True if it is handed out and not settled."""
+        return self._key(delivery) is not None
+
     def add(self, delivery: Delivery) -> None:
         """It is handed out: of its message none is held, or an overdue one."""
         message = delivery.message

@@ -304,7 +304,7 @@ class Receiving(Handling):
                 # Until the dead letter is stored a copy is still a message: it may be tried once more.
                 self._count_attempt(peer, key, delivery.attempt - is_last)
                 if is_last and self._now >= self._no_letters_until:  # else there is no room for it, and it comes again
-                    self._give_up(delivery, inbox, message_id, key)
+                    self._keep_as_letter(delivery, inbox, message_id, key, f"failed {delivery.attempt} times")
             self._drop_copies(delivery, inbox)
 
     def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
@@ -328,7 +328,7 @@ class Receiving(Handling):
             peer.attempts.pop(next(iter(peer.attempts)))
         peer.attempts[key] = attempts
 
-    def _give_up(self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey) -> None:
+    def _keep_as_letter(self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, why: str) -> None:
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
@@ -342,7 +342,7 @@ class Receiving(Handling):
             NoticeKind.DEAD_LETTER,
             delivery.peer_id,
             f"message {message_id} of {message.channel!r:.100} {message.key!r:.100}, from peer {delivery.peer_id}, "
-            f"failed {delivery.attempt} times: kept as a dead letter, see dead_letters() and replay() (T-47)",
+            f"{why}: kept as a dead letter, see dead_letters() and replay() (T-47)",
         )
 
     def _keep_letter(self, letter: DeadLetter) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
-from .._node.actions import Delivery, Receipt
+from .._node.actions import Delivery, Receipt, Verdict
 from .._node.base import Item
 from .._node.node import Node
 from .._node.terms import To
@@ -211,16 +211,16 @@ class App:
 class Settlement:
     """Fate of a delivery: settled when each of its handlers has said its word, or one that it failed."""
 
-    def __init__(self, delivery: Delivery, handlers: int, say: Callable[[Delivery, bool], None]) -> None:
+    def __init__(self, delivery: Delivery, handlers: int, say: Callable[[Delivery, Verdict], None]) -> None:
         self.delivery = delivery
         self._left = handlers
         self._say = say
 
-    def vote(self, well: bool) -> None:
+    def vote(self, verdict: Verdict) -> None:
         if self._left:
-            self._left = self._left - 1 if well else 0
+            self._left = self._left - 1 if verdict is True else 0
             if not self._left:
-                self._say(self.delivery, well)
+                self._say(self.delivery, verdict)
 
 
 class Ballot:
@@ -230,8 +230,8 @@ class Ballot:
         self._settlement: Settlement | None = settlement
         self._ended = ended
 
-    def settle(self, deliveries: Iterable[Delivery], well: bool) -> None:
+    def settle(self, deliveries: Iterable[Delivery], verdict: Verdict, /) -> None:
         settlement, self._settlement = self._settlement, None
         if settlement is not None:
             self._ended(settlement.delivery)
-            settlement.vote(well)
+            settlement.vote(verdict)

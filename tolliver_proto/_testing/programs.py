@@ -15,7 +15,20 @@ from typing import Any
 from uuid import UUID
 
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
-from .._node.actions import Acked, Commit, Deliver, Delivery, Fetch, Find, Receipt, Stored, TakeBack
+from .._node.actions import (
+    Acked,
+    Commit,
+    Deliver,
+    Delivery,
+    Fetch,
+    Find,
+    GiveUp,
+    HandleAgain,
+    Receipt,
+    Stored,
+    TakeBack,
+    Verdict,
+)
 from .._node.node import Node
 from .._node.policy import Policy
 from .._wire.events import Subscription
@@ -326,6 +339,12 @@ class Programs(Faults[Actor]):
         if actor.born == born:
             self._call(actor, "end", calls, [delivery])
 
-    def _settle(self, actor: Actor, born: int, delivery: Delivery, well: bool) -> None:
-        if actor.born == born:
-            self._call(actor, "acknowledge" if well else "fail", [delivery])
+    def _settle(self, actor: Actor, born: int, delivery: Delivery, verdict: Verdict) -> None:
+        if actor.born != born:
+            return
+        if isinstance(verdict, HandleAgain):
+            self._call(actor, "handle_again", [delivery], verdict.seconds)
+        elif isinstance(verdict, GiveUp):
+            self._call(actor, "give_up", [delivery], verdict.reason)
+        else:
+            self._call(actor, "acknowledge" if verdict else "fail", [delivery])
