@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     )
     from ._node.dialing import RemoteInfo, RemoteState
     from ._node.ids import Randomness, begin_elsewhere
+    from ._node.lanes import Lanes
     from ._node.node import Node, PeerInfo
     from ._node.policy import Policy, Probe, QuotaPolicy
     from ._node.stats import NodeStats
@@ -160,6 +161,7 @@ else:
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ids": "Randomness, begin_elsewhere",
+            "._node.lanes": "Lanes",
             "._node.node": "Node, PeerInfo",
             "._node.policy": "Policy, Probe, QuotaPolicy",
             "._node.stats": "NodeStats",
@@ -239,6 +241,7 @@ __all__ = [
     "IgnoreReason",
     "Ignored",
     "KeepUnsubscribe",
+    "Lanes",
     "LimitExceeded",
     "Limits",
     "Loaded",

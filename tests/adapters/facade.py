@@ -276,8 +276,8 @@ class Facade(Opened):
     def unreliable_send(self, channel: str, key: str, body: bytes, **options: Any) -> int:
         return self._call("unreliable_send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registered:
-        return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler)))
+    def register_callback(self, channel: str, key: str, handler: Handler, **how: Any) -> Registered:
+        return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler), **how))
 
     def _adapted(self, handler: Handler) -> Handler:
         def handle(delivery: Delivery) -> Any:

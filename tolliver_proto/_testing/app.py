@@ -7,12 +7,13 @@ keeps elsewhere than on `disk` and in the instance's own store is a variable of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
 from .._node.actions import Delivery, Receipt, Verdict
 from .._node.base import Item
+from .._node.lanes import Lanes
 from .._node.node import Node
 from .._node.terms import To
 
@@ -43,9 +44,10 @@ class Calls:
     """A handler of a program. With `settles` it says by `ack` or `fail` of each delivery, now or later, what became
     of it."""
 
-    def __init__(self, function: Handling, settles: bool) -> None:
+    def __init__(self, function: Handling, settles: bool, lanes: Lanes[Settlement] | None = None) -> None:
         self.function = function
         self.settles = settles
+        self.lanes = lanes
 
     def __str__(self) -> str:
         return f"the handler {getattr(self.function, '__qualname__', self.function)!s:.100}"
@@ -126,17 +128,30 @@ class App:
         """No longer: removes exactly this entry (T-26)."""
         self._call("unsubscribe", channel, key)
 
-    def register_callback(self, channel: str, key: str, handler: Handling, *, settles: bool = False) -> None:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handling,
+        *,
+        settles: bool = False,
+        concurrency: int | None = None,
+        ordered_by: Literal["key"] | None = None,
+    ) -> None:
         """Call `handler(delivery)` for what matches. Its result says whether it went well, as with an adapter (T-45).
 
         With `settles` the handler, or whatever it hands the delivery to, calls `delivery.ack()` or `delivery.fail()`;
-        the next call does not wait for that. An AssertionError is a failure of the test, any other exception one of
+        the next call does not wait for that, but where `concurrency` says how many there may be at once, in order
+        inside a key with `ordered_by="key"` (P-20, P-21). An AssertionError is a failure of the test, any other exception one of
         the handler.
         """
         if not callable(handler):
             raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
         self._check()
-        self.node.register(channel, key, Calls(handler, settles))
+        lanes: Lanes[Settlement] | None = None
+        if concurrency is not None:
+            lanes = Lanes(concurrency, _key_of if ordered_by else None)
+        self.node.register(channel, key, Calls(handler, settles, lanes))
 
     # Connections.
 
@@ -226,12 +241,16 @@ class Settlement:
 class Ballot:
     """One handler's say: the second time does nothing."""
 
-    def __init__(self, settlement: Settlement, ended: Callable[[Delivery], None]) -> None:
+    def __init__(self, settlement: Settlement, ended: Callable[[Settlement], None]) -> None:
         self._settlement: Settlement | None = settlement
         self._ended = ended
 
     def settle(self, deliveries: Iterable[Delivery], verdict: Verdict, /) -> None:
         settlement, self._settlement = self._settlement, None
         if settlement is not None:
-            self._ended(settlement.delivery)
+            self._ended(settlement)
             settlement.vote(verdict)
+
+
+def _key_of(settlement: Settlement) -> str:
+    return settlement.delivery.key
