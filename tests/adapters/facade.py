@@ -415,7 +415,7 @@ class Items:
 
 
 class Settled:
-    """A message or a run, whose two words are said in its instance's world. All else is the thing itself."""
+    """A message or a run, whose words are said in its instance's world. All else is the thing itself."""
 
     def __init__(self, world: World, item: Any) -> None:
         self._world = world
@@ -424,8 +424,11 @@ class Settled:
     def ack(self) -> None:
         self._world.start("ack", self._item.ack).wait()
 
-    def fail(self) -> None:
-        self._world.start("fail", self._item.fail).wait()
+    def fail(self, **options: Any) -> None:
+        self._world.start("fail", lambda: self._item.fail(**options)).wait()
+
+    def give_up(self, reason: str) -> None:
+        self._world.start("give up", lambda: self._item.give_up(reason)).wait()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._item, name)

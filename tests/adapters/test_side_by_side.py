@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import Delivery, Limits, NoticeKind, Policy
+from tolliver_proto import Delivery, Limits, NoticeKind
 
 from .facade import Gate, until
 from .kinds import EACH_ADAPTER, ONE_KIND
@@ -134,8 +134,8 @@ def test_closing_fails_what_is_begun_and_what_waits(nodes: Nodes) -> None:
 @EACH_ADAPTER
 def test_a_stuck_one_of_them_gives_back_what_waits(nodes: Nodes) -> None:
     """D-9: others need the credit."""
-    limits, policy = Limits(inbox_messages=4), Policy(stuck_after=0.1)
-    with nodes.pair(channels=(), left=AGAIN, right={"limits": limits, "policy": policy}) as (left, right, _):
+    options = {"limits": Limits(inbox_messages=4), "stuck_after": 0.1}
+    with nodes.pair(channels=(), left=AGAIN, right=options) as (left, right, _):
         crowd, inbox = Crowd(nodes), Inbox()
         right.register_callback("slow", "", crowd, concurrency=2)
         right.register_callback("quick", "", inbox)
@@ -187,7 +187,7 @@ def test_a_message_is_handled_again_here_or_given_up(nodes: Nodes, how: str) -> 
                 for body in (b"later", b"never"):
                     receipt = left.send("news", "", body)
                     while attempts[body] < (2 if body == b"later" else 1):
-                        item = iterator.next()
+                        item = next(iterator)
                         settle(item, body)
         left.wait_acked(receipt)
         until(lambda: right.stats()["dead_letters"] == 1)

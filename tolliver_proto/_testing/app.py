@@ -142,8 +142,8 @@ class App:
 
         With `settles` the handler, or whatever it hands the delivery to, calls `delivery.ack()` or `delivery.fail()`;
         the next call does not wait for that, but where `concurrency` says how many there may be at once, in order
-        inside a key with `ordered_by="key"` (P-20, P-21). An AssertionError is a failure of the test, any other exception one of
-        the handler.
+        inside a key with `ordered_by="key"` (P-20, P-21). An AssertionError is a failure of the test, any other
+        exception one of the handler.
         """
         if not callable(handler):
             raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
