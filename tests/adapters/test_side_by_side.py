@@ -154,6 +154,21 @@ def test_a_stuck_one_of_them_gives_back_what_waits(nodes: Nodes) -> None:
                 gate.open()
 
 
+@EACH_ADAPTER
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_with_a_bound_all_is_handled_in_the_end(nodes: Nodes, concurrency: int) -> None:
+    """P-24."""
+    inbox = Inbox()
+    with nodes.pair(channels=()) as (left, right, _):
+        right.register_callback("news", "", inbox, pending=2, concurrency=concurrency)
+        right.subscribe("news")
+        subscribed(left)
+        left.wait_acked(left.send_many([("news", "", b"%d" % number) for number in range(50)]))
+        assert sorted(inbox.bodies, key=int) == [b"%d" % number for number in range(50)]
+        with pytest.raises(ValueError, match="pending"):
+            right.register_callback("news", "", inbox, pending=0)
+
+
 # Verdicts.
 
 

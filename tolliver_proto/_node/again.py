@@ -56,6 +56,8 @@ class HandlingAgain(Receiving):
         peer.inbox.remove(delivery)
         peer.inbox.add(again)
         self._dedupe.moved(delivery, again)
+        if delivery in self._counted:
+            self._counted[again] = self._counted.pop(delivery)
         self._actions.append(Deliver([again], handlers))
 
     def _end_waiting(self, deliveries: Iterable[Delivery]) -> None:

@@ -28,6 +28,7 @@ from .._wire.state import State
 from .access import Acl
 from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
+from .bounds import Bound
 from .calls import Calls
 from .dedupe import DedupeCache
 from .drops import Drops
@@ -140,6 +141,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._drops = Drops(self._timers, self._notice)
         self._tally = NoticeTally(self._timers, self._tell_sum)
         self._calls: dict[Handler, Calls] = {}
+        self._bounds: dict[Handler, Bound] = {}
+        self._counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
         self._stuck: set[Handler] = set()
         self._peers: dict[UUID, Peer] = {}
         self._left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone

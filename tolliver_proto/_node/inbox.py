@@ -8,10 +8,14 @@ credit than one that stays. A copy waits without its body, as a number for each 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 from .._wire.events import Message
 from .actions import Delivery
 from .message_set import checksum_of
+
+if TYPE_CHECKING:
+    from .bounds import Bound
 
 COPIES = 64
 """Copies of one message that wait on one connection: those beyond are let go, and come again."""
@@ -23,7 +27,7 @@ MessageKey = tuple[int, int | None]
 class Inbox:
     """Deliveries that are handed out and not settled, and the copies that wait for them."""
 
-    __slots__ = ("aside", "count", "exempt", "exhausted", "held", "size", "waiting")
+    __slots__ = ("aside", "bounds", "count", "exempt", "exhausted", "held", "size", "waiting")
 
     def __init__(self) -> None:
         self.count = 0  # messages that take credit
@@ -33,6 +37,7 @@ class Inbox:
         self.aside = 0  # of these, other messages of an id that one has: by id and checksum
         self.exempt: set[Delivery] = set()  # of these, what stuck handlers have: it takes no credit
         self.waiting: dict[MessageKey, dict[int, int]] = {}  # copies by message and connection
+        self.bounds: dict[Bound, None] = {}  # of handlers, for which its peer waits (P-24)
 
     def find(self, message: Message, derived: bool) -> Delivery | None:
         """Delivery of the same message that handlers have, if there is one."""

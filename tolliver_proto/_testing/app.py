@@ -137,13 +137,14 @@ class App:
         settles: bool = False,
         concurrency: int | None = None,
         ordered_by: Literal["key"] | None = None,
+        pending: int | None = None,
     ) -> None:
         """Call `handler(delivery)` for what matches. Its result says whether it went well, as with an adapter (T-45).
 
         With `settles` the handler, or whatever it hands the delivery to, calls `delivery.ack()` or `delivery.fail()`;
         the next call does not wait for that, but where `concurrency` says how many there may be at once, in order
-        inside a key with `ordered_by="key"` (P-20, P-21). An AssertionError is a failure of the test, any other
-        exception one of the handler.
+        inside a key with `ordered_by="key"` (P-20, P-21). `pending` bounds what it has (P-24). An AssertionError is a
+        failure of the test, any other exception one of the handler.
         """
         if not callable(handler):
             raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
@@ -151,7 +152,7 @@ class App:
         lanes: Lanes[Settlement] | None = None
         if concurrency is not None:
             lanes = Lanes(concurrency, _key_of if ordered_by else None)
-        self.node.register(channel, key, Calls(handler, settles, lanes))
+        self.node.register(channel, key, Calls(handler, settles, lanes), pending)
 
     # Connections.
 

@@ -241,8 +241,13 @@ class Core(Protocol):
 class Mailbox:
     """Deliveries that match one registration. The node knows it as a handler."""
 
-    def __init__(self, core: Core, channel: str, key: str, bell: Bell, calls: str = "") -> None:
-        """`calls` is the function that gets them, in words; none for an iterator, whose calls end with settling."""
+    def __init__(
+        self, core: Core, channel: str, key: str, bell: Bell, calls: str = "", pending: int | None = None
+    ) -> None:
+        """`calls` is the function that gets them, in words; none for an iterator, whose calls end with settling.
+
+        `pending` is as `Node.register` has it.
+        """
         self.channel = channel
         self.key = key
         self.bell = bell
@@ -255,7 +260,7 @@ class Mailbox:
         self._held: list[Run] = []
         with core.lock:
             core.check_open()
-            core.node.register(channel, key, self)
+            core.node.register(channel, key, self, pending)
             core.mailboxes.add(self)
 
     def __str__(self) -> str:

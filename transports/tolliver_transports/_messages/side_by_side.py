@@ -24,10 +24,11 @@ OrderedBy = Literal["key"] | None
 
 
 class SideBySide(NamedTuple):
-    """Choices of a registration: calls at once, and what is kept in order."""
+    """Choices of a registration: calls at once, what is kept in order, messages that it may have at once."""
 
     concurrency: int = 1
     ordered_by: OrderedBy = None
+    pending: int | None = None
 
     @property
     def is_one(self) -> bool:
@@ -35,7 +36,7 @@ class SideBySide(NamedTuple):
         return self.concurrency == 1
 
 
-def chosen(concurrency: int = 1, ordered_by: OrderedBy = None) -> SideBySide:
+def chosen(concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | None = None) -> SideBySide:
     """The choices as a program gives them. Raises ValueError, TypeError."""
     if isinstance(concurrency, bool) or not isinstance(concurrency, int):
         raise TypeError(f"concurrency={concurrency!r:.100}: give the number of calls at once")
@@ -43,7 +44,7 @@ def chosen(concurrency: int = 1, ordered_by: OrderedBy = None) -> SideBySide:
         raise ValueError(f"concurrency={concurrency}: give the number of calls at once, at least 1")
     if ordered_by not in (None, "key"):
         raise ValueError(f'ordered_by={ordered_by!r:.100}: give "key", or None')
-    return SideBySide(concurrency, ordered_by)
+    return SideBySide(concurrency, ordered_by, pending)
 
 
 class LaneMailbox(Mailbox):
@@ -52,7 +53,7 @@ class LaneMailbox(Mailbox):
     def __init__(self, core: Core, channel: str, key: str, bell: Bell, calls: str, how: SideBySide) -> None:
         self._lanes: Lanes[Delivery] = Lanes(how.concurrency, attrgetter("key") if how.ordered_by else None)
         self._run_of: dict[Delivery, Run] = {}
-        super().__init__(core, channel, key, bell, calls)
+        super().__init__(core, channel, key, bell, calls, how.pending)
 
     def begin_next(self) -> Delivery | None:
         """The next delivery whose call begins now, or None where none may."""

@@ -25,7 +25,7 @@ _Validator = Callable[[Any, "Attribute[Any]", Any], None]
 Registering = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable[..., object], Mapping[str, Any]]
 """Channel, key and handler, and the choices of `register_callback` where they are not the usual ones."""
 
-_CHOICES = frozenset({"concurrency", "ordered_by"})
+_CHOICES = frozenset({"concurrency", "ordered_by", "pending"})
 _QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 

@@ -181,14 +181,16 @@ class Instance(BaseInstance[InstanceCore]):
         *,
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
+        pending: int | None = None,
     ) -> Registration:
         """Call `handler(delivery)`, plain or async, for what matches; "" is a wildcard. Does not subscribe (T-57).
 
         None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
         value or an exception means failed: it is sent again (T-45). One call at a time for each registration, or
         `concurrency` of them; with `ordered_by="key"` one follows the other inside a key (P-20, P-21).
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by))
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.

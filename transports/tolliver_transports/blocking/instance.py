@@ -72,7 +72,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration | Registrations:
         if how.is_one:
-            return Registration(self, channel, key, checked(handler))
+            return Registration(self, channel, key, checked(handler), how.pending)
         return Registrations(self, channel, key, checked(handler), how)
 
     def call_on_event(self, function: OnEvent) -> None:
@@ -208,6 +208,7 @@ class Instance(BaseInstance[InstanceCore]):
         *,
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
+        pending: int | None = None,
     ) -> Registration | Registrations:
         """Call `handler(delivery)` for what matches, on a thread of its own; "" is a wildcard (T-57).
 
@@ -215,8 +216,9 @@ class Instance(BaseInstance[InstanceCore]):
         say so. A false value or an exception means failed: it is sent again (T-45). One call at a time for each
         registration, or `concurrency` of them, on as many threads; with `ordered_by="key"` one follows the other inside
         a key (P-20, P-21). Raises TypeError for an async handler.
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by))
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None

@@ -110,13 +110,13 @@ class Registration(Receiver):
 
     _verdicts: Verdicts  # on its run
 
-    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler) -> None:
+    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
         self._core = core
         self._handler = checked_plain(handler)
         self._run: Run | None = None
         self._at: Delivery | None = None  # the handler is
         self._bell = core.borrower_bell()
-        self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler))
+        self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler), pending)
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
             start(threading.Thread(target=self._work, name=name, daemon=True))
