@@ -223,7 +223,9 @@ def test_of_two_handlers_the_graver_verdict_counts(nodes: Nodes) -> None:
 
     def second(one: Delivery) -> Any:
         said.append(("second", one.attempt))
-        return {1: one.ack, 2: lambda: one.fail(retry_in=0.01)}.get(one.attempt, lambda: one.give_up("no"))()
+        if one.attempt == 1:
+            return one.ack()
+        return one.fail(retry_in=0.01) if one.attempt == 2 else one.give_up("no")
 
     with nodes.pair(channels=()) as (left, right, _):
         right.register_callback("news", "", first)

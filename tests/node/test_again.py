@@ -13,12 +13,13 @@ from tolliver_proto import (
     Delivery,
     Limits,
     Message,
+    Notice,
     NoticeKind,
     Policy,
 )
 from tolliver_proto.testing import App, ProgramNet, rehearse
 
-from .play import LOW, Play, Wire, deliveries
+from .play import LOW, Play, Wire, deliveries, every
 
 WANTED = ("c", "")
 
@@ -34,7 +35,7 @@ def fails(play: Play, given: Sequence[Delivery], seconds: float = 5.0) -> list[A
     return play.call("handle_again", given, seconds)
 
 
-def attempts(actions: Sequence[Action]) -> list[int]:
+def attempts(actions: list[Action]) -> list[int]:
     return [one.attempt for one in deliveries(actions)]
 
 
@@ -157,7 +158,7 @@ def test_what_is_given_up_is_a_dead_letter_at_once() -> None:
     play.hold_commits = True
     given = deliveries(wire.send(Message("c", "k", b"x", 1)))
     actions = play.call("give_up", given, "no such customer")
-    [notice] = [one for one in actions if getattr(one, "kind", None) is NoticeKind.DEAD_LETTER]
+    [notice] = [one for one in every(actions, Notice) if one.kind is NoticeKind.DEAD_LETTER]
     assert "was given up by its handler: no such customer" in notice.detail
     assert wire.acks() == [], "it is not stored yet"
     play.finish()

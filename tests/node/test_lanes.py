@@ -14,7 +14,7 @@ Item = tuple[str, int, int]  # lane, number, sender
 
 
 class SideBySide(RuleBasedStateMachine):
-    """Whatever comes, begins, ends and is taken out again."""
+    """Items come, begin, end and are taken out again, in any order."""
 
     @initialize(most=st.integers(1, 4), ordered=st.booleans())
     def start(self, most: int, ordered: bool) -> None:

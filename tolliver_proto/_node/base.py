@@ -28,13 +28,12 @@ from .._wire.state import State
 from .access import Acl
 from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
-from .bounds import Bound
 from .calls import Calls
 from .dedupe import DedupeCache
 from .drops import Drops
 from .gate import HandshakeGate
 from .ids import IdAllocator, Randomness
-from .inbox import Inbox
+from .inbox import Bound, Inbox
 from .intervals import RefCounts
 from .keepalive import KeepAlive
 from .letters import DeadLetters

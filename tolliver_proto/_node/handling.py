@@ -15,10 +15,9 @@ from .._common.derived import is_derived
 from .._common.link import LinkState
 from .._wire.events import Message
 from .actions import Delivery, Handler, NoticeKind, TakeBack
-from .bounds import Bound
 from .calls import Calls
 from .holds import Holding
-from .inbox import Inbox, MessageKey
+from .inbox import Bound, Inbox, MessageKey
 from .link import Hold, Link, Peer
 from .message_set import checksum_of
 

@@ -8,14 +8,11 @@ credit than one that stays. A copy waits without its body, as a number for each 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 from .._wire.events import Message
-from .actions import Delivery
+from .actions import Delivery, Handler
 from .message_set import checksum_of
-
-if TYPE_CHECKING:
-    from .bounds import Bound
 
 COPIES = 64
 """Copies of one message that wait on one connection: those beyond are let go, and come again."""
@@ -122,6 +119,25 @@ class Inbox:
         """The connection is over: an ack belongs to the one that its message came on (T-49)."""
         for counts in self.waiting.values():
             counts.pop(cid, None)
+
+
+class Bound:
+    """Bound of one handler: messages that it may have unsettled, of all senders, and the peers that wait (P-24)."""
+
+    __slots__ = ("count", "handler", "most", "waiting")
+
+    def __init__(self, handler: Handler, most: int) -> None:
+        """Raises ValueError."""
+        if most < 1:
+            raise ValueError(f"pending={most!r:.100}: give the number of messages, at least 1, or None")
+        self.handler = handler
+        self.most = most
+        self.count = 0
+        self.waiting: dict[UUID, Inbox] = {}
+
+    def is_full(self, share: int) -> bool:
+        """True if it has as many as it may, or that share of them."""
+        return self.count * share >= self.most
 
 
 def _aside(message: Message) -> tuple[int | None, int]:

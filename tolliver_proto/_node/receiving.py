@@ -18,9 +18,8 @@ from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
-from .bounds import Bound
 from .handling import Handling
-from .inbox import Inbox, MessageKey
+from .inbox import Bound, Inbox, MessageKey
 from .link import Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate

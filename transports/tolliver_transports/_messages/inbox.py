@@ -194,8 +194,8 @@ class Votes:
 def _graver(one: Verdict, other: Verdict) -> Verdict:
     """The verdict on a message of which two handlers say these.
 
-    One failure is one (T-45), and where one handler wants it again later, that is when it is tried again. What one
-    handler never had is no failure, and comes again.
+    One failure is one (T-45), and where one handler wants it again later, that is when it is tried again. A message
+    that one handler never had has not failed there, and comes again.
     """
     first, second = _gravity(one), _gravity(other)
     return one if first >= second else other

@@ -127,7 +127,7 @@ class SideBySideCalls:
                 return
 
     def _called(self, delivery: Delivery) -> Awaitable[object] | None:
-        """What the call gave back to be awaited."""
+        """The awaitable that the call gave back, if it did."""
         try:
             result = self._handler(delivery)
         except BaseException as error:

@@ -541,7 +541,7 @@ class Deliveries:
                 yield from self._listed(share, share.bits & -1 << max(0, after_seq + 1 - share.first_seq), now)
 
     def _listed(self, share: Share, bits: int, now: int | None) -> Iterator[Listed]:
-        """What these bits stand for; without `now` lost ones are left out."""
+        """Deliveries that these bits stand for; without `now` lost ones are left out."""
         parked = share.parked_bits
         directory = self.directory(share.first_seq) if bits else None
         for place in places_of(bits):
