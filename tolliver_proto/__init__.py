@@ -58,6 +58,8 @@ if TYPE_CHECKING:
         Fetch,
         Find,
         FindRetained,
+        GiveUp,
+        HandleAgain,
         Notice,
         NoticeKind,
         PeerDown,
@@ -66,10 +68,12 @@ if TYPE_CHECKING:
         Stored,
         SubscriptionsChanged,
         TakeBack,
+        Verdict,
         WeighRetained,
     )
     from ._node.dialing import RemoteInfo, RemoteState
     from ._node.ids import Randomness, begin_elsewhere
+    from ._node.lanes import Lanes
     from ._node.node import Node, PeerInfo
     from ._node.policy import Policy, Probe, QuotaPolicy
     from ._node.stats import NodeStats
@@ -157,11 +161,13 @@ else:
             ),
             "._node.access": "Acl, Rights",
             "._node.actions": (
-                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, FindRetained, "
-                "Notice, NoticeKind, PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack, WeighRetained"
+                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, FindRetained, GiveUp, "
+                "HandleAgain, Notice, NoticeKind, PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack, "
+                "Verdict, WeighRetained"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ids": "Randomness, begin_elsewhere",
+            "._node.lanes": "Lanes",
             "._node.node": "Node, PeerInfo",
             "._node.policy": "Policy, Probe, QuotaPolicy",
             "._node.stats": "NodeStats",
@@ -232,6 +238,8 @@ __all__ = [
     "ForkedProcess",
     "Found",
     "Frame",
+    "GiveUp",
+    "HandleAgain",
     "HandshakeFinal",
     "HandshakeRejected",
     "HandshakeRequest",
@@ -241,6 +249,7 @@ __all__ = [
     "IgnoreReason",
     "Ignored",
     "KeepUnsubscribe",
+    "Lanes",
     "LimitExceeded",
     "Limits",
     "Loaded",
@@ -314,6 +323,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "Verdict",
     "WeighRetained",
     "begin_elsewhere",
     "bytes_of",

@@ -160,6 +160,7 @@ def test_a_message_expires_when_its_send_says(nodes: Nodes) -> None:
         with pytest.raises(Undelivered) as given_up:
             left.wait_acked(receipt)
         assert given_up.value.reason is UndeliveredReason.EXPIRED
+        until(lambda: left.stats()["expired_messages"] == 2)
         left.send("news", "", b"young", expire_after=0.1)
         with pytest.raises(ValueError, match="above zero"):
             left.send("news", "", b"never", expire_after=0.0)

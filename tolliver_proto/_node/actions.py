@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Protocol
 from uuid import UUID
 
@@ -25,10 +26,32 @@ Handler = Hashable
 """The argument of `register`: the adapter's business too."""
 
 
+@record
+class HandleAgain:
+    """A handler failed, and is to have the message again here after so many seconds (P-22). Raises ValueError."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds < inf:
+            raise ValueError(f"retry_in={self.seconds!r:.100}: give seconds, or None")
+
+
+@record
+class GiveUp:
+    """No handler will ever do: it is a dead letter at once (P-23)."""
+
+    reason: str
+
+
+Verdict = bool | HandleAgain | GiveUp | None
+"""Handled well, or failed, and what then; None where no handler has begun."""
+
+
 class Settler(Protocol):
     """Takes what is said of deliveries: an adapter's, as a node alone has `acknowledge` and `fail`."""
 
-    def settle(self, deliveries: Collection[Delivery], well: bool) -> None: ...
+    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None: ...
 
 
 @dataclass(slots=True, eq=False)  # equal only to itself: two deliveries of one message are settled separately
@@ -48,11 +71,21 @@ class Delivery:
             raise _no_settler()
         self.settler.settle((self,), True)
 
-    def fail(self) -> None:
-        """Not handled: the sender keeps it, and sends it again after its resend interval (T-50)."""
+    def fail(self, retry_in: float | None = None) -> None:
+        """Not handled: the sender keeps it, and sends it again after its resend interval (T-50).
+
+        With `retry_in` it is handed out again here after so many seconds, as long as the connection stands that it came
+        on (P-22). Raises ValueError.
+        """
         if self.settler is None:
             raise _no_settler()
-        self.settler.settle((self,), False)
+        self.settler.settle((self,), False if retry_in is None else HandleAgain(retry_in))
+
+    def give_up(self, reason: str) -> None:
+        """Not handled, and trying again is no use: kept as a dead letter, and acknowledged (T-47, P-23)."""
+        if self.settler is None:
+            raise _no_settler()
+        self.settler.settle((self,), GiveUp(reason))
 
     @property
     def channel(self) -> str:

@@ -1,8 +1,8 @@
 """State of a node, shared by all its parts.
 
 A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`, `room`,
-`sending`, `holds`, `retained`, `handling`, `receiving`, `handshakes`, `storing`, `maintenance`, `retrying`, `flushing`,
-and last the node itself (`node`), which takes inputs and picks the next action. They share this state because a commit,
+`sending`, `holds`, `retained`, `handling`, `receiving`, `again`, `handshakes`, `storing`, `maintenance`, `retrying`,
+`flushing`, and last the node itself (`node`), which takes inputs and picks the next action. They share this state as a commit,
 a handshake and an acknowledgement each touch most of it. Parts that can be told apart are objects that the node holds:
 `HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether somebody is still there,
 `OutboxSearch` what the store has, `RetainedSizes` how much is retained. `Link`, `Peer`, `Outbox` and `Batch` are data
@@ -34,7 +34,7 @@ from .dedupe import DedupeCache
 from .drops import Drops
 from .gate import HandshakeGate
 from .ids import IdAllocator, Randomness
-from .inbox import Inbox
+from .inbox import Bound, Inbox
 from .intervals import RefCounts
 from .keepalive import KeepAlive
 from .letters import DeadLetters
@@ -143,6 +143,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._drops = Drops(self._timers, self._notice)
         self._tally = NoticeTally(self._timers, self._tell_sum)
         self._calls: dict[Handler, Calls] = {}
+        self._bounds: dict[Handler, Bound] = {}
+        self._counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
         self._stuck: set[Handler] = set()
         self._peers: dict[UUID, Peer] = {}
         self._left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone

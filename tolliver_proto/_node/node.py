@@ -159,6 +159,7 @@ class Node(Flushing):
             "tally": self._on_tally_timeout,
             "drops": self._on_drops_timeout,
             "handled": self._on_handled_timeout,
+            "again": self._on_again_timeout,
         }
         for peer in [peer for peer in self._peers.values() if peer.held]:
             self._hold(peer, peer.held)
@@ -333,6 +334,7 @@ class Node(Flushing):
         """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
         self._tick(now)
         self.closing = True
+        self._end_waiting([*self._again])
         for remote in self._dialer.remotes():
             self.disconnect(remote)
         for link in list(self._links.values()):

@@ -45,6 +45,7 @@ from .._tls.policy import Pumps
 from .driver import NodeDriver
 from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
+from .side_by_side import SideBySide, chosen
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -84,7 +85,7 @@ class BaseInstanceCore(BaseEndpoint):
     def beside(self, job: Job, done: Done) -> None: ...
 
     @abstractmethod
-    def handle(self, channel: str, key: str, handler: Handler) -> object:
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> object:
         """Register a handler."""
 
     @abstractmethod
@@ -331,8 +332,8 @@ class BaseInstanceCore(BaseEndpoint):
             self.call_on_event(self.options.on_event)
         if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
             self.beside(self._store.check, self._on_checked)
-        for channel, key, handler in self.options.handlers:
-            self.handle(channel, key, handler)
+        for channel, key, handler, *how in self.options.handlers:
+            self.handle(channel, key, handler, chosen(**(how[0] if how else {})))
         for remote in self.options.remotes:
             self._connect(remote, keep_trying=True)
 

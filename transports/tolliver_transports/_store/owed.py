@@ -184,11 +184,15 @@ class Deliveries:
         [(self.newest,)] = connection.execute("SELECT IFNULL(MAX(last_seq), 0) FROM batch").fetchall()
         self._number = 0  # of the commit in the making
         self._numbered: int | None = None  # the first seq of the newest batch, where that has this number
-        [(self._expires,)] = connection.execute("SELECT EXISTS (SELECT 1 FROM expiry)").fetchall()  # some may
+        self._expires = False  # some batch may
         self._recent: deque[int] = deque(maxlen=_NEW)  # first seqs
         self._holes: dict[int, list[int]] = {}  # of a batch: messages in it, and those among them that are owed
         self._sparse: dict[int, None] = {}  # batches of which less than half may be owed
         self._read: tuple[int, Directory, bytes] | None = None  # the next piece is mostly of the same batch
+
+    def look_for_due(self) -> None:
+        """Some batches of earlier lives may expire. In layouts without that this is not asked."""
+        [(self._expires,)] = self._execute("SELECT EXISTS (SELECT 1 FROM expiry)", ()).fetchall()
 
     def newest_stored_at(self) -> int:
         """When the newest batch was stored, in seconds; 0 where there is none, or where it is damaged."""
@@ -537,7 +541,7 @@ class Deliveries:
                 yield from self._listed(share, share.bits & -1 << max(0, after_seq + 1 - share.first_seq), now)
 
     def _listed(self, share: Share, bits: int, now: int | None) -> Iterator[Listed]:
-        """What these bits stand for; without `now` lost ones are left out."""
+        """Deliveries that these bits stand for; without `now` lost ones are left out."""
         parked = share.parked_bits
         directory = self.directory(share.first_seq) if bits else None
         for place in places_of(bits):

@@ -183,6 +183,7 @@ class SQLiteStore:
         self._may_hold = False  # nobody has connected yet
         self._peers: dict[UUID, int] = self._file.peers
         with self._file.failing("load", *MALFORMED):
+            self._deliveries.look_for_due()
             for (kept,) in self._file.connection.execute(_CORRECTION):
                 self._clock.correction += kept
                 self._correction = kept

@@ -24,11 +24,13 @@ from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, To, checked
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
+from .side_by_side import Registrations
 
 GOES_ON = "it is not withdrawn, and may still be stored"
 
@@ -68,8 +70,10 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def _stored(self, result: Any, error: TolliverError | None, done: Done) -> None:
         self.tell(lambda: done(result, error))
 
-    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, checked(handler))
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration | Registrations:
+        if how.is_one:
+            return Registration(self, channel, key, checked(handler), how.pending)
+        return Registrations(self, channel, key, checked(handler), how)
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_thread(self, self.feed, function)
@@ -217,14 +221,25 @@ class Instance(BaseInstance[InstanceCore]):
         with self._core.lock:
             return self._core.unreliable_send(channel, key, body, to)
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration | Registrations:
         """Call `handler(delivery)` for what matches, on a thread of its own; "" is a wildcard (T-57).
 
         Does not subscribe. None or a true value means handled: the message is acknowledged once all matching handlers
         say so. A false value or an exception means failed: it is sent again (T-45). One call at a time for each
-        registration. Raises TypeError for an async handler.
+        registration, or `concurrency` of them, on as many threads; with `ordered_by="key"` one follows the other inside
+        a key (P-20, P-21). Raises TypeError for an async handler.
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler)
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None

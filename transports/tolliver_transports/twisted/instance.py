@@ -24,6 +24,7 @@ from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.iterators import Messages, Registration, Runs
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
 from .events import Events
@@ -41,8 +42,8 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         await DeferredList(list(self._beside))
         await self._storing.run(super()._finish_off_loop)
 
-    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, checked(handler))
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
+        return Registration(self, channel, key, checked(handler), how)
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)
@@ -182,14 +183,25 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return self._core.unreliable_send(channel, key, body, to)
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration:
         """Call `handler(delivery)` for what matches; "" is a wildcard. Does not subscribe (T-57).
 
         The handler may be plain, a coroutine function, or return a Deferred. None or a true value means handled: the
         message is acknowledged once all matching handlers say so. A false value or an exception means failed: it is
-        sent again (T-45). One call at a time for each registration.
+        sent again (T-45). One call at a time for each registration, or `concurrency` of them; with `ordered_by="key"`
+        one follows the other inside a key (P-20, P-21).
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler)
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
