@@ -44,4 +44,5 @@ def test_an_instance_in_memory_does_what_others_do(
         assert [one.body for one in copy.retained()] == [b"0"]
         assert copy.notices() == []
     with nodes.open("left", **memory) as left:
-        assert left.retained() == left.peers() == []
+        assert left.retained() == []
+        assert left.peers() == []

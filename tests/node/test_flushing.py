@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tolliver_proto import Ack, Action, ConnectionClosing, Limits, Message, Receipt, Stored
+from tolliver_proto import Action, ConnectionClosing, Limits, Message, Receipt, Stored
 
 from .play import HIGH, LOW, Play, every
 
@@ -61,7 +61,7 @@ def test_it_waits_for_a_window_that_is_full() -> None:
         messages = [frame for frame in wire.got() if isinstance(frame, Message)]
         assert messages
         acked += len(messages)
-        answered = is_answered(wire.send(*(Ack(one.message_id) for one in messages)), receipt)
+        answered = is_answered(wire.ack(*messages), receipt)
     assert acked >= 3
 
 

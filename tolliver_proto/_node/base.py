@@ -2,9 +2,9 @@
 
 A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`, `room`,
 `sending`, `holds`, `retained`, `handling`, `receiving`, `again`, `handshakes`, `storing`, `maintenance`, `retrying`,
-`flushing`, and last the node itself (`node`), which takes inputs and picks the next action. They share this state as a commit,
-a handshake and an acknowledgement each touch most of it. Parts that can be told apart are objects that the node holds:
-`HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether somebody is still there,
+`flushing`, and last the node itself (`node`), which takes inputs and picks the next action. They share this state as a
+commit, a handshake and an acknowledgement each touch most of it. Parts that can be told apart are objects that the node
+holds: `HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether somebody is still there,
 `OutboxSearch` what the store has, `RetainedSizes` how much is retained. `Link`, `Peer`, `Outbox` and `Batch` are data
 with their own rules; the table of connections is the base of all.
 """

@@ -25,7 +25,7 @@ REMOVE = "DELETE FROM retained WHERE channel = ? AND key = ?"
 
 _COLUMNS = "SELECT channel, key, crc, stored_at, body FROM retained"
 _ONE = f"{_COLUMNS} WHERE channel = ? AND key = ?"
-_OF_CHANNEL = f"{_COLUMNS} WHERE channel = ?1 AND (channel, key) > (?2, ?3) ORDER BY key"
+_OF_CHANNEL = f"{_COLUMNS} WHERE channel = ? AND key > ? ORDER BY key"
 _WHOLE_CHANNEL = f"{_COLUMNS} WHERE channel = ? ORDER BY key"
 _AFTER = "WHERE (channel, key) > (?, ?)"
 _SIZE = "LENGTH(CAST(channel AS BLOB)) + LENGTH(CAST(key AS BLOB)) + LENGTH(body)"
@@ -86,7 +86,7 @@ def _of_channels(
         if after is None or channel > after[0]:
             query = connection.execute(_WHOLE_CHANNEL, (channel,))
         elif channel == after[0]:
-            query = connection.execute(_OF_CHANNEL, (channel, *after))
+            query = connection.execute(_OF_CHANNEL, after)
         else:
             continue
         with closing(query) as rows:
