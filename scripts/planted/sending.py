@@ -98,7 +98,7 @@ BUGS = (
         "who is skipped at its quota counts as a recipient that is required",
         SENDING,
         "Sending._store",
-        "routed, shares = room.routed, room.shares\n_check_recipients(items, routed, required)",
+        "routed, shares = room.routed, room.shares\n_check_recipients(items, routed, terms.required)",
         "routed, shares = room.routed, room.shares",
         ("tests/node/test_undelivered.py::test_who_is_skipped_at_its_quota_is_not_counted",),
     ),
