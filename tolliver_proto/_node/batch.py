@@ -96,7 +96,7 @@ class Batch:
     ) -> None:
         operations = self.operations
         last = operations[-1] if operations else None
-        if type(last) is not StoreMessages or last.expire_after != expire_after:
+        if type(last) is not StoreMessages or last.expire_after is not expire_after:
             last = StoreMessages([], [], [], expire_after)
             operations.append(last)
         last.messages.extend(messages)  # type: ignore[attr-defined]  # ours until it is handed out

@@ -118,8 +118,9 @@ class Sending(MakingRoom):
         marked, frame = None, b""  # encoded with that unreliable id, which hardly ever differs
         sent = 0
         high_water = self.limits.high_water
-        recipients = self._routes.match(channel, key) if to is None else self._narrow(channel, key, uuids_of(to))
-        for peer in recipients.peers:
+        for peer in (
+            self._routes.match(channel, key) if to is None else self._narrow(channel, key, uuids_of(to))
+        ).peers:
             link = peer.link
             connection = link.connection if link is not None else None
             if link is None or connection is None or (peer.kept_back and peer.holds(channel, key)):
