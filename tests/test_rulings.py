@@ -18,9 +18,10 @@ PAGES = {
     "D": "security.md",
     "V": "proof.md",
     "I": "architecture.md",
+    "P": "patterns.md",
 }
 # No page here explains an A: such a citation is of a page outside this repository, and fails.
-CITED = re.compile(r"(?<![\w-])(?:[ACIVG][1-9]\d?|[TRD]-\d{1,2}[a-z]?)(?![\w-])")
+CITED = re.compile(r"(?<![\w-])(?:[ACIVG][1-9]\d?|[TRDP]-\d{1,2}[a-z]?)(?![\w-])")
 DEFINED = re.compile(rf"^(?:\| |#+ )({CITED.pattern})(?= \||$|:)", re.MULTILINE)
 ELSEWHERE = re.compile(r"\b(?:ARCHITECTURE|DECISIONS|HOUSE|PROOF)\b")
 

@@ -57,6 +57,9 @@ if TYPE_CHECKING:
         DialFailed,
         Fetch,
         Find,
+        FindRetained,
+        GiveUp,
+        HandleAgain,
         Notice,
         NoticeKind,
         PeerDown,
@@ -65,9 +68,12 @@ if TYPE_CHECKING:
         Stored,
         SubscriptionsChanged,
         TakeBack,
+        Verdict,
+        WeighRetained,
     )
     from ._node.dialing import RemoteInfo, RemoteState
     from ._node.ids import Randomness, begin_elsewhere
+    from ._node.lanes import Lanes
     from ._node.node import Node, PeerInfo
     from ._node.policy import Policy, Probe, QuotaPolicy
     from ._node.stats import NodeStats
@@ -94,13 +100,16 @@ if TYPE_CHECKING:
         RemoveMessages,
         RemoveOwnSubscription,
         RemovePeerSubscription,
+        RemoveRetained,
         ReplacePeerSubscriptions,
         ReserveIds,
+        RetainedValue,
         Row,
         Span,
         Store,
         StoredMessage,
         StoreMessages,
+        StoreRetained,
         UnparkDeliveries,
         UnpinPeer,
         bytes_of,
@@ -152,11 +161,13 @@ else:
             ),
             "._node.access": "Acl, Rights",
             "._node.actions": (
-                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, Notice, NoticeKind, "
-                "PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack"
+                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, FindRetained, GiveUp, "
+                "HandleAgain, Notice, NoticeKind, PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack, "
+                "Verdict, WeighRetained"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ids": "Randomness, begin_elsewhere",
+            "._node.lanes": "Lanes",
             "._node.node": "Node, PeerInfo",
             "._node.policy": "Policy, Probe, QuotaPolicy",
             "._node.stats": "NodeStats",
@@ -164,8 +175,9 @@ else:
                 "STORING, AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, "
                 "DeadLetter, ForgetPeer, ForgetUnsubscribe, Found, KeepUnsubscribe, Loaded, LoadedPeer, Operation, "
                 "ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, RemoveMessages, "
-                "RemoveOwnSubscription, RemovePeerSubscription, ReplacePeerSubscriptions, ReserveIds, Row, Span, "
-                "Store, StoredMessage, StoreMessages, UnparkDeliveries, UnpinPeer, bytes_of"
+                "RemoveOwnSubscription, RemovePeerSubscription, RemoveRetained, ReplacePeerSubscriptions, ReserveIds, "
+                "RetainedValue, Row, Span, Store, StoredMessage, StoreMessages, StoreRetained, UnparkDeliveries, "
+                "UnpinPeer, bytes_of"
             ),
             "._wire.connection": "Connection",
             "._wire.dialect": "Dialect",
@@ -220,11 +232,14 @@ __all__ = [
     "Event",
     "Fetch",
     "Find",
+    "FindRetained",
     "ForgetPeer",
     "ForgetUnsubscribe",
     "ForkedProcess",
     "Found",
     "Frame",
+    "GiveUp",
+    "HandleAgain",
     "HandshakeFinal",
     "HandshakeRejected",
     "HandshakeRequest",
@@ -234,6 +249,7 @@ __all__ = [
     "IgnoreReason",
     "Ignored",
     "KeepUnsubscribe",
+    "Lanes",
     "LimitExceeded",
     "Limits",
     "Loaded",
@@ -272,10 +288,12 @@ __all__ = [
     "RemoveMessages",
     "RemoveOwnSubscription",
     "RemovePeerSubscription",
+    "RemoveRetained",
     "ReplacePeerSubscriptions",
     "ReserveIds",
     "ReservedChannel",
     "ResumeReading",
+    "RetainedValue",
     "Revision",
     "Rights",
     "Role",
@@ -288,6 +306,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreMessages",
+    "StoreRetained",
     "Stored",
     "StoredMessage",
     "Subscribe",
@@ -304,6 +323,8 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "Verdict",
+    "WeighRetained",
     "begin_elsewhere",
     "bytes_of",
     "counter",

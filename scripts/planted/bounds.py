@@ -111,8 +111,8 @@ BUGS = (
         "a send overtakes one that waits for room",
         SENDING,
         "Sending.send_many",
-        "self._blocked or self._must_wait() or not self._store(items, sizes, receipt, require_recipients)",
-        "self._must_wait() or not self._store(items, sizes, receipt, require_recipients)",
+        "self._blocked or self._must_wait() or not self._store(items, sizes, receipt, terms)",
+        "self._must_wait() or not self._store(items, sizes, receipt, terms)",
         (f"{_NODE}test_an_ack_in_between_is_no_loss_and_no_drop", f"{_NODE}test_a_later_send_waits_its_turn"),
     ),
     Bug(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    addressed,
     bounds,
     connecting,
     drafts,
@@ -14,6 +15,7 @@ from . import (
     opening,
     receiving,
     relays,
+    retained,
     secure,
     sending,
     spark,
@@ -24,6 +26,7 @@ from . import (
 )
 
 BUGS = (
+    *addressed.BUGS,
     *wire.BUGS,
     *connecting.BUGS,
     *receiving.BUGS,
@@ -42,4 +45,5 @@ BUGS = (
     *handling.BUGS,
     *events.BUGS,
     *drafts.BUGS,
+    *retained.BUGS,
 )

@@ -24,7 +24,7 @@ from uuid import UUID
 from tolliver_transports._options.instance import InstanceOptions, Remote
 from tolliver_transports._options.streams import StreamsOptions
 
-from tolliver_proto import DeadLetter, Delivery, NodeStats, Notice, PeerInfo, Receipt, RemoteInfo
+from tolliver_proto import DeadLetter, Delivery, NodeStats, Notice, PeerInfo, Receipt, RemoteInfo, RetainedValue
 
 PATIENCE = 60.0  # seconds for one call, far above what any takes
 STEP = 0.002  # seconds between two looks
@@ -267,17 +267,23 @@ class Facade(Opened):
     def unsubscribe(self, channel: str, key: str = "") -> None:
         self._call("unsubscribe", channel, key)
 
-    def send(self, channel: str, key: str, body: bytes, **options: int) -> Receipt:
+    def send(self, channel: str, key: str, body: bytes, **options: Any) -> Receipt:
         return self._call("send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 
-    def send_many(self, items: Iterable[Item], **options: int) -> Receipt:
+    def send_many(self, items: Iterable[Item], **options: Any) -> Receipt:
         return self._call("send_many", items, **options)  # type: ignore[no-any-return]  # as above
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
-        return self._call("unreliable_send", channel, key, body)  # type: ignore[no-any-return]  # as above
+    def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
+        return self._call("retain", channel, key, body)  # type: ignore[no-any-return]  # as above
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registered:
-        return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler)))
+    def retained(self, **options: Any) -> list[RetainedValue]:
+        return self._call("retained", **options)  # type: ignore[no-any-return]  # as above
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, **options: Any) -> int:
+        return self._call("unreliable_send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
+
+    def register_callback(self, channel: str, key: str, handler: Handler, **how: Any) -> Registered:
+        return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler), **how))
 
     def _adapted(self, handler: Handler) -> Handler:
         def handle(delivery: Delivery) -> Any:
@@ -293,6 +299,9 @@ class Facade(Opened):
 
     def message_runs(self, channel: str, key: str = "", **options: bool) -> Items:
         return Items(self.world, self._call("message_runs", channel, key, **options))
+
+    def flush(self, **options: Any) -> None:
+        self._call("flush", **options)
 
     def wait_acked(self, receipt: Receipt, **options: Any) -> None:
         self._call("wait_acked", receipt, **options)
@@ -415,7 +424,7 @@ class Items:
 
 
 class Settled:
-    """A message or a run, whose two words are said in its instance's world. All else is the thing itself."""
+    """A message or a run, whose words are said in its instance's world. All else is the thing itself."""
 
     def __init__(self, world: World, item: Any) -> None:
         self._world = world
@@ -424,8 +433,11 @@ class Settled:
     def ack(self) -> None:
         self._world.start("ack", self._item.ack).wait()
 
-    def fail(self) -> None:
-        self._world.start("fail", self._item.fail).wait()
+    def fail(self, **options: Any) -> None:
+        self._world.start("fail", lambda: self._item.fail(**options)).wait()
+
+    def give_up(self, reason: str) -> None:
+        self._world.start("give up", lambda: self._item.give_up(reason)).wait()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._item, name)

@@ -16,7 +16,7 @@ from tolliver_transports.anyio import InstanceOptions, create_instance
 from tests.cli.commands import tolliver
 from tests.store.given import OTHER, PEER, open_store, storing
 from tests.store.test_migration import layout_1
-from tolliver_proto import AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery, Subscription
+from tolliver_proto import AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery, StoreRetained, Subscription
 
 
 @pytest.fixture
@@ -153,3 +153,14 @@ def test_what_is_no_database_is_told_and_nothing_made(tmp_path: Path) -> None:
         assert (told.exit_code, told.stdout) == (1, "")
         assert told.stderr.endswith("give the file that the instance uses\n")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_retained_value_that_is_damaged_is_a_line_without_its_body(database: Path) -> None:
+    with closing(open_store(database)) as store:
+        store.commit([StoreRetained([("c", "k", b"secret"), ("c", "other", b"x")])])
+    change(database, "UPDATE retained SET body = CAST('secrets' AS BLOB) WHERE key = 'k'")
+    with left_as_it_is(database):
+        told = tolliver("check", database)
+    assert told.exit_code == 1
+    assert "1 rows of table retained have a wrong checksum" in told.stdout
+    assert "secret" not in told.stdout

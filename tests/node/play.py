@@ -23,6 +23,7 @@ from tolliver_proto import (
     DiskFull,
     Fetch,
     Find,
+    FindRetained,
     Frame,
     HandshakeRequest,
     HandshakeResponse,
@@ -37,6 +38,7 @@ from tolliver_proto import (
     StoreError,
     Subscription,
     Transmit,
+    WeighRetained,
     encode,
 )
 from tolliver_proto.testing import BeginAt, MemoryStore
@@ -132,12 +134,16 @@ class Play:
         self.store = store or MemoryStore()
         self.dice = Dice()
         self.now = 0.0
+        self.begun = self.store.now  # by the store's clock
         self.wires: dict[int, Wire] = {}
         self.hold_commits = False  # Commit waits in `held` until `finish`
         self.hold_writes = False  # `sent` is not reported until `written`
         self.hold_fetches = False
         self.hold_searches = False
         self.searches: list[Find] = []
+        self.hold_looks = False
+        self.looks: list[FindRetained | WeighRetained] = []
+        self.look_error: StoreError | None = None
         self.search_error: StoreError | None = None
         self.finds = 0
         self.held: list[Commit] = []
@@ -173,6 +179,10 @@ class Play:
                 self.fetches.append(action)
                 if not self.hold_fetches:
                     self._fetch()
+            elif isinstance(action, FindRetained | WeighRetained):
+                self.looks.append(action)
+                if not self.hold_looks:
+                    self._look()
             elif isinstance(action, Find):
                 self.finds += 1
                 self.searches.append(action)
@@ -198,6 +208,7 @@ class Play:
 
     def _commit(self) -> None:
         commit = self.held.pop(0)
+        self.store.now = self.begun + self.now
         try:
             self.store.commit(commit.operations)
         except DiskFull as error:
@@ -212,11 +223,24 @@ class Play:
 
     def _search(self) -> None:
         find = self.searches.pop(0)
-        rows = self.store.find(find.peer, find.after_seq, find.max_count, find.min_age)
+        self.store.now = self.begun + self.now
+        rows = find.ask(self.store)
         if self.search_error is None:
             self.node.found(find.search_id, rows, now=self.now)
         else:
             self.node.found(find.search_id, [], self.search_error, now=self.now)
+
+    def _look(self) -> None:
+        look = self.looks.pop(0)
+        if self.look_error is None:
+            self.node.retained_found(look.search_id, look.answer(self.store), now=self.now)
+        else:
+            self.node.retained_found(look.search_id, [], self.look_error, now=self.now)
+
+    def seen(self) -> list[Action]:
+        """The look at retained values that was held back is done."""
+        self._look()
+        return self.run()
 
     def looked(self) -> list[Action]:
         """The search that was held back is done."""
@@ -264,8 +288,8 @@ class Play:
         getattr(self.node, name)(*arguments, now=self.now)
         return self.run()
 
-    def send(self, channel: str, key: str, body: bytes) -> Any:
-        receipt = self.node.send(channel, key, body, now=self.now)
+    def send(self, channel: str, key: str, body: bytes, **terms: Any) -> Any:
+        receipt = self.node.send(channel, key, body, now=self.now, **terms)
         self.run()
         return receipt
 

@@ -23,6 +23,7 @@ from tolliver_proto import (
     Dial,
     Fetch,
     Find,
+    FindRetained,
     Limits,
     Node,
     PeerIdentity,
@@ -33,6 +34,7 @@ from tolliver_proto import (
     Stored,
     Subscription,
     Transmit,
+    WeighRetained,
 )
 from tolliver_proto._testing.checks import audit
 from tolliver_proto.testing import BeginAt, MemoryStore
@@ -186,7 +188,7 @@ class Table:
                 self._on_connection(seat, end, action)
         elif isinstance(action, Dial):
             self._put(("dial", seat, action.cid), seat, partial(self._dial, seat, action))
-        elif isinstance(action, Commit | Fetch | Find):
+        elif isinstance(action, Commit | Fetch | Find | FindRetained | WeighRetained):
             self._put(("disk", seat), seat, partial(self._store, seat, action))
         elif isinstance(action, Deliver):
             self._put(("handlers", seat), seat, partial(self._handle, seat, action))
@@ -241,7 +243,7 @@ class Table:
         for end in list(seat.ends.values()):
             self.drop(end)
 
-    def _store(self, seat: Seat, action: Commit | Fetch | Find) -> None:
+    def _store(self, seat: Seat, action: Commit | Fetch | Find | FindRetained | WeighRetained) -> None:
         life = seat.life
         self.at_store(seat, "before")
         if seat.life != life:
@@ -249,7 +251,9 @@ class Table:
         if isinstance(action, Commit):
             seat.store.commit(action.operations)
         elif isinstance(action, Find):
-            found = seat.store.find(action.peer, action.after_seq, action.max_count, action.min_age)
+            found = action.ask(seat.store)
+        elif isinstance(action, FindRetained | WeighRetained):
+            values = action.answer(seat.store)
         else:
             rows = seat.store.fetch(action.peer, action.after_seq, action.max_count, action.max_bytes)
         self.at_store(seat, "after")
@@ -259,6 +263,8 @@ class Table:
             seat.call("committed", action.batch_id)
         elif isinstance(action, Find):
             seat.call("found", action.search_id, found)
+        elif isinstance(action, FindRetained | WeighRetained):
+            seat.call("retained_found", action.search_id, values)
         else:
             seat.call("fetched", action.peer, rows)
 

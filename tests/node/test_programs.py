@@ -56,6 +56,78 @@ def test_a_work_queue_of_a_user_holds_with_many_seeds() -> None:
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 
 
+def last_values(net: ProgramNet) -> Done:
+    """Some retain, others come and go; in the end everybody has the newest of each name (P-30)."""
+    names, rounds = ("a", "b", "c"), 12
+
+    def source(app: App) -> None:
+        def step() -> None:
+            number = app.disk["step"] = app.disk.get("step", 0) + 1
+            if number <= rounds:
+                body = None if number == 5 else b"%d" % number
+                app.retain("values", names[number % len(names)], body)
+
+        app.every(2.0, step)
+
+    def take(app: App, message: Delivery) -> None:
+        app.disk.setdefault("seen", {})[message.key] = message.body
+        app.disk["count"] = app.disk.get("count", 0) + 1
+
+    def reader(app: App) -> None:
+        app.register_callback("values", "", lambda message: take(app, message))
+        app.subscribe("values", "" if app.name == "wide" else "a")
+        app.subscribe("values", "b")
+
+    def fickle(app: App) -> None:
+        app.register_callback("values", "", lambda message: take(app, message))
+
+        def change() -> None:
+            app.disk["turn"] = app.disk.get("turn", 0) + 1
+            (app.subscribe if app.disk["turn"] % 2 or app.disk["turn"] > 8 else app.unsubscribe)("values", "c")
+
+        app.every(3.0, change)
+
+    net.instance("source", source)
+    for name, program in (("wide", reader), ("exact", reader), ("fickle", fickle)):
+        policy = Policy(dedupe=1000, dedupe_durable=True)  # else a copy of an older value may come last (T-51)
+        net.instance(name, program, remotes=["source"], policy=policy)
+
+    def is_done() -> bool:
+        values = {key: body for (_, key), body in net._actor("source").store._retained.items()}
+        seen = {name: net.disk(name).get("seen", {}) for name in ("wide", "exact", "fickle")}
+        wanted = {"wide": {"a", "b", "c"}, "exact": {"a", "b"}, "fickle": {"c"}}
+        stepped = net.disk("source").get("step", 0) >= rounds and net.disk("fickle").get("turn", 0) > 9
+        return stepped and all(
+            seen[name].get(key) == body for name in seen for key, body in values.items() if key in wanted[name]
+        )
+
+    return is_done
+
+
+def test_last_values_hold_with_many_seeds() -> None:
+    """A full disk is another matter: then who comes anew is told that it is left out (P-35)."""
+    reports = rehearse(last_values, range(12), never=("fill",))
+    happened = sum((Counter(report.counts) for report in reports), Counter())
+    assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits")) > 0
+
+
+def test_where_no_connection_is_lost_each_value_comes_once() -> None:
+    heard: list[tuple[str, bytes]] = []
+
+    def left(app: App) -> None:
+        app.retain("values", "a", b"1")
+        app.retain("values", "a", b"2")
+        app.later(20.0, app.retain, "values", "a", b"3")
+        flushed = app.flush()
+        app.when_stored(flushed, lambda error: heard.append(("flushed", b"" if error is None else b"failed")))
+
+    def right(app: App) -> None:
+        app.later(10.0, app.subscribe, "values", "", lambda message: heard.append((message.key, message.body)))
+
+    pair(left, right, lambda: len(heard) >= 3).run()
+    assert heard == [("flushed", b""), ("a", b"2"), ("a", b"3")]
+
+
 def test_one_seed_is_one_trace() -> None:
     assert ProgramNet(5, work_queue).run() == ProgramNet(5, work_queue).run()
 
@@ -252,3 +324,73 @@ def test_a_stuck_handler_lets_go_what_waits_for_it() -> None:
     slow = Weather(delay=8.0, slow=0.0, dial_fails=0.0, store_fails=0.0, half_open=0.0, late_drain=0.0)
     ProgramNet(1, story, weather=slow, operations=0, seconds=200.0).run()
     assert len(begun) >= 8
+
+
+def side_by_side(net: ProgramNet) -> Done:
+    """Jobs by customer: three at once, and of one customer one after the other, as a crash or a slow one may come."""
+    done: set[bytes] = set()
+
+    def boss(app: App) -> None:
+        def send() -> None:
+            if app.subscribed("jobs") and not app.disk:
+                items = [("jobs", f"customer {number % 4}", b"%d" % number) for number in range(JOBS)]
+                app.when_stored(app.send_many(items), lambda error: error or app.disk.update(sent=True))
+
+        app.every(1.0, send)
+
+    def worker(app: App) -> None:
+        at_work: Counter[str] = Counter()
+
+        def work(job: Delivery) -> None:
+            at_work[job.key] += 1
+            assert at_work[job.key] == 1, "two jobs of one customer"
+            assert at_work.total() <= 3, "four at once"
+            app.later(0.5, end, job)
+
+        def end(job: Delivery) -> None:
+            at_work[job.key] -= 1
+            if int(job.body) % 5 == 4 and job.attempt == 1:
+                job.fail(retry_in=0.5)
+                return
+            done.add(job.body)
+            job.ack()
+
+        app.register_callback("jobs", "", work, settles=True, concurrency=3, ordered_by="key")
+        app.subscribe("jobs")
+
+    net.instance("boss", boss)
+    net.instance("worker", worker, remotes=["boss"])
+    return lambda: len(done) == JOBS
+
+
+def test_jobs_side_by_side_are_in_order_inside_a_key() -> None:
+    rehearse(side_by_side, range(20))
+
+
+def ashore(net: ProgramNet) -> Done:
+    """Three at once without an order, each for a while that makes its handler stuck, and no room for more."""
+    done: set[bytes] = set()
+
+    def boss(app: App) -> None:
+        app.every(1.0, lambda: app.subscribed("jobs") and not app.disk and app.disk.update(sent=send(app)))
+
+    def send(app: App) -> bool:
+        app.send_many([("jobs", "", b"%d" % number) for number in range(6)])
+        return True
+
+    def worker(app: App) -> None:
+        def end(job: Delivery) -> None:
+            done.add(job.body)
+            job.ack()
+
+        app.register_callback("jobs", "", lambda job: app.later(2.0, end, job), settles=True, concurrency=2)
+        app.subscribe("jobs")
+
+    net.instance("boss", boss, crashes=False)
+    net.instance("worker", worker, remotes=["boss"], policy=Policy(stuck_after=1.0), limits=Limits(inbox_messages=4))
+    return lambda: len(done) == 6
+
+
+def test_a_stuck_handler_with_several_calls_gives_back_what_waits() -> None:
+    calm = Weather(store_fails=0.0, handler_hangs=0.0)
+    assert rehearse(ashore, range(3), weather=calm)

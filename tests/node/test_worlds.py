@@ -33,6 +33,7 @@ from tolliver_proto import (
     Dial,
     Fetch,
     Find,
+    FindRetained,
     Limits,
     Node,
     OutboxFull,
@@ -46,6 +47,7 @@ from tolliver_proto import (
     Stored,
     StoreError,
     Transmit,
+    WeighRetained,
 )
 from tolliver_proto._node.link import Hold
 from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check_memory
@@ -109,7 +111,7 @@ class Host:
         self.store = MemoryStore()
         self.node: Node | None = None
         self.ends: dict[int, End] = {}
-        self.jobs: deque[Commit | Fetch | Find] = deque()
+        self.jobs: deque[Commit | Fetch | Find | FindRetained | WeighRetained] = deque()
         self.unsettled: list[Delivery] = []
         self.in_transit: list[int] = []
 
@@ -169,7 +171,7 @@ class TwoNodes(RuleBasedStateMachine):
             host.in_transit.append(end.cid)
         elif isinstance(action, Dial):
             self.dial(host, action.cid)
-        elif isinstance(action, Commit | Fetch | Find):
+        elif isinstance(action, Commit | Fetch | Find | FindRetained | WeighRetained):
             host.jobs.append(action)
         elif isinstance(action, Deliver):
             for delivery in action.deliveries:
@@ -375,6 +377,8 @@ class TwoNodes(RuleBasedStateMachine):
             self.call(
                 host, "found", job.search_id, host.store.find(job.peer, job.after_seq, 1000, 0.0) if well else [], error
             )
+        elif isinstance(job, FindRetained | WeighRetained):
+            self.call(host, "retained_found", job.search_id, job.answer(host.store) if well else [], error)
         elif well:
             rows = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
             self.call(host, "fetched", job.peer, rows)

@@ -18,6 +18,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -40,11 +41,13 @@ from tolliver_proto import (
     RemoveMessages,
     RemoveOwnSubscription,
     RemovePeerSubscription,
+    RemoveRetained,
     ReplacePeerSubscriptions,
     ReserveIds,
     Store,
     StoredMessage,
     StoreMessages,
+    StoreRetained,
     Subscription,
     UnparkDeliveries,
     UnpinPeer,
@@ -61,6 +64,7 @@ PEERS = [UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number
 names = st.text(st.characters(codec="utf-8"), max_size=4)
 subscriptions = st.builds(Subscription, names, names)
 peers = st.sampled_from(PEERS)
+times = st.none() | st.sampled_from([1e5, 2e5])  # far above what a test takes
 checksums = st.integers(0, 3) | st.integers(0, 2**32 - 1)
 contents = st.tuples(names, names, st.binary(max_size=40), st.frozensets(peers))
 
@@ -87,12 +91,14 @@ class Model:
 
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     held: set[int] = field(default_factory=set)
+    due: dict[int, float] = field(default_factory=dict)
     queues: dict[UUID, dict[int, Queued]] = field(default_factory=lambda: {peer: {} for peer in PEERS})
     lists: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     lacking: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     unsaid: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     pins: dict[UUID, bytes] = field(default_factory=dict)
     own: set[Subscription] = field(default_factory=set)
+    retained: dict[tuple[str, str], bytes] = field(default_factory=dict)
     id_spans: list[tuple[int, int]] = field(default_factory=list)
     letters: dict[int, DeadLetter] = field(default_factory=dict)
     last_letter: int = 0
@@ -101,7 +107,9 @@ class Model:
 
     def apply(self, operation: Operation) -> None:
         match operation:
-            case StoreMessages(messages, recipients, held):
+            case StoreMessages(messages, recipients, held, after):
+                if after is not None:
+                    self.due |= dict.fromkeys((message.seq for message in messages), after)
                 for message, owed in zip(messages, recipients, strict=True):
                     self.messages[message.seq] = message
                     for peer in owed:
@@ -120,6 +128,7 @@ class Model:
                     for seq in [seq for seq in self.messages if first <= seq <= last]:
                         del self.messages[seq]
                         self.held.discard(seq)
+                        self.due.pop(seq, None)
             case ParkDelivery(peer, seq):
                 if seq in self.queues[peer]:
                     self.queues[peer][seq].parked = True
@@ -164,6 +173,11 @@ class Model:
                 self.own.add(subscription)
             case RemoveOwnSubscription(subscription):
                 self.own.discard(subscription)
+            case StoreRetained(values):
+                self.retained.update({(channel, key): body for channel, key, body in values})
+            case RemoveRetained(gone):
+                for name in gone:
+                    self.retained.pop(name, None)
             case PinPeer(peer, spki_sha256):
                 self.pins[peer] = spki_sha256
             case ReserveIds(first, count, keep):
@@ -173,10 +187,14 @@ class Model:
                     self.id_spans.append((first, count))
                 self.id_spans = self.id_spans[-keep:]
 
+    def size(self, name: tuple[str, str]) -> int:
+        return len(name[0].encode()) + len(name[1].encode()) + len(self.retained[name])
+
     def restart(self) -> None:
         """Held messages that nobody came for are gone (T-62)."""
         for seq in self.held - self.owed_to().keys():
             del self.messages[seq]
+            self.due.pop(seq, None)
         self.held.clear()
 
     def owed_to(self) -> dict[int, int]:
@@ -270,7 +288,12 @@ class StoreContract(RuleBasedStateMachine):
         self.batch = []
         self.durable = deepcopy(self.model)
 
-    def new_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]], held: bool = False) -> StoreMessages:
+    def new_messages(
+        self,
+        items: list[tuple[str, str, bytes, frozenset[UUID]]],
+        held: bool = False,
+        after: float | None = None,
+    ) -> StoreMessages:
         messages = []
         for channel, key, body, _ in items:
             self.seq += 1
@@ -278,11 +301,13 @@ class StoreContract(RuleBasedStateMachine):
             wire_id = (self.first_id + self.seq - 1) % LAST_ID + 1
             messages.append(StoredMessage(self.seq, wire_id, channel, key, body, size))
         seqs = [message.seq for message in messages if held]
-        return StoreMessages(messages, [sorted(recipients) for *_, recipients in items], seqs)
+        return StoreMessages(messages, [sorted(recipients) for *_, recipients in items], seqs, after)
 
-    @rule(items=st.lists(contents, min_size=1, max_size=12), held=st.booleans())
-    def store_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]], held: bool) -> None:
-        self.do(self.new_messages(items, held))
+    @rule(items=st.lists(contents, min_size=1, max_size=12), held=st.booleans(), after=times)
+    def store_messages(
+        self, items: list[tuple[str, str, bytes, frozenset[UUID]]], held: bool, after: float | None
+    ) -> None:
+        self.do(self.new_messages(items, held, after))
 
     @rule(count=st.integers(1, 70), recipients=st.frozensets(peers, min_size=1))
     def store_a_run(self, count: int, recipients: frozenset[UUID]) -> None:
@@ -387,6 +412,15 @@ class StoreContract(RuleBasedStateMachine):
     def remove_own_subscription(self, data: st.DataObject, other: Subscription) -> None:
         self.do(RemoveOwnSubscription(data.draw(st.sampled_from([*sorted(self.model.own), other]))))
 
+    @rule(values=st.lists(st.tuples(names, names, st.binary(max_size=40)), min_size=1, max_size=5))
+    def retain(self, values: list[tuple[str, str, bytes]]) -> None:
+        self.do(StoreRetained(list({value[:2]: value for value in values}.values())))
+
+    @rule(data=st.data(), other=st.tuples(names, names))
+    def clear(self, data: st.DataObject, other: tuple[str, str]) -> None:
+        known = [*self.model.retained, other]
+        self.do(RemoveRetained(data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))))
+
     @rule(peer=peers, digest=st.binary(min_size=32, max_size=32))
     def pin_peer(self, peer: UUID, digest: bytes) -> None:
         self.do(PinPeer(peer, digest))
@@ -422,6 +456,7 @@ class StoreContract(RuleBasedStateMachine):
         assert {peer: ageless.get(peer, LoadedPeer()) for peer in PEERS} == {p: model.peer(p) for p in PEERS}
         assert set(loaded.peers) <= set(PEERS)
         assert list(loaded.id_spans) == model.id_spans
+        assert loaded.retained == (len(model.retained), sum(model.size(name) for name in model.retained))
         assert loaded.next_seq > max([*model.messages, *model.owed_to()], default=0)
         assert list(loaded.live_ids) == model.live_ids()
         assert list(loaded.owed) == model.owed()
@@ -448,8 +483,65 @@ class StoreContract(RuleBasedStateMachine):
         assert all(one.age >= 0.0 for one in found)
         assert self.store.find(peer, after_seq, max_count, 1e6) == []
 
+    @rule(max_count=st.integers(1, 50))
+    def expiring(self, max_count: int) -> None:
+        self.flush()
+        due = self.model.due
+        rows = [row for row in self.model.find(None, 0) if row[1] in due]
+        soonest = sorted(due[row[1]] for row in rows)
+        assert self.store.load().expires_in == (pytest.approx(soonest[0], abs=1000.0) if rows else None)
+        found = self.store.expiring(max_count)
+        assert [one.expires_in for one in found] == pytest.approx(soonest[:max_count], abs=1000.0)
+        assert all(one.expires_in == pytest.approx(due[one.seq], abs=1000.0) for one in found)
+        listed = {(one.peer, one.seq, one.wire_id, one.size, one.parked, one.channel, one.key) for one in found}
+        assert len(listed) == len(found)
+        assert listed <= set(rows)
+
     @rule(after_number=st.integers(0, 6), max_count=st.integers(1, 6))
     def dead_letters(self, after_number: int, max_count: int) -> None:
         self.flush()
         letters = [replace(one, failed_at=0.0) for one in self.store.dead_letters(after_number, max_count)]
         assert letters == [one for one in self.model.letters.values() if one.number > after_number][:max_count]
+
+    @rule(
+        data=st.data(),
+        wanted=st.lists(subscriptions | st.just(Subscription("", "")), max_size=3),
+        after=st.none() | st.tuples(names, names),
+        max_count=st.integers(1, 9),
+        max_bytes=st.integers(1, 90),
+    )
+    def retained(
+        self,
+        data: st.DataObject,
+        wanted: list[Subscription],
+        after: tuple[str, str] | None,
+        max_count: int,
+        max_bytes: int,
+    ) -> None:
+        """Piece by piece they are all that match, each once."""
+        self.flush()
+        if self.model.retained:  # else hardly anything would match
+            channel, key = data.draw(st.sampled_from(sorted(self.model.retained)))
+            wanted += [Subscription(*data.draw(st.sampled_from([(channel, key), (channel, ""), ("", key)])))]
+        expected = [
+            (*name, body)
+            for name, body in sorted(self.model.retained.items())
+            if (after is None or name > after) and not set(wanted).isdisjoint(matching(*name))
+        ]
+        while True:
+            found = self.store.retained(wanted, after, max_count, max_bytes)
+            size = sum(one.size for one in found)
+            assert [(one.channel, one.key, one.body) for one in found] == expected[: len(found)]
+            assert size - (found[-1].size if found else 0) < max_bytes
+            expected = expected[len(found) :]
+            if len(found) < max_count and size < max_bytes:
+                break
+            after = found[-1].channel, found[-1].key
+        assert expected == []
+
+    @rule(asked=st.lists(st.tuples(names, names), max_size=3))
+    def retained_sizes(self, asked: list[tuple[str, str]]) -> None:
+        self.flush()
+        asked += sorted(self.model.retained)
+        sizes = [self.model.size(name) if name in self.model.retained else None for name in asked]
+        assert self.store.retained_sizes(asked) == sizes

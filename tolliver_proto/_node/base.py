@@ -1,11 +1,12 @@
 """State of a node, shared by all its parts.
 
 A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`, `room`,
-`sending`, `receiving`, `handshakes`, `storing`, `maintenance`, `retrying`, and last the node itself (`node`), which
-takes inputs and picks the next action. They share this state because a commit, a handshake and an acknowledgement each
-touch most of it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect,
-`Dialer` whom to dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`,
-`Peer`, `Outbox` and `Batch` are data with their own rules; the table of connections is the base of all.
+`sending`, `holds`, `retained`, `handling`, `receiving`, `again`, `handshakes`, `storing`, `maintenance`, `retrying`,
+`flushing`, and last the node itself (`node`), which takes inputs and picks the next action. They share this state as a
+commit, a handshake and an acknowledgement each touch most of it. Parts that can be told apart are objects that the node
+holds: `HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether somebody is still there,
+`OutboxSearch` what the store has, `RetainedSizes` how much is retained. `Link`, `Peer`, `Outbox` and `Batch` are data
+with their own rules; the table of connections is the base of all.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from .dedupe import DedupeCache
 from .drops import Drops
 from .gate import HandshakeGate
 from .ids import IdAllocator, Randomness
-from .inbox import Inbox
+from .inbox import Bound, Inbox
 from .intervals import RefCounts
 from .keepalive import KeepAlive
 from .letters import DeadLetters
@@ -42,9 +43,11 @@ from .opening import Fate, Opening
 from .patience import Patience
 from .policy import Policy
 from .receipts import HeldReceipts
+from .retained_sizes import RetainedSizes
 from .store import Loaded
 from .subscriptions import Routes
 from .tally import THROTTLED, NoticeTally
+from .terms import Terms
 
 Item = tuple[str, str, bytes]
 """(channel, key, body)"""
@@ -117,11 +120,12 @@ class NodeState(ConnectionTable[Link, Action]):
         self._next_seq = loaded.next_seq
         self._ids = IdAllocator.opened(loaded, None if is_derived(instance_id) else rng)
         self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
+        self._retained = RetainedSizes(limits, *loaded.retained)
         self._watched: set[Receipt] = set()
         self._receipts = HeldReceipts()
         self._keeping: dict[Link, BufferedForConnect] = {}
         self._patience = Patience()
-        self._blocked: deque[tuple[list[Item], Receipt, int]] = deque()  # the last: recipients that it requires
+        self._blocked: deque[tuple[list[Item], Receipt, Terms]] = deque()
         self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}
         self._pair_sizes: dict[tuple[str, str], int] = {}
@@ -139,6 +143,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._drops = Drops(self._timers, self._notice)
         self._tally = NoticeTally(self._timers, self._tell_sum)
         self._calls: dict[Handler, Calls] = {}
+        self._bounds: dict[Handler, Bound] = {}
+        self._counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
         self._stuck: set[Handler] = set()
         self._peers: dict[UUID, Peer] = {}
         self._left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone

@@ -25,10 +25,12 @@ from .store import (
     ParkDelivery,
     RemoveDeliveries,
     RemoveMessages,
+    RemoveRetained,
     ReplacePeerSubscriptions,
     Span,
     StoredMessage,
     StoreMessages,
+    StoreRetained,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class Batch:
         # Messages.
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
         self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
+        self.values: dict[tuple[str, str], bytes | None] = {}  # retained, by name; None is cleared (P-30)
         # Subscriptions of peers.
         self.lists: dict[Peer, None] = {}  # whose whole list is to be stored, as it is when the commit begins
         self.heard: list[tuple[Link, Operation]] = []  # peers said on these connections that they want this
@@ -76,7 +79,9 @@ class Batch:
     @property
     def stores(self) -> bool:
         """True if it stores messages, which takes room (D-13)."""
-        return any(isinstance(operation, STORING) for operation in self.operations)
+        return any(isinstance(operation, STORING) for operation in self.operations) or any(
+            body is not None for body in self.values.values()
+        )
 
     @property
     def empty(self) -> bool:
@@ -86,11 +91,13 @@ class Batch:
     def putting_away(self) -> bool:
         return bool(self.put_away or self.gone or self.lists or self.linked or self.handled or self.stale)
 
-    def store(self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool) -> None:
+    def store(
+        self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool, expire_after: float | None
+    ) -> None:
         operations = self.operations
         last = operations[-1] if operations else None
-        if type(last) is not StoreMessages:
-            last = StoreMessages([], [], [])
+        if type(last) is not StoreMessages or last.expire_after is not expire_after:
+            last = StoreMessages([], [], [], expire_after)
             operations.append(last)
         last.messages.extend(messages)  # type: ignore[attr-defined]  # ours until it is handed out
         last.recipients.extend([recipients.ids] * len(messages))  # type: ignore[attr-defined]
@@ -110,6 +117,12 @@ class Batch:
     def all_operations(self) -> Sequence[Operation]:
         operations: list[Operation] = [ForgetPeer(peer) for peer in self.stale]  # one may have come back since
         operations += self.operations
+        kept = [(*name, body) for name, body in self.values.items() if body is not None]
+        if kept:
+            operations.append(StoreRetained(kept))
+        cleared = [name for name, body in self.values.items() if body is None]
+        if cleared:
+            operations.append(RemoveRetained(cleared))
         for peer in self.lists:
             operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions), tuple(peer.held)))
         for peer, messages in self.linked:

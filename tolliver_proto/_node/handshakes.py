@@ -40,17 +40,18 @@ from .._wire.events import (
 from .._wire.state import HOLDING, State
 from .ack_watch import AckWatch
 from .actions import DialEnded, DialFailed, NoticeKind, PeerDown, PeerUp
+from .again import HandlingAgain
 from .dialing import Dialer
 from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
 from .link import ControlSync, Hold, Link, Peer
 from .outbox import Outbox, Window
 from .parked import UP_FOR, SecondTries
 from .poison import ALONE_AFTER_UP
-from .receiving import Receiving
+from .retained import Giving
 from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 
 
-class Handshakes(Receiving):
+class Handshakes(HandlingAgain):
     """The life of links: made, identified, established, retired, forgotten."""
 
     _dialer: Dialer
@@ -144,16 +145,22 @@ class Handshakes(Receiving):
         self._refuse(link, error)
         self._end_dial(link)  # now: who connects again, under other rules, begins anew
 
-    def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
-        """Routes change now; the handshake goes on when the list is stored (T-30, T-61)."""
+    def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...], giving: Giving | None = None) -> None:
+        """Routes change now; the handshake goes on when the list is stored (T-30, T-61), and with it the values that
+        are kept for what is new in it (P-31)."""
         peer, batch = _peer(link), self._batch
         if peer.derived:
             self._let_write(link, peer, subscriptions)
             return
-        self._peers.setdefault(peer.uuid, peer)
-        peer.voices[link] = None
         may_have = self._gate.acl.rights(peer.uuid).may_subscribe  # D-4
         wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
+        listed = frozenset(wanted)
+        if giving is None or not self._is_covered(giving, listed):
+            later = partial(self._store_list_later, link, subscriptions)
+            if self._look_first(link, peer.uuid, listed, later):
+                return
+        self._peers.setdefault(peer.uuid, peer)
+        peer.voices[link] = None
         self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
         if self._is_stored(peer, link, wanted):
             self._set_told(link, frozenset(wanted))
@@ -167,9 +174,23 @@ class Handshakes(Receiving):
             batch.lists[peer] = None
             self._pin(peer, link.identity)
             kept = self._stop_keeping(link, peer)
+            if giving is not None:
+                self._give_values(peer, giving)
         self._link(peer, kept)
         link.holding |= Hold.LIST
         batch.then.append(partial(self._on_list_stored, link))
+
+    def _store_list_later(self, link: Link, subscriptions: tuple[Subscription, ...], giving: Giving | None) -> None:
+        """Much may have changed since it came."""
+        if link.state is LinkState.FORGOTTEN:
+            return
+        self._release_hold(link, Hold.LIST)
+        if link.state is not LinkState.OPEN:
+            self._end(link)
+        elif giving is not None and giving.error is not None:
+            self._refuse(link, giving.error)
+        elif link.up or self._admit(link, _peer(link).uuid):
+            self._store_list(link, subscriptions, giving)
 
     def _let_write(self, link: Link, peer: Peer, subscriptions: tuple[Subscription, ...]) -> None:
         """A derived identity: nothing of it is stored, so the handshake waits for nothing (T-72a)."""
@@ -462,6 +483,7 @@ class Handshakes(Receiving):
         if peer is None:
             return
         peer.inbox.lose(link.cid)
+        self._end_waiting_on(link)
         if was_up:
             del self._up[link.cid]
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another

@@ -33,6 +33,7 @@ class Peer:
     """Another instance, by UUID."""
 
     __slots__ = (
+        "_alone",
         "attempts",
         "derived",
         "duel",
@@ -76,6 +77,14 @@ class Peer:
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
         self.attempts: dict[MessageKey, int] = {}  # failed deliveries of messages from this peer (T-47)
         self.inbox = Inbox()
+        self._alone: Recipients | None = None
+
+    @property
+    def alone(self) -> Recipients:
+        """Recipients of a message that is for this peer only: one object, so that runs stay runs."""
+        if self._alone is None:
+            self._alone = Recipients((self,))
+        return self._alone
 
     def message_key(self, message_id: int, checksum: int) -> MessageKey:
         """Key by which two messages of this peer are the same: of a derived identity the id alone (T-72a)."""
@@ -113,12 +122,12 @@ class BufferedForConnect:
     def __init__(self, holds_up: bool) -> None:
         self.holds_up = holds_up  # sends may wait for it
         self.claimed: set[tuple[int, Peer]] = set()  # whose some are already, over another connection
-        self.messages: list[tuple[StoredMessage, Recipients]] = []
+        self.messages: list[tuple[StoredMessage, Recipients, frozenset[UUID] | None]] = []  # the last: only for these
         self.size = 0
 
-    def add(self, messages: Iterable[StoredMessage], recipients: Recipients) -> None:
+    def add(self, messages: Iterable[StoredMessage], recipients: Recipients, to: frozenset[UUID] | None) -> None:
         for message in messages:
-            self.messages.append((message, recipients))
+            self.messages.append((message, recipients, to))
             self.size += message.size
 
 
@@ -260,6 +269,7 @@ class Link(BaseLink):
         "exposure",
         "fruitful",
         "gathered",
+        "handed",
         "held_list",
         "holding",
         "in_flight",
@@ -292,6 +302,7 @@ class Link(BaseLink):
         self.ack_watch = AckWatch(None)  # the policy's, once it is up
         self.fruitful = False  # a message of an outbox was acknowledged on it (T-76)
         self.struck = False  # it ended in order while something was exposed (T-09)
+        self.handed = 0  # bytes of all Transmits so far
         self.sent_at = 0.0  # when the socket was given something last
         self.last_received = 0.0  # and when something came
         self.version = 0  # common to both, once established

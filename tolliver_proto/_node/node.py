@@ -53,11 +53,11 @@ from .._wire.state import HANDSHAKING
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
 from .dialing import Dialer, RemoteInfo
+from .flushing import Flushing
 from .handshakes import look_of
 from .ids import Randomness
 from .link import ControlSync, Hold, Link
 from .policy import Policy
-from .retrying import Retrying
 from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
@@ -72,7 +72,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Retrying):
+class Node(Flushing):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -153,15 +153,19 @@ class Node(Retrying):
             "duel": self._on_duel_timeout,
             "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,
+            "due": self._on_due_timeout,
             "redial": self._on_redial_timeout,
             "removals": self._on_removals_timeout,
             "tally": self._on_tally_timeout,
             "drops": self._on_drops_timeout,
             "handled": self._on_handled_timeout,
+            "again": self._on_again_timeout,
         }
         for peer in [peer for peer in self._peers.values() if peer.held]:
             self._hold(peer, peer.held)
         self._schedule_expiry()
+        if loaded is not None and loaded.expires_in is not None:
+            self._look_at_due(max(0.0, loaded.expires_in))
         self._on_handled_timeout(None)
         for channel, key, handler in handlers:
             self.register(channel, key, handler)
@@ -330,6 +334,7 @@ class Node(Retrying):
         """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
         self._tick(now)
         self.closing = True
+        self._end_waiting([*self._again])
         for remote in self._dialer.remotes():
             self.disconnect(remote)
         for link in list(self._links.values()):
@@ -340,7 +345,7 @@ class Node(Retrying):
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
         busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
-        return not busy and self._batch.empty
+        return not (busy or self._givings or self._unweighed) and self._batch.empty
 
     @property
     def gathers(self) -> bool:
@@ -366,7 +371,7 @@ class Node(Retrying):
                 self._write(_pop(self._writable))
             elif self._running is None and (self._batch.urgent or self._removals_due or self._waits_alone):
                 self._begin_commit()
-            else:
+            elif not (self._flushes and self._end_flushes()):
                 return None
 
     def _read(self, link: Link) -> None:
@@ -569,6 +574,8 @@ class Node(Retrying):
             peer_subscriptions=len(self._routes),
             stuck_handlers=len(self._stuck),
             held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
+            retained=self._retained.count,
+            retained_bytes=self._retained.bytes,
         )
 
     def peers(self) -> list[PeerInfo]:

@@ -423,6 +423,12 @@ class Window:
         """True if something is to be sent, or to be read for that, as soon as there is room."""
         return bool(self._fresh or self._again or self._wanted) or self._loaded_to < self.outbox.last_seq
 
+    def owes(self, seq: int) -> bool:
+        """True if a message up to this one was not sent over this connection, and is not set aside or held."""
+        if self._fresh and self._fresh[0].seq <= seq:
+            return True
+        return self._loaded_to < min(seq, self.outbox.last_seq) and self.outbox.pending > 0
+
     @property
     def idle(self) -> bool:
         """True if there is nothing to send, to read or to wait for."""

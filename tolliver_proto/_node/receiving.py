@@ -19,10 +19,11 @@ from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .handling import Handling
-from .inbox import Inbox, MessageKey
+from .inbox import Bound, Inbox, MessageKey
 from .link import Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate
+from .retained import Giving
 from .store import (
     AddDeadLetter,
     AddOwnSubscription,
@@ -45,9 +46,16 @@ class Receiving(Handling):
 
     # Handlers.
 
-    def register(self, channel: str, key: str, handler: Handler) -> None:
-        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel."""
-        self._handlers.add(self._checked(channel, key), handler)
+    def register(self, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
+        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel.
+
+        `pending` is how many messages it may have at once that are not settled; the credit of each sender is the bound
+        in any case (D-9, P-24). Raises ValueError.
+        """
+        subscription, bound = self._checked(channel, key), None if pending is None else Bound(handler, pending)
+        self._handlers.add(subscription, handler)
+        if bound is not None:
+            self._bounds[handler] = bound
         self._verdicts.clear()
         self._hand_out_kept()
 
@@ -55,6 +63,8 @@ class Receiving(Handling):
         """No longer. Messages that it was given already must still be settled."""
         self._handlers.discard(self._checked(channel, key), handler)
         self._verdicts.clear()
+        if handler in self._bounds:
+            self._end_bound(self._bounds.pop(handler))
 
     def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | Fate:
         """The handlers, or whether we want it at all (T-46, T-21)."""
@@ -107,6 +117,8 @@ class Receiving(Handling):
         if inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes:
             self._exhaust_credit(peer)
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
+        if self._bounds:
+            self._count_in_bounds(verdict, delivery, peer)
 
     def _is_overrun(self, link: Link) -> bool:
         """True on a connection that is over and brought more than the credit takes: from there on all is left to its
@@ -217,6 +229,7 @@ class Receiving(Handling):
         gone, the copies that came on others are acknowledged (T-49)."""
         self._tick(now)
         is_durable, dedupe, handled = self._policy.dedupe_durable, self._policy.dedupe, 0
+        counted = self._counted
         acks: dict[Link, list[int]] = self._batch.acks if is_durable else {}  # or they wait for their commit
         link: Link | None = None
         whose: tuple[Inbox, UUID] | None = None
@@ -233,6 +246,8 @@ class Receiving(Handling):
                 whose = inbox, delivery.peer_id
             if not inbox.remove(delivery):
                 continue
+            if counted:
+                self._uncount(delivery)
             handled += 1
             message_id = delivery.message.message_id
             if message_id is None:
@@ -305,7 +320,7 @@ class Receiving(Handling):
                 # Until the dead letter is stored a copy is still a message: it may be tried once more.
                 self._count_attempt(peer, key, delivery.attempt - is_last)
                 if is_last and self._now >= self._no_letters_until:  # else there is no room for it, and it comes again
-                    self._give_up(delivery, inbox, message_id, key)
+                    self._keep_as_letter(delivery, inbox, message_id, key, f"failed {delivery.attempt} times")
             self._drop_copies(delivery, inbox)
 
     def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
@@ -329,7 +344,7 @@ class Receiving(Handling):
             peer.attempts.pop(next(iter(peer.attempts)))
         peer.attempts[key] = attempts
 
-    def _give_up(self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey) -> None:
+    def _keep_as_letter(self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, why: str) -> None:
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
@@ -343,7 +358,7 @@ class Receiving(Handling):
             NoticeKind.DEAD_LETTER,
             delivery.peer_id,
             f"message {message_id} of {message.channel!r:.100} {message.key!r:.100}, from peer {delivery.peer_id}, "
-            f"failed {delivery.attempt} times: kept as a dead letter, see dead_letters() and replay() (T-47)",
+            f"{why}: kept as a dead letter, see dead_letters() and replay() (T-47)",
         )
 
     def _keep_letter(self, letter: DeadLetter) -> None:
@@ -442,11 +457,37 @@ class Receiving(Handling):
             if frame.message_id is not None:
                 self._ack(link, [frame.message_id])
             return
+        self._change_list(link, peer, frame)
+
+    def _change_list(
+        self, link: Link, peer: Peer, frame: Subscribe | Unsubscribe, giving: Giving | None = None
+    ) -> None:
+        """Values that are kept for a new entry are stored with it (P-31)."""
+        subscription, wanted = Subscription(frame.channel, frame.key), isinstance(frame, Subscribe)
+        if giving is None:
+            later = partial(self._change_list_later, link, peer, frame)
+            if self._look_first(link, peer.uuid, frozenset((subscription,) if wanted else ()), later):
+                return
         self._hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
         change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
         self._batch.operations.append(change(peer.uuid, subscription))
         if frame.message_id is not None:
             self._batch.acks[link].append(frame.message_id)
+        if giving is not None:
+            self._give_values(peer, giving)
+            if giving.storing:
+                link.holding |= Hold.LIST
+                self._batch.then.append(partial(self._go_on_reading, link))
+
+    def _change_list_later(self, link: Link, peer: Peer, frame: Subscribe | Unsubscribe, giving: Giving | None) -> None:
+        """One that could not be looked at comes again: it is not acknowledged."""
+        self._go_on_reading(link)
+        if link.up and (giving is None or giving.error is None):
+            self._change_list(link, peer, frame, giving)
+
+    def _go_on_reading(self, link: Link, _error: TolliverError | None = None) -> None:
+        if link.state is not LinkState.FORGOTTEN:
+            self._release_hold(link, Hold.LIST)
 
     def _may_have(self, link: Link, peer: Peer, subscription: Subscription) -> bool:
         return self._has_room(link, subscription) and self._gate.acl.rights(peer.uuid).may_subscribe(subscription)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count, groupby
+from uuid import UUID
 
 from .._common.errors import (
     ConnectionClosing,
@@ -28,8 +29,11 @@ from .link import BufferedForConnect, Link, Peer, Recipients
 from .outbox import Outbox
 from .parked import SecondTries
 from .quota import shares_of
+from .retained_sizes import Retention
 from .room import MakingRoom
 from .store import RemoveDeliveries, StoredMessage
+from .subscriptions import matching
+from .terms import Terms, To, terms_of, uuids_of
 
 _PAIRS_KNOWN = 4096
 
@@ -38,12 +42,22 @@ class Sending(MakingRoom):
     """Messages from the application to the peers."""
 
     def send(
-        self, channel: str, key: str, body: bytes, now: float | None = None, *, require_recipients: int = 0
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        now: float | None = None,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
     ) -> Receipt:
         """Store a message for every peer that subscribes to it. As `send_many` with one item."""
         self._tick(now)
-        if self._keeping or self._blocked or self._apart or self.closing or require_recipients:
-            return self.send_many(((channel, key, body),), require_recipients=require_recipients)
+        has_terms = require_recipients or to is not None or expire_after is not None
+        if self._keeping or self._blocked or self._apart or self.closing or has_terms:
+            item = (channel, key, body)
+            return self.send_many((item,), require_recipients=require_recipients, to=to, expire_after=expire_after)
         size = self._size(channel, key, body)
         recipients = self._routes.match(channel, key)
         for peer in recipients.peers:
@@ -62,26 +76,41 @@ class Sending(MakingRoom):
         self._hold_receipt(receipt, 1)
         return receipt
 
-    def send_many(self, items: Iterable[Item], now: float | None = None, *, require_recipients: int = 0) -> Receipt:
+    def send_many(
+        self,
+        items: Iterable[Item],
+        now: float | None = None,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
 
-        Raises, before anything changes, ReservedChannel (T-27), LocalProtocolError, OwnLimitExceeded (T-06, T-07),
-        OutboxFull (D-10), and TooFewRecipients where one of them is for fewer peers than are required. While a
-        connecting peer's share of kept messages is full (T-62), or the disk (D-13), or deliveries are looked for that
-        are to make room (D-10), the send waits inside.
+        `to` narrows them to one peer, or to some (P-25): those of them that do not subscribe get nothing.
+        `expire_after` seconds after they were stored those that are not acknowledged are given up, after a restart too
+        (P-27).
+
+        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError,
+        OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), and TooFewRecipients where one of them is for fewer peers than
+        are required. While a connecting peer's share of kept messages is full (T-62), or the disk (D-13), or
+        deliveries are looked for that are to make room (D-10), the send waits inside.
         """
         self._tick(now)
         if self.closing:
             raise ConnectionClosing("the instance is closing: nothing was stored")
         items = list(items)
         sizes = self._sizes(items)
-        receipt = Receipt(0, -1, [])
-        if self._blocked or self._must_wait() or not self._store(items, sizes, receipt, require_recipients):
-            self._blocked.append((items, receipt, require_recipients))
+        receipt, terms = Receipt(0, -1, []), terms_of(require_recipients, to, expire_after)
+        if self._blocked or self._must_wait() or not self._store(items, sizes, receipt, terms):
+            self._blocked.append((items, receipt, terms))
         return receipt
 
-    def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None) -> int:
-        """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55)."""
+    def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None, *, to: To = None) -> int:
+        """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55).
+
+        `to` narrows them as with `send_many`.
+        """
         if now is not None:
             self._tick(now)
         if (channel, key) not in self._pair_sizes or type(body) is not bytes or len(body) > self.limits.max_body:
@@ -89,7 +118,9 @@ class Sending(MakingRoom):
         marked, frame = None, b""  # encoded with that unreliable id, which hardly ever differs
         sent = 0
         high_water = self.limits.high_water
-        for peer in self._routes.match(channel, key).peers:
+        for peer in (
+            self._routes.match(channel, key) if to is None else self._narrow(channel, key, uuids_of(to))
+        ).peers:
             link = peer.link
             connection = link.connection if link is not None else None
             if link is None or connection is None or (peer.kept_back and peer.holds(channel, key)):
@@ -160,10 +191,31 @@ class Sending(MakingRoom):
         self._pair_sizes[channel, key] = size
         return size
 
-    def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt, required: int) -> bool:
+    def _narrow(self, channel: str, key: str, to: frozenset[UUID]) -> Recipients:
+        """Those of these peers that such a message is for: a step for each of them, not for each that subscribes."""
+        pairs, known = matching(channel, key), self._peers
+        peers = [known[uuid] for uuid in to if uuid in known and not known[uuid].routed.isdisjoint(pairs)]
+        return peers[0].alone if len(peers) == 1 else Recipients(tuple(peers))
+
+    def _narrow_all(self, items: Sequence[Item], to: frozenset[UUID]) -> Sequence[Recipients]:
+        """The same of each, one object for equal ones, so that runs stay runs."""
+        found: dict[tuple[str, str], Recipients] = {}
+        same: dict[tuple[Peer, ...], Recipients] = {}
+        for channel, key, _ in items:
+            if (channel, key) not in found:
+                recipients = self._narrow(channel, key, to)
+                found[channel, key] = same.setdefault(recipients.peers, recipients)
+        return [found[channel, key] for channel, key, _ in items]
+
+    def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt, terms: Terms) -> bool:
         """False where the send must wait until room is found."""
-        routed: Sequence[Recipients] = self._routes.match_all(items)
-        _check_recipients(items, routed, required)
+        routed: Sequence[Recipients] = (
+            self._routes.match_all(items) if terms.to is None else self._narrow_all(items, terms.to)
+        )
+        _check_recipients(items, routed, terms.required)
+        change = receipt if isinstance(receipt, Retention) else None
+        if change is not None:
+            self._retained.check(change)
         shares = shares_of(routed, sizes)
         room = None
         if any(self._quota.is_tight(peer.outbox, *share) for peer, share in shares.items()):
@@ -171,8 +223,9 @@ class Sending(MakingRoom):
             if room is None:
                 return False
             routed, shares = room.routed, room.shares
-            _check_recipients(items, routed, required)
-        kept = self._keepers(len(items)) if self._keeping else []
+            _check_recipients(items, routed, terms.required)
+        # A peer that connects gets what is retained by subscribing.
+        kept = self._keepers(len(items)) if self._keeping and change is None else []
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
         numbers = zip(count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         if room is not None:
@@ -185,23 +238,40 @@ class Sending(MakingRoom):
                 StoredMessage(seq, wire_id, *items[at], sizes[at])
                 for at, (seq, wire_id) in zip(run, numbers, strict=False)
             ]
-            self._take_in(messages, recipients, len(kept))
+            self._take_in(messages, recipients, len(kept), terms.expire_after)
             for one in kept:
-                one.add(messages, recipients)
+                one.add(messages, recipients, terms.to)
         for peer, share in shares.items():
             peer.outbox.add(*share)
         if room is not None:
             self._look_at_filling(shares)
+        if change is not None:
+            self._retained.take(change, self._batch)
         if stored:
             self._hold_receipt(receipt, len(stored))
+            if terms.expire_after is not None:
+                self._look_at_due(terms.expire_after)
+        elif change is not None:
+            receipt.last_seq = self._next_seq - 1
+            self._batch.tokens.append(receipt)
         else:
             receipt.last_seq = self._next_seq - 1
             self._actions.append(Stored([receipt]))
         return True
 
-    def _take_in(self, messages: Sequence[StoredMessage], recipients: Recipients, keepers: int) -> None:
+    def _look_at_due(self, seconds: float) -> None:
+        """Some message expires then (P-27)."""
+        self._timers.set_earlier("due", self._now + seconds)
+
+    def _take_in(
+        self,
+        messages: Sequence[StoredMessage],
+        recipients: Recipients,
+        keepers: int,
+        expire_after: float | None = None,
+    ) -> None:
         """The next messages, for the next commit."""
-        self._batch.store(messages, recipients, keepers > 0)
+        self._batch.store(messages, recipients, keepers > 0, expire_after)
         self._refcounts.add(self._next_seq, len(recipients.peers) + keepers, len(messages))
         self._next_seq += len(messages)
 
@@ -268,9 +338,10 @@ class Sending(MakingRoom):
             return []
         taken: list[StoredMessage] = []
         left: dict[int, int] = {}
-        for message, recipients in kept.messages:
+        for message, recipients, to in kept.messages:
             is_new = peer is not None and peer not in recipients.peers and (message.seq, peer) not in kept.claimed
-            if is_new and peer in self._routes.match(message.channel, message.key).peers:
+            is_for_it = is_new and peer is not None and (to is None or peer.uuid in to)
+            if is_for_it and peer in self._routes.match(message.channel, message.key).peers:
                 taken.append(message)
             else:
                 left[message.seq] = message.wire_id
@@ -289,9 +360,9 @@ class Sending(MakingRoom):
     def _store_blocked(self) -> None:
         """As far as the shares of the connecting peers allow, and until room at a quota is looked for."""
         while self._blocked and not self._keeps_enough():
-            items, receipt, required = self._blocked[0]
+            items, receipt, terms = self._blocked[0]
             try:
-                if not self._store(items, self._sizes(items), receipt, required):
+                if not self._store(items, self._sizes(items), receipt, terms):
                     return
             except TolliverError as error:
                 self._actions.append(Stored([receipt], error))
@@ -374,6 +445,7 @@ class Sending(MakingRoom):
         link.sent_at = self._now
         link.in_flight, link.gathered = link.gathered, []
         link.exposure.handed(link.in_flight)
+        link.handed += link.in_transit
         self._counts["bytes_sent"] += link.in_transit
 
     def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
@@ -438,8 +510,8 @@ class Sending(MakingRoom):
                 peer.outbox.add(-len(messages), -size)
         ids = {message.seq: message.wire_id for message in batch.messages()}
         for kept in self._keeping.values():
-            kept.messages = [pair for pair in kept.messages if pair[0].seq not in ids]
-            kept.size = sum(message.size for message, _ in kept.messages)
+            kept.messages = [one for one in kept.messages if one[0].seq not in ids]
+            kept.size = sum(message.size for message, *_ in kept.messages)
         linked, self._batch.linked = self._batch.linked, []
         for peer, messages in linked:  # promised to a peer in the meantime
             self._link(peer, [message for message in messages if message.seq not in ids])

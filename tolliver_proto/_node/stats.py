@@ -61,6 +61,8 @@ class NodeStats(Snapshot):
     peer_subscriptions: int = gauge()
     held_subscriptions: int = gauge()
     stuck_handlers: int = gauge()
+    retained: int = gauge()
+    retained_bytes: int = gauge()
 
     @classmethod
     def of(cls, counts: Mapping[str, int], **gauges: int) -> NodeStats:

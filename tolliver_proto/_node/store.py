@@ -10,7 +10,7 @@ wire (T-41). A span is (first, last), both included.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 from uuid import UUID
@@ -54,12 +54,14 @@ class StoreMessages:
 
     A message without recipients is held for peers that are connecting (T-62), and so are those whose seqs `held`
     names, recipients or not. RemoveMessages ends that; a store that is opened again drops the held messages that
-    nobody is owed any more.
+    nobody is owed any more. All of them expire so many seconds after the commit, by the store's own clock, if that is
+    said (P-27).
     """
 
     messages: Sequence[StoredMessage]
     recipients: Sequence[Sequence[UUID]]
     held: Sequence[int] = ()
+    expire_after: float | None = None
 
 
 @record
@@ -221,9 +223,38 @@ class RememberHandled:
 
 
 @record
+class StoreRetained:
+    """The newest values of these names, (channel, key, body): each takes the place of the one before (P-30)."""
+
+    values: Sequence[tuple[str, str, bytes]]
+
+
+@record
+class RemoveRetained:
+    """Nothing is kept of these names, (channel, key), any more."""
+
+    names: Sequence[tuple[str, str]]
+
+
+@record
+class RetainedValue:
+    """A value that is kept (P-30). `stored_at` is wall-clock seconds, set by the store."""
+
+    channel: str
+    key: str
+    body: bytes
+    stored_at: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes of channel, key and body, as `Limits.max_retained_bytes` counts them."""
+        return len(self.channel.encode()) + len(self.key.encode()) + len(self.body)
+
+
+@record
 class Found:
     """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time. Of one whose names
-    cannot be read they are empty."""
+    cannot be read they are empty. `expires_in` are the seconds until it expires, in a list of `Store.expiring`."""
 
     peer: UUID
     seq: int
@@ -233,6 +264,7 @@ class Found:
     age: float
     channel: str = ""
     key: str = ""
+    expires_in: float = 0.0
 
 
 @record
@@ -269,9 +301,11 @@ Operation = (
     | RemoveDeadLetters
     | RememberHandled
     | ReserveIds
+    | StoreRetained
+    | RemoveRetained
 )
 
-STORING = (StoreMessages, AddDeadLetter)
+STORING = (StoreMessages, AddDeadLetter, StoreRetained)
 """Operations that store messages. A commit with none of these takes little room, and mostly makes some: a store keeps a
 reserve for it (D-13)."""
 
@@ -279,6 +313,7 @@ reserve for it (D-13)."""
 def bytes_of(operations: Sequence[Operation]) -> int:
     """Bytes of the messages that they store."""
     stored = sum(message.size for one in operations if isinstance(one, StoreMessages) for message in one.messages)
+    stored += sum(len(value[-1]) for one in operations if isinstance(one, StoreRetained) for value in one.values)
     return stored + sum(len(one.letter.body) for one in operations if isinstance(one, AddDeadLetter))
 
 
@@ -310,7 +345,8 @@ class Loaded:
     RememberHandled named, oldest first. A store may give an `IntervalSet`, `RefCounts` and a `MessageSet` with room for
     one more, which the node that is made of it then has for its own. `dead_letters` has (number, size) of each,
     ascending, `next_letter` the number of the next one: above all that were ever given. `id_spans` are those that
-    ReserveIds named, oldest first.
+    ReserveIds named, oldest first. `retained` has the number of values that are kept, and their bytes. `expires_in` are
+    the seconds until the first message expires that was stored with an `expire_after`; None where there is none.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -322,6 +358,8 @@ class Loaded:
     dead_letters: Sequence[tuple[int, int]] = ()
     next_letter: int = 1
     id_spans: Sequence[IdSpan] = ()
+    retained: tuple[int, int] = (0, 0)
+    expires_in: float | None = None
 
 
 class Store(Protocol):
@@ -346,5 +384,20 @@ class Store(Protocol):
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
         """Deliveries, parked ones too, to one peer or to any, with a higher seq and at least that old, by seq."""
 
+    def expiring(self, max_count: int) -> list[Found]:
+        """Deliveries of messages that were stored with an `expire_after`, parked ones too: soonest first (P-27)."""
+
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
         """Dead letters with a higher number, in order (T-47)."""
+
+    def retained(
+        self, wanted: Collection[Subscription], after: tuple[str, str] | None, max_count: int, max_bytes: int
+    ) -> list[RetainedValue]:
+        """Values whose names match one of these (T-24), each once, by channel and key, those after `after`.
+
+        As many as `max_count`, or until they have `max_bytes` together or more: fewer are the last ones. Asked only
+        where something was retained.
+        """
+
+    def retained_sizes(self, names: Sequence[tuple[str, str]]) -> list[int | None]:
+        """For each of just these names the size of its value, None where nothing is kept."""

@@ -449,6 +449,8 @@ def audit(node: Node, store: MemoryStore) -> None:
     check(routed == targets, "the routes are {}, those of the peers {}", targets, routed)
     check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
     check(set(node.subscriptions()) == loaded.own_subscriptions, "own subscriptions differ from the stored ones")
+    retained = (node._retained.count, node._retained.bytes)
+    check(retained == loaded.retained, "retained values and bytes: {} counted, {} stored", retained, loaded.retained)
     counted = list(node._refcounts)
     check(counted == list(loaded.owed), "owed: {} counted, {} stored", counted, loaded.owed)
     live = IntervalSet(node._ids.live)

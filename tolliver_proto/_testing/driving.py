@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from .._common.transport import Transmit
-from .._node.actions import Action, Commit, Deliver, Fetch, Find, Stored
+from .._node.actions import Action, Commit, Deliver, Fetch, Find, FindRetained, Stored, WeighRetained
 from .._node.node import Node
 from .._node.store import Operation
 from .._wire.limits import Limits
@@ -21,6 +21,8 @@ from .checks import AnyWitness, audit, check_memory
 from .clockwork import Clockwork
 from .dice import Dice
 from .memory import MemoryStore
+
+StoreJob = Commit | Fetch | Find | FindRetained | WeighRetained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class BaseHost:
         self.stopped: float | None = None  # where its clock stands still
         self.island = 0  # hosts on other islands cannot be reached while the network is split
         self.ends: dict[int, Any] = {}  # an End of its own kind
-        self.jobs: deque[Commit | Fetch | Find] = deque()
+        self.jobs: deque[StoreJob] = deque()
         self.wishes: set[tuple[int, int]] = set()  # remotes
         self.timer = float("inf")
         self.draining = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -40,11 +40,14 @@ from .._node.store import (
     RemoveMessages,
     RemoveOwnSubscription,
     RemovePeerSubscription,
+    RemoveRetained,
     ReplacePeerSubscriptions,
     ReserveIds,
+    RetainedValue,
     Row,
     StoredMessage,
     StoreMessages,
+    StoreRetained,
     UnparkDeliveries,
     UnpinPeer,
 )
@@ -113,8 +116,12 @@ class MemoryStore:
         self._last_handled = 0
         self.age = 0.0
         """Seconds that everything in it is taken to be old, for `find`."""
+        self.now = 0.0
+        """Seconds of its clock, for what expires: whoever drives it lets them pass."""
+        self._due: dict[int, float] = {}
         self._next_seq = 1
         self._id_spans: list[IdSpan] = []
+        self._retained: dict[tuple[str, str], bytes] = {}
         self._apply: dict[type, Callable[[Any], None]] = {
             StoreMessages: self._store_messages,
             AddDeliveries: self._add_deliveries,
@@ -136,6 +143,8 @@ class MemoryStore:
             RemoveDeadLetters: self._remove_letters,
             RememberHandled: self._remember,
             ReserveIds: self._reserve,
+            StoreRetained: self._store_retained,
+            RemoveRetained: self._remove_retained,
         }
 
     # For a node.
@@ -159,6 +168,8 @@ class MemoryStore:
             [(number, letter.size) for number, letter in self._letters.items()],
             self._last_letter + 1,
             list(self._id_spans),
+            (len(self._retained), sum(self._value(name).size for name in self._retained)),
+            min((self._due[seq] - self.now for seq in owed.keys() & self._due.keys()), default=None),
         )
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -207,9 +218,43 @@ class MemoryStore:
             for one in (self._messages[seq],)
         ]
 
+    def expiring(self, max_count: int) -> list[Found]:
+        """Deliveries with an expiry of their own, soonest first."""
+        rows = sorted(
+            (self._due[seq], seq, uuid) for uuid, known in self._peers.items() for seq in known.seqs if seq in self._due
+        )
+        return [
+            Found(uuid, seq, one.wire_id, one.size, parked, self.age, one.channel, one.key, due - self.now)
+            for due, seq, uuid in rows[:max_count]
+            for one, parked in ((self._messages[seq], seq in self._peers[uuid].parked),)
+        ]
+
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
         """Those with a higher number, in order."""
         return [letter for number, letter in self._letters.items() if number > after_number][:max_count]
+
+    def retained(
+        self, wanted: Collection[Subscription], after: tuple[str, str] | None, max_count: int, max_bytes: int
+    ) -> list[RetainedValue]:
+        """Values that match one of these, by name. Raises StoreError."""
+        error, self.fail_next_fetch = self.fail_next_fetch, None
+        if error is not None:
+            raise error
+        wanted, found, size = frozenset(wanted), list[RetainedValue](), 0
+        for name in sorted(self._retained):
+            if len(found) >= max_count or size >= max_bytes:
+                break
+            if (after is None or name > after) and not wanted.isdisjoint(matching(*name)):
+                found.append(self._value(name))
+                size += found[-1].size
+        return found
+
+    def retained_sizes(self, names: Sequence[tuple[str, str]]) -> list[int | None]:
+        """Size of each, None where nothing is kept. Raises StoreError."""
+        error, self.fail_next_fetch = self.fail_next_fetch, None
+        if error is not None:
+            raise error
+        return [self._value(name).size if name in self._retained else None for name in names]
 
     # For a test.
 
@@ -239,8 +284,11 @@ class MemoryStore:
         copy._handled = dict(self._handled)
         copy._last_handled = self._last_handled
         copy.age = self.age
+        copy.now = self.now
+        copy._due = dict(self._due)
         copy._next_seq = self._next_seq
         copy._id_spans = list(self._id_spans)
+        copy._retained = dict(self._retained)
         return copy
 
     @property
@@ -305,6 +353,8 @@ class MemoryStore:
                 self._peer(uuid).add(message.seq)
             if not recipients:
                 self._held.add(message.seq)
+            if operation.expire_after is not None:
+                self._due[message.seq] = self.now + operation.expire_after
         self._held.update(operation.held)
 
     def _add_deliveries(self, operation: AddDeliveries) -> None:
@@ -324,6 +374,7 @@ class MemoryStore:
         self._messages.pop(seq, None)
         self._corrupt.discard(seq)
         self._held.discard(seq)
+        self._due.pop(seq, None)
 
     def _park(self, operation: ParkDelivery) -> None:
         peer = self._peer(operation.peer)
@@ -384,6 +435,16 @@ class MemoryStore:
 
     def _pin(self, operation: PinPeer) -> None:
         self._peer(operation.peer).spki_sha256 = operation.spki_sha256
+
+    def _value(self, name: tuple[str, str]) -> RetainedValue:
+        return RetainedValue(*name, self._retained[name])
+
+    def _store_retained(self, operation: StoreRetained) -> None:
+        self._retained.update({(channel, key): body for channel, key, body in operation.values})
+
+    def _remove_retained(self, operation: RemoveRetained) -> None:
+        for name in operation.names:
+            self._retained.pop(name, None)
 
     def _reserve(self, operation: ReserveIds) -> None:
         if self._id_spans and self._id_spans[-1][0] == operation.first:

@@ -13,10 +13,10 @@ from typing import Any
 
 from .._common.errors import ConnectionLost, DiskFull, StoreError, TolliverError
 from .._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
-from .._node.actions import Commit, Fetch, Find
+from .._node.actions import Commit, Find, FindRetained, WeighRetained
 from .._wire.events import Revision
 from .checks import AnyWitness, check
-from .driving import Driving, End, H
+from .driving import Driving, End, H, StoreJob
 
 _MOST_DIALS, _MINUTE = 30, 60.0
 
@@ -191,7 +191,7 @@ class Network(Driving[H]):
 
     # The disk: one job at a time, in order, reported in order.
 
-    def _store_job(self, host: H, action: Commit | Fetch | Find) -> None:
+    def _store_job(self, host: H, action: StoreJob) -> None:
         host.jobs.append(action)
         if len(host.jobs) == 1:
             self._at(self._delay(), self._perform, host, host.born)
@@ -200,6 +200,7 @@ class Network(Driving[H]):
         if host.born != born:
             return
         job = host.jobs[0]
+        host.store.now = self.now
         result: Any = None
         error = StoreError("disk full") if self._chance(self._weather.store_fails) else None
         if isinstance(job, Commit):
@@ -212,7 +213,9 @@ class Network(Driving[H]):
                 error = raised
                 host.not_applied(job.operations)
         elif isinstance(job, Find):
-            result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
+            result = [] if error else job.ask(host.store)
+        elif isinstance(job, FindRetained | WeighRetained):
+            result = [] if error else job.answer(host.store)
         elif error is None:
             result = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
         self._at(self._delay(), self._report, host, born, result, error)
@@ -231,6 +234,8 @@ class Network(Driving[H]):
                 self._call(host, "store_failed", job.batch_id, error)
         elif isinstance(job, Find):
             self._call(host, "found", job.search_id, result, error)
+        elif isinstance(job, FindRetained | WeighRetained):
+            self._call(host, "retained_found", job.search_id, result, error)
         elif error is None:
             self._call(host, "fetched", job.peer, result)
         else:

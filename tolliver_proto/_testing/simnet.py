@@ -15,7 +15,20 @@ from uuid import UUID
 from .._common.errors import OutboxFull
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
-from .._node.actions import Acked, Commit, Deliver, Fetch, Find, Notice, NoticeKind, PeerUp, Stored, TakeBack
+from .._node.actions import (
+    Acked,
+    Commit,
+    Deliver,
+    Fetch,
+    Find,
+    FindRetained,
+    Notice,
+    NoticeKind,
+    PeerUp,
+    Stored,
+    TakeBack,
+    WeighRetained,
+)
 from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -70,6 +83,8 @@ class Simulation(Handlers):
             Commit: self._store_job,
             Fetch: self._store_job,
             Find: self._store_job,
+            FindRetained: self._store_job,
+            WeighRetained: self._store_job,
             Deliver: self._deliver,
             TakeBack: self._take_back,
             ShutdownWrite: self._with_end(self._shutdown_write),
@@ -163,6 +178,7 @@ class Simulation(Handlers):
         host.dials.clear()
         host.leaving.clear()
         late, given = self._is_late(host), self._given(host)
+        host.store.now = self.now
         host.node = Node(
             instance_id=host.ledger.uuid,
             rng=BeginAt(self._rng, self._rng.choice((1, LAST_ID - self._rng.randrange(60)))),

@@ -50,6 +50,8 @@ class Limits:
     attempts_remembered: int = 10_000  # T-47: messages whose failed deliveries are counted in memory
     max_dead_letters: int = 10_000  # T-47: of all peers together; at it the oldest goes
     max_dead_letter_bytes: int = 256 * _MIB
+    max_retained: int = 10_000  # P-35: names whose newest value is kept for whoever subscribes
+    max_retained_bytes: int = 64 * _MIB
     control_per_second: int = 100  # D-12: control messages; what is above waits
 
     # Sending again.

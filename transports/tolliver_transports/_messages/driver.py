@@ -25,6 +25,9 @@ from tolliver_proto import (
     DialFailed,
     Fetch,
     Find,
+    FindRetained,
+    GiveUp,
+    HandleAgain,
     Node,
     Notice,
     NoticeKind,
@@ -36,6 +39,8 @@ from tolliver_proto import (
     SubscriptionsChanged,
     TakeBack,
     Transmit,
+    Verdict,
+    WeighRetained,
 )
 
 from .._driver.adapter import Done, Job, StoringAdapter, Transport
@@ -92,6 +97,8 @@ class NodeDriver(Driver):
                 Commit: jobs.commit,
                 Fetch: jobs.fetch,
                 Find: jobs.find,
+                FindRetained: jobs.look_at_retained,
+                WeighRetained: jobs.look_at_retained,
                 Deliver: self._deliver,
                 TakeBack: self._take_back,
                 Stored: self._on_stored,
@@ -111,9 +118,16 @@ class NodeDriver(Driver):
             self._recorder.received(cid, plaintext)
         super().received(cid, plaintext)
 
-    def settle(self, deliveries: Collection[Delivery], well: bool | None) -> None:
-        say = self.node.let_go if well is None else self.node.acknowledge if well else self.node.fail
-        say(deliveries, time.monotonic())
+    def settle(self, deliveries: Collection[Delivery], verdict: Verdict) -> None:
+        node, now = self.node, time.monotonic()
+        if isinstance(verdict, HandleAgain):
+            node.handle_again(deliveries, verdict.seconds, now)
+            self._world.wake()
+        elif isinstance(verdict, GiveUp):
+            node.give_up(deliveries, verdict.reason, now)
+        else:
+            say = node.let_go if verdict is None else node.acknowledge if verdict else node.fail
+            say(deliveries, now)
         self._turn_soon()
 
     def begin(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:

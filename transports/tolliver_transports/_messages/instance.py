@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
@@ -29,6 +29,7 @@ from tolliver_proto import (
     PeerInfo,
     Receipt,
     RemoteInfo,
+    RetainedValue,
     Subscription,
     TolliverError,
 )
@@ -38,18 +39,24 @@ from .._driver.endpoint import BaseEndpoint
 from .._driver.events import OnEvent
 from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import InstanceOptions, Remote
+from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
 from .driver import NodeDriver
 from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
+from .side_by_side import SideBySide, chosen
 
 if TYPE_CHECKING:
     from .recorder import Recorder
 
 log = logging.getLogger("tolliver")
 _REMOTES_SAID = 3  # in one text
+_EVERYTHING = (Subscription("", ""),)
+_NO_BOUND = 2**63
 Item = tuple[str, str, bytes]
+T = TypeVar("T")
+To = UUID | Collection[UUID] | None
 
 
 class BaseInstanceCore(BaseEndpoint):
@@ -78,7 +85,7 @@ class BaseInstanceCore(BaseEndpoint):
     def beside(self, job: Job, done: Done) -> None: ...
 
     @abstractmethod
-    def handle(self, channel: str, key: str, handler: Handler) -> object:
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> object:
         """Register a handler."""
 
     @abstractmethod
@@ -132,21 +139,46 @@ class BaseInstanceCore(BaseEndpoint):
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
 
-    def send(self, channel: str, key: str, body: bytes, require_recipients: int) -> PendingCall[Receipt]:
+    def send(
+        self, channel: str, key: str, body: bytes, require_recipients: int, to: To, expire_after: float | None
+    ) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send(channel, key, body, monotonic(), require_recipients=require_recipients)
+        now = monotonic()
+        receipt = self.node.send(
+            channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
         return self._driver.when_stored(receipt, as_it_is)
 
-    def send_many(self, items: Iterable[Item], require_recipients: int) -> PendingCall[Receipt]:
+    def send_many(
+        self, items: Iterable[Item], require_recipients: int, to: To, expire_after: float | None
+    ) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients)
+        now = monotonic()
+        receipt = self.node.send_many(
+            items, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
         return self._driver.when_stored(receipt, as_it_is)
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+    def retain(self, channel: str, key: str, body: bytes | None) -> PendingCall[Receipt]:
         self.check_open()
-        sent = self.node.unreliable_send(channel, key, body)
+        return self._driver.when_stored(self.node.retain(channel, key, body, monotonic()), as_it_is)
+
+    def retained(self, after: tuple[str, str] | None, count: int) -> PendingCall[list[RetainedValue]]:
+        self.check_open()
+        return self._driver.when_read(lambda: self._store.retained(_EVERYTHING, after, count, _NO_BOUND), self._told)
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
+        self.check_open()
+        sent = self.node.unreliable_send(channel, key, body, to=to)
         self.turn_soon()  # and no turn for each: what is sent until the loop comes round goes out together
         return sent
+
+    def flush(self) -> PendingCall[None]:
+        self.check_open()
+        receipt = self.node.flush(monotonic())
+        call = self._driver.when_stored(receipt, _nothing)
+        call.late = partial(self._unflushed, receipt)
+        return call
 
     def wait_acked(self, receipt: Receipt) -> PendingCall[None]:
         self.check_open()
@@ -176,7 +208,7 @@ class BaseInstanceCore(BaseEndpoint):
 
     def dead_letters(self, after: int, count: int) -> PendingCall[list[DeadLetter]]:
         self.check_open()
-        return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._whole_letters)
+        return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._told)
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> PendingCall[int]:
         self.check_open()
@@ -215,10 +247,11 @@ class BaseInstanceCore(BaseEndpoint):
 
     def describe(self, name: str) -> str:
         """A line for `repr`: who it is, where it listens, who is connected."""
+        database = _where(self.options)
         if not self._open:
-            return f"<{name} on {self.options.database}, not open>"
+            return f"<{name} on {database}, not open>"
         where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
-        return f"<{name} {self.node.instance_id} on {self.options.database}{where}, {self.stats().peers_up} peers up>"
+        return f"<{name} {self.node.instance_id} on {database}{where}, {self.stats().peers_up} peers up>"
 
     def _unconnected(self, remote: Remote) -> str:
         """Words for whoever waits for this remote."""
@@ -230,6 +263,18 @@ class BaseInstanceCore(BaseEndpoint):
         return (
             f"{receipt.unacked} of {len(receipt.counts)} messages are not acknowledged by all their recipients yet: "
             f"they are stored, and sent again until they are{self._not_connected()}"
+        )
+
+    def _unflushed(self, receipt: Receipt) -> str:
+        """Words for whoever waits for this flush."""
+        peers = self.node.unflushed(receipt)
+        if not peers:
+            return "what was sent is not stored yet: it goes out as soon as it is"
+        others = f" and {len(peers) - _REMOTES_SAID} others" if len(peers) > _REMOTES_SAID else ""
+        said = ", ".join(map(str, peers[-_REMOTES_SAID:]))
+        return (
+            f"the sockets of {said}{others} have not taken all that was sent: it goes out as far as these peers read "
+            "and acknowledge it"
         )
 
     def _not_connected(self) -> str:
@@ -253,6 +298,8 @@ class BaseInstanceCore(BaseEndpoint):
         self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news, self.feed.tell)
         self.begin, self.end = self._driver.begin, self._driver.end
         self._watch_certificate()
+        if is_in_memory(self.options.database):
+            log.warning("instance %s is on %s: for trials and tests", self.node.instance_id, _where(self.options))
 
     def _read_tls(self) -> Pumps:
         pumps = Pumps(self.options.tls)
@@ -285,8 +332,8 @@ class BaseInstanceCore(BaseEndpoint):
             self.call_on_event(self.options.on_event)
         if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
             self.beside(self._store.check, self._on_checked)
-        for channel, key, handler in self.options.handlers:
-            self.handle(channel, key, handler)
+        for channel, key, handler, *how in self.options.handlers:
+            self.handle(channel, key, handler, chosen(**(how[0] if how else {})))
         for remote in self.options.remotes:
             self._connect(remote, keep_trying=True)
 
@@ -302,11 +349,12 @@ class BaseInstanceCore(BaseEndpoint):
             detail = f"the database {self.options.database} was not looked through for damage: {error}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
-    def _whole_letters(self, letters: list[DeadLetter]) -> list[DeadLetter]:
+    def _told(self, found: T) -> T:
+        """The same, when the store's news of meanwhile is told."""
         for kind, detail in self._store.news():
             self.node.notice(kind, detail)
         self.turn_soon()
-        return letters
+        return found
 
     def _on_damage(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -327,7 +375,14 @@ class BaseInstanceCore(BaseEndpoint):
         super()._lost(cid, error)
 
     def __str__(self) -> str:
-        return f"the instance on {self.options.database}"
+        return f"the instance on {_where(self.options)}"
+
+
+def _where(options: InstanceOptions) -> str:
+    """Words for its database."""
+    if is_in_memory(options.database):
+        return "a database in memory, which keeps nothing"
+    return str(options.database)
 
 
 def checked(handler: Handler) -> Handler:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any
 
-from tolliver_proto import Commit, Fetch, Find, Node, NoticeKind, Store, TolliverError
+from tolliver_proto import Commit, Fetch, Find, FindRetained, Node, NoticeKind, Store, TolliverError, WeighRetained
 
 from .._driver.adapter import Done, Job
 
@@ -32,8 +32,7 @@ class StoreJobs:
                 self._node.committed(action.batch_id, monotonic())
             else:
                 self._node.store_failed(action.batch_id, error, monotonic())
-            for kind, detail in self._news():
-                self._node.notice(kind, detail)
+            self._tell_news()
 
         self._run(lambda: self._store.commit(action.operations), done)
 
@@ -51,5 +50,15 @@ class StoreJobs:
         def done(rows: Any, error: TolliverError | None) -> None:
             self._node.found(action.search_id, rows or [], error, monotonic())
 
-        bounds = (action.peer, action.after_seq, action.max_count, action.min_age)
-        self._run(lambda: self._store.find(*bounds), done)
+        self._run(lambda: action.ask(self._store), done)
+
+    def look_at_retained(self, action: FindRetained | WeighRetained) -> None:
+        def done(found: Any, error: TolliverError | None) -> None:
+            self._node.retained_found(action.search_id, found or [], error, monotonic())
+            self._tell_news()
+
+        self._run(lambda: action.answer(self._store), done)
+
+    def _tell_news(self) -> None:
+        for kind, detail in self._news():
+            self._node.notice(kind, detail)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from struct import Struct
+from struct import error as struct_error
 from typing import Any
 from zlib import crc32
 
@@ -27,6 +28,7 @@ def row_check(*values: int | bytes | None) -> int:
 
 
 _CHECKED = Struct(">qqII")
+_VALUE = Struct(">qII")
 
 
 def content_check(number: int, wire_id: int, channel: bytes, key: bytes, body: bytes) -> int:
@@ -37,6 +39,11 @@ def content_check(number: int, wire_id: int, channel: bytes, key: bytes, body: b
 def letter_check(content: int, number: int, peer: int, attempts: int, failed_at: int) -> int:
     """The check of a dead letter whose id, channel, key and body have this one, also in SQL."""
     return (content + number * 65537 + peer * 40503001 + attempts * 1000003 + failed_at * 69061) % _PRIME
+
+
+def value_check(channel: bytes, key: bytes, stored_at: int, body: bytes) -> int:
+    """The check of a value that is retained, also in SQL."""
+    return crc32(body, crc32(_VALUE.pack(stored_at, len(channel), len(key)) + channel + key))
 
 
 def batch_check(first_seq: int, last_seq: int) -> int:
@@ -64,6 +71,7 @@ def make_known(connection: sqlite3.Connection) -> None:
     """Define the SQL functions that these checks call."""
     connection.create_function("row_check", -1, row_check, deterministic=True)
     connection.create_function("letter_check", 5, partial(_checked, letter_check), deterministic=True)
+    connection.create_function("value_check", 4, partial(_checked, value_check), deterministic=True)
     connection.create_function("owed_check", 7, partial(_checked, owed_check), deterministic=True)
 
 
@@ -71,23 +79,26 @@ def _checked(check: Callable[..., int], *row: Any) -> int | None:
     """None for values of another kind, which are no row's: SQLite passes no exception on."""
     try:
         return check(*row)
-    except TypeError:
+    except (TypeError, struct_error):
         return None
 
 
 _COLUMNS = {
     "batch": ("first_seq", "last_seq"),
+    "expiry": ("first_seq", "due"),
     "owed": ("peer", "first_seq", "last_seq", "first_id", "bytes", "owed", "parked"),
     "handled": ("peer", "wire_id", "checksum"),
     "id_span": ("number", "first", "count"),
     "clock": ("correction",),
     "own_subscription": ("channel", "key"),
+    "retained": ("channel", "key", "stored_at", "body"),
     "peer_subscription": ("peer", "channel", "key"),
     "held_subscription": ("peer", "channel", "key", "since"),
     "unsaid": ("peer", "channel", "key", "since"),
 }
 _FORMULAS = {  # exact in 64 bits up to seq 2**42
     "batch": f"({{0}} * 1000003 + ({{1}} - {{0}}) * 69061 + 104729) % {_PRIME}",
+    "expiry": "row_check({}, {})",
     "owed": (
         "CASE WHEN {5} IS NULL AND {6} IS NULL AND {3} IS NOT NULL THEN "
         "({0} * 40503001 + {1} * 1000003 + ({2} - {1}) * 69061 + {4} * 65537"
@@ -100,6 +111,7 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
     "id_span": "row_check({}, {}, {})",
     "clock": "row_check({})",
     "own_subscription": "row_check(CAST({} AS BLOB), CAST({} AS BLOB))",
+    "retained": "value_check(CAST({} AS BLOB), CAST({} AS BLOB), {}, {})",
     "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",
     "held_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB), {})",
     "unsaid": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB), {}, 1)",
@@ -122,7 +134,9 @@ SEALED = (
     "handled",
     "id_span",
     "clock",
+    "expiry",
     "own_subscription",
+    "retained",
     "peer_subscription",
     "held_subscription",
     "unsaid",
@@ -161,12 +175,15 @@ _THEN = {
     "handled": "what they name may be handled once more if it comes again (T-48)",
     "id_span": "ids that were given then may come again, as after a copy was put back (T-40)",
     "clock": "messages are as old as the wall clock says",
+    "expiry": "messages of that batch do not expire when their send said, but as the policy says (P-27)",
     "own_subscription": "subscribe to it again if it is wanted",
+    "retained": "retain it again: until then a new subscriber does not get it (P-36)",
     "held_subscription": "messages that were held for it are sent to that peer (T-61)",
     "unsaid": "that peer is not told again that it is wanted no more (T-61)",
     "peer_subscription": "messages for it are not kept for that peer until it connects and says its list again (T-30)",
 }
 _SHOWN = 3
+_SHOWN_COLUMNS = {"retained": "channel, key, crc, stored_at"}  # no body
 _REPAIRED = 100  # rows: more than that are no stray bits
 
 
@@ -175,7 +192,8 @@ def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[in
     bad = []
     if table in GOOD:
         query = f"FROM {table} WHERE NOT {GOOD[table]}"
-        bad = connection.execute(f"SELECT * {query} LIMIT {_SHOWN}").fetchall()
+        shown_columns = _SHOWN_COLUMNS.get(table, "*")
+        bad = connection.execute(f"SELECT {shown_columns} {query} LIMIT {_SHOWN}").fetchall()
     if table in sealed:
         yield from _broken_seal(table, sealed[table], _sums(connection, table), bool(bad))
     if bad:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from heapq import merge
 from itertools import chain, groupby, islice, repeat, takewhile
-from operator import is_
+from math import ceil
+from operator import attrgetter, is_
 from struct import error as struct_error
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
@@ -45,10 +46,13 @@ from tolliver_proto import (
     RemoveMessages,
     RemoveOwnSubscription,
     RemovePeerSubscription,
+    RemoveRetained,
     ReplacePeerSubscriptions,
     ReserveIds,
+    RetainedValue,
     StoreError,
     StoreMessages,
+    StoreRetained,
     Subscription,
     UnparkDeliveries,
     UnpinPeer,
@@ -58,12 +62,14 @@ from tolliver_proto import (
 from tolliver_proto.layouts import MessageSet
 
 from .causes import FAILURES, MALFORMED, primary_code, store_error
-from .checks import check_of, content_check, letter_check
+from .checks import check_of, content_check, letter_check, value_check
 from .clock import StoreClock
 from .copying import write_copy
 from .file import DatabaseFile
+from .memory import MemoryDatabase, is_in_memory
 from .owed import NOBODY, Deliveries, Holds, Row, Span, joined
 from .pieces import in_pieces
+from .retained import REMOVE, matching, size_of, total_of
 
 _Values = tuple[Any, ...]
 _T = TypeVar("_T")
@@ -143,7 +149,7 @@ class SQLiteStore:
 
     A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID. A file that is
     there keeps its own; `instance_id` may then be None, and it is for the caller to compare. `first_id` has no effect
-    any more: ids begin at a fresh place at every opening (T-40).
+    any more: ids begin at a fresh place at every opening (T-40). With the path ":memory:" nothing is kept.
 
     One instance at a time uses a database; the lock on `<path>.lock` ends with the process (T-79). Use the store from
     one thread at a time, whichever; `check` from any other meanwhile; not at all in a forked child.
@@ -161,7 +167,9 @@ class SQLiteStore:
         min_free: int = 0,
         clock: StoreClock | None = None,
     ) -> None:
-        self._file = DatabaseFile(path, instance_id, min_free)
+        self._file: DatabaseFile | MemoryDatabase = (
+            MemoryDatabase(instance_id) if is_in_memory(path) else DatabaseFile(path, instance_id, min_free)
+        )
         self._clock = clock or StoreClock()
         self._correction = 0  # seconds, as the database has it
         self.instance_id: UUID = self._file.instance_id
@@ -175,6 +183,7 @@ class SQLiteStore:
         self._may_hold = False  # nobody has connected yet
         self._peers: dict[UUID, int] = self._file.peers
         with self._file.failing("load", *MALFORMED):
+            self._deliveries.look_for_due()
             for (kept,) in self._file.connection.execute(_CORRECTION):
                 self._clock.correction += kept
                 self._correction = kept
@@ -260,7 +269,10 @@ class SQLiteStore:
             for peer, wire_id, checksum in connection.execute(_HANDLED):
                 if peer in by_number:
                     handled.add(by_number[peer], wire_id, checksum)
+            due = self._deliveries.next_due()
+            expires_in = None if due is None else due - self._clock.now()
             letters, next_letter = self._letters()
+            retained = total_of(connection)
             id_spans = [(first % 2**64, int(count)) for first, count in connection.execute(_ID_SPANS)]
         return Loaded(
             own_subscriptions,
@@ -272,6 +284,8 @@ class SQLiteStore:
             letters,
             next_letter,
             id_spans,
+            retained,
+            expires_in,
         )
 
     def _ages(self, table: str) -> dict[int, dict[Subscription, float]]:
@@ -320,6 +334,19 @@ class SQLiteStore:
                 for seq, number, wire_id, size, parked, stored_at, names in islice(merge(*queues), max_count)
             ]
 
+    def expiring(self, max_count: int) -> list[Found]:
+        """As `Store.expiring`. One whose place in its batch is damaged is left out: it does not expire (V9)."""
+        now = self._clock.now()
+        uuids = {number: uuid for uuid, number in self._peers.items()}
+        with self._file.failing("search", *MALFORMED):
+            return [
+                Found(uuids[number], seq, wire_id, size, parked, now - stored_at, *names, due - now)
+                for (seq, number, wire_id, size, parked, stored_at, names), due in islice(
+                    self._deliveries.expiring(), max_count
+                )
+                if number in uuids
+            ]
+
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
         """As `Store.dead_letters`. One whose checksum is wrong is left out, and `news` tells of it (V9)."""
         letters = []
@@ -339,6 +366,34 @@ class SQLiteStore:
                     text = f"dead letter {number} has a wrong checksum and is left out: its text is lost"
                     self._file.tell_damage(text)
         return letters
+
+    def retained(
+        self, wanted: Collection[Subscription], after: tuple[str, str] | None, max_count: int, max_bytes: int
+    ) -> list[RetainedValue]:
+        """As `Store.retained`. One whose checksum is wrong is left out, and `news` tells of it (V9)."""
+        values: list[RetainedValue] = []
+        size = 0
+        with self._file.failing("read", *MALFORMED), closing(matching(self._file.connection, wanted, after)) as rows:
+            while len(values) < max_count and size < max_bytes and (row := next(rows, None)) is not None:
+                channel, key, crc, stored_at, body = row
+                try:
+                    good = crc == value_check(channel, key, stored_at, body)
+                except (*MALFORMED, struct_error):
+                    good = False
+                if good:
+                    values.append(RetainedValue(channel.decode(), key.decode(), body, float(stored_at)))
+                    size += values[-1].size
+                else:
+                    self._file.tell_damage(
+                        f"what is retained of {channel!r:.100} {key!r:.100} has a wrong checksum "
+                        "and is left out: retain it again"
+                    )
+        return values
+
+    def retained_sizes(self, names: Sequence[tuple[str, str]]) -> list[int | None]:
+        """As `Store.retained_sizes`."""
+        with self._file.failing("read", *MALFORMED):
+            return [size_of(self._file.connection, name) for name in names]
 
     def _letters(self) -> tuple[list[tuple[int, int]], int]:
         """Number and size of each dead letter, and the next number. Opening has told where the table cannot be read."""
@@ -437,12 +492,17 @@ class SQLiteStore:
         return number
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
+        for after, some in groupby(run, attrgetter("expire_after")):
+            due = None if after is None else ceil(self._clock.now() + after)  # never too soon
+            self._store_alike([*some], due)
+
+    def _store_alike(self, run: list[StoreMessages], due: int | None) -> None:
         held = [seq for op in run for seq in op.held]
         owners: list[list[int]] = []
         for op in run:
             owners += self._numbers(op.recipients)
         messages = run[0].messages if len(run) == 1 else [message for op in run for message in op.messages]
-        self._deliveries.store(messages, owners, held)
+        self._deliveries.store(messages, owners, held, due)
         self._may_hold = self._may_hold or bool(held) or not all(owners)
 
     def _numbers(self, recipients: Sequence[Sequence[UUID]]) -> list[list[int]]:
@@ -572,6 +632,21 @@ class SQLiteStore:
         self._insert("INSERT INTO handled", rows, _NEW_HANDLED)
         self._execute("DELETE FROM handled WHERE number <= (SELECT MAX(number) FROM handled) - ?", (kept,))
 
+    def _store_retained(self, run: list[StoreRetained]) -> None:
+        now = int(self._clock.now())
+        rows = [
+            (channel, key, value_check(channel.encode(), key.encode(), now, body), now, body)
+            for op in run
+            for channel, key, body in op.values
+        ]
+        for some in _by_bytes(rows):
+            self._insert("INSERT OR REPLACE INTO retained", some)
+
+    def _remove_retained(self, run: list[RemoveRetained]) -> None:
+        for op in run:
+            for name in op.names:
+                self._execute(REMOVE, name)
+
     def _reserve_ids(self, run: list[ReserveIds]) -> None:
         for op in run:
             first = op.first - (op.first >> 63 << 64)  # a column has a sign
@@ -600,4 +675,6 @@ class SQLiteStore:
         RemoveDeadLetters: _remove_dead_letters,
         RememberHandled: _remember_handled,
         ReserveIds: _reserve_ids,
+        StoreRetained: _store_retained,
+        RemoveRetained: _remove_retained,
     }

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import anyio
 
-from tolliver_proto import DeadLetter, Receipt, TolliverError
+from tolliver_proto import DeadLetter, Receipt, RetainedValue, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import Events, OnEvent, call_on_loop
@@ -25,8 +25,9 @@ from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item, checked
+from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.iterators import Messages, Registration, Runs
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
 from .threads import loop_caller, off_loop
@@ -77,8 +78,8 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             error = failure
         self._tell(result, error, done)
 
-    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, checked(handler))
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
+        return Registration(self, channel, key, checked(handler), how)
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)
@@ -136,36 +137,77 @@ class Instance(BaseInstance[InstanceCore]):
         """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
         await self._core.wait(self._core.unsubscribe(channel, key))
 
-    async def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0) -> Receipt:
+    async def send(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
+        `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
         fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return await self._core.wait(self._core.send(channel, key, body, require_recipients))
+        return await self._core.wait(self._core.send(channel, key, body, require_recipients, to, expire_after))
 
-    async def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Receipt:
+    async def send_many(
+        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
+    ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return await self._core.wait(self._core.send_many(items, require_recipients))
+        return await self._core.wait(self._core.send_many(items, require_recipients, to, expire_after))
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+    async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
+        """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
+
+        A peer gets it once for each subscription that it had not, before whatever is sent later under that name
+        (P-30). None clears the name and sends nothing. Returns when all is stored, with the receipt of the send.
+        Raises as `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be
+        passed.
+        """
+        return await self._core.wait(self._core.retain(channel, key, body))
+
+    async def retained(self, after: tuple[str, str] | None = None, count: int = 1000) -> list[RetainedValue]:
+        """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
+
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. Raises StoreError.
+        """
+        return await self._core.wait(self._core.retained(after, count))
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
 
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        `to` narrows them as with `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
         """
-        return self._core.unreliable_send(channel, key, body)
+        return self._core.unreliable_send(channel, key, body, to)
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration:
         """Call `handler(delivery)`, plain or async, for what matches; "" is a wildcard. Does not subscribe (T-57).
 
         None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
-        value or an exception means failed: it is sent again (T-45). One call at a time for each registration.
+        value or an exception means failed: it is sent again (T-45). One call at a time for each registration, or
+        `concurrency` of them; with `ordered_by="key"` one follows the other inside a key (P-20, P-21).
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler)
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
@@ -195,6 +237,15 @@ class Instance(BaseInstance[InstanceCore]):
         thousand and has EventsMissed in place of the others.
         """
         return Events(self._core, self._core.feed)
+
+    async def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until what was sent so far, unreliable messages too, is given to the sockets of the connected peers.
+
+        It has left this process then, and says nothing of its arrival: that is `wait_acked`. Messages for peers that
+        are away are not waited for. A peer that reads nothing holds it up: raises TimeoutError after `timeout`
+        seconds, which says who it is, and what was sent still goes out.
+        """
+        await self._core.wait(self._core.flush(), timeout)
 
     async def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
         """Wait until every recipient has acknowledged all of it (T-54).

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from tolliver_proto import DeadLetter, Receipt, TolliverError
+from tolliver_proto import DeadLetter, Receipt, RetainedValue, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import OnEvent
@@ -23,12 +23,14 @@ from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item, checked
+from .._messages.instance import BaseInstanceCore, Item, To, checked
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
+from .side_by_side import Registrations
 
 GOES_ON = "it is not withdrawn, and may still be stored"
 
@@ -68,8 +70,10 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def _stored(self, result: Any, error: TolliverError | None, done: Done) -> None:
         self.tell(lambda: done(result, error))
 
-    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, checked(handler))
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration | Registrations:
+        if how.is_one:
+            return Registration(self, channel, key, checked(handler), how.pending)
+        return Registrations(self, channel, key, checked(handler), how)
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_thread(self, self.feed, function)
@@ -145,41 +149,97 @@ class Instance(BaseInstance[InstanceCore]):
         self._core.ask(lambda: self._core.unsubscribe(channel, key), timeout, late)
 
     def send(
-        self, channel: str, key: str, body: bytes, *, require_recipients: int = 0, timeout: float | None = None
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
     ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
+        `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
         fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self.send_many(((channel, key, body),), require_recipients=require_recipients, timeout=timeout)
+        return self.send_many(
+            ((channel, key, body),),
+            require_recipients=require_recipients,
+            to=to,
+            expire_after=expire_after,
+            timeout=timeout,
+        )
 
-    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0, timeout: float | None = None) -> Receipt:
+    def send_many(
+        self,
+        items: Iterable[Item],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
         items = tuple(items)  # a generator may take its time: not under the lock
         late = f"the message is not on disk yet: {GOES_ON}"
-        return self._core.ask(lambda: self._core.send_many(items, require_recipients), timeout, late)
+        return self._core.ask(lambda: self._core.send_many(items, require_recipients, to, expire_after), timeout, late)
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+    def retain(self, channel: str, key: str, body: bytes | None, *, timeout: float | None = None) -> Receipt:
+        """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
+
+        A peer gets it once for each subscription that it had not, before whatever is sent later under that name
+        (P-30). None clears the name and sends nothing. Returns when all is stored, with the receipt of the send.
+        Raises as `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be
+        passed.
+        """
+        late = f"the value is not on disk yet: {GOES_ON}"
+        return self._core.ask(lambda: self._core.retain(channel, key, body), timeout, late)
+
+    def retained(
+        self, after: tuple[str, str] | None = None, count: int = 1000, *, timeout: float | None = None
+    ) -> list[RetainedValue]:
+        """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
+
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. Raises StoreError.
+        """
+        late = "the database has not answered: ask again"
+        return self._core.ask(lambda: self._core.retained(after, count), timeout, late)
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
 
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        `to` narrows them as with `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
         """
         with self._core.lock:
-            return self._core.unreliable_send(channel, key, body)
+            return self._core.unreliable_send(channel, key, body, to)
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration | Registrations:
         """Call `handler(delivery)` for what matches, on a thread of its own; "" is a wildcard (T-57).
 
         Does not subscribe. None or a true value means handled: the message is acknowledged once all matching handlers
         say so. A false value or an exception means failed: it is sent again (T-45). One call at a time for each
-        registration. Raises TypeError for an async handler.
+        registration, or `concurrency` of them, on as many threads; with `ordered_by="key"` one follows the other inside
+        a key (P-20, P-21). Raises TypeError for an async handler.
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler)
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
@@ -212,6 +272,15 @@ class Instance(BaseInstance[InstanceCore]):
         the others.
         """
         return Events(self._core, self._core.feed, timeout)
+
+    def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until what was sent so far, unreliable messages too, is given to the sockets of the connected peers.
+
+        It has left this process then, and says nothing of its arrival: that is `wait_acked`. Messages for peers that
+        are away are not waited for. A peer that reads nothing holds it up: raises TimeoutError after `timeout`
+        seconds, which says who it is, and what was sent still goes out.
+        """
+        self._core.ask(self._core.flush, timeout)
 
     def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
         """Wait until every recipient has acknowledged all of it (T-54).

@@ -14,7 +14,7 @@ from uuid import UUID
 from twisted.internet.defer import Deferred, DeferredList, DeferredLock, fail
 from twisted.python.failure import Failure
 
-from tolliver_proto import DeadLetter, Receipt, TolliverError
+from tolliver_proto import DeadLetter, Receipt, RetainedValue, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import OnEvent, call_on_loop
@@ -22,8 +22,9 @@ from .._driver.pending import PendingCall
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item, checked
+from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.iterators import Messages, Registration, Runs
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
 from .events import Events
@@ -41,8 +42,8 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         await DeferredList(list(self._beside))
         await self._storing.run(super()._finish_off_loop)
 
-    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, checked(handler))
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
+        return Registration(self, channel, key, checked(handler), how)
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)
@@ -129,37 +130,78 @@ class Instance(BaseInstance[InstanceCore]):
         """No longer: removes exactly this entry (T-26). Fires when it is stored. Fails with StoreError."""
         return self._core.answer(lambda: self._core.unsubscribe(channel, key))
 
-    def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0) -> Deferred[Receipt]:
+    def send(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Deferred[Receipt]:
         """Store a message for every peer that subscribes to it, with fsync, and fire with its receipt (T-54).
 
+        `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients
         where fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self._core.answer(lambda: self._core.send(channel, key, body, require_recipients))
+        return self._core.answer(lambda: self._core.send(channel, key, body, require_recipients, to, expire_after))
 
-    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0) -> Deferred[Receipt]:
+    def send_many(
+        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
+    ) -> Deferred[Receipt]:
         """Store (channel, key, body) items in one commit, all or none; fails as `send`.
 
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return self._core.answer(lambda: self._core.send_many(items, require_recipients))
+        return self._core.answer(lambda: self._core.send_many(items, require_recipients, to, expire_after))
 
-    def unreliable_send(self, channel: str, key: str, body: bytes) -> int:
+    def retain(self, channel: str, key: str, body: bytes | None) -> Deferred[Receipt]:
+        """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
+
+        A peer gets it once for each subscription that it had not, before whatever is sent later under that name
+        (P-30). None clears the name and sends nothing. Fires when all is stored, with the receipt of the send.
+        Fails as `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be
+        passed.
+        """
+        return self._core.answer(lambda: self._core.retain(channel, key, body))
+
+    def retained(self, after: tuple[str, str] | None = None, count: int = 1000) -> Deferred[list[RetainedValue]]:
+        """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
+
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. Fails with StoreError.
+        """
+        return self._core.answer(lambda: self._core.retained(after, count))
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
 
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        `to` narrows them as with `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
         """
-        return self._core.unreliable_send(channel, key, body)
+        return self._core.unreliable_send(channel, key, body, to)
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration:
         """Call `handler(delivery)` for what matches; "" is a wildcard. Does not subscribe (T-57).
 
         The handler may be plain, a coroutine function, or return a Deferred. None or a true value means handled: the
         message is acknowledged once all matching handlers say so. A false value or an exception means failed: it is
-        sent again (T-45). One call at a time for each registration.
+        sent again (T-45). One call at a time for each registration, or `concurrency` of them; with `ordered_by="key"`
+        one follows the other inside a key (P-20, P-21).
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler)
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
@@ -189,6 +231,15 @@ class Instance(BaseInstance[InstanceCore]):
         thousand and has EventsMissed in place of the others.
         """
         return Events(self._core, self._core.feed)
+
+    def flush(self, *, timeout: float | None = None) -> Deferred[None]:
+        """Fire when what was sent so far, unreliable messages too, is given to the sockets of the connected peers.
+
+        It has left this process then, and says nothing of its arrival: that is `wait_acked`. Messages for peers that
+        are away are not waited for. A peer that reads nothing holds it up: fails with TimeoutError after `timeout`
+        seconds, which says who it is, and what was sent still goes out.
+        """
+        return self._core.answer(self._core.flush, timeout)
 
     def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> Deferred[None]:
         """Fire when every recipient has acknowledged all of it (T-54).

@@ -1,0 +1,543 @@
+"""Last values: kept, and given once to whoever subscribes anew (P-30 to P-36)."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tolliver_proto import (
+    Ack,
+    Acl,
+    Action,
+    ConnectionClosing,
+    DiskFull,
+    Limits,
+    Message,
+    NoticeKind,
+    OwnLimitExceeded,
+    PeerIdentity,
+    Rights,
+    Stored,
+    StoreError,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+
+from .play import HIGH, LOW, Play, Wire, every, notices
+
+
+def retain(play: Play, *items: tuple[str, str, bytes | None]) -> list[Any]:
+    receipts = [play.node.retain(*item, now=play.now) for item in items]
+    play.run()
+    return receipts
+
+
+def bodies(wire: Wire) -> list[bytes]:
+    """Those of the messages that came; they are acknowledged."""
+    messages = [frame for frame in wire.got() if isinstance(frame, Message)]
+    wire.ack(*messages)
+    return [message.body for message in messages]
+
+
+def errors(actions: list[Action]) -> list[Exception]:
+    return [stored.error for stored in every(actions, Stored) if stored.error is not None]
+
+
+def test_a_new_subscriber_gets_the_newest_value_once_and_then_the_changes() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"), ("c", "k", b"2"), ("c", "other", b"x"))
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    assert bodies(wire) == [b"2"]
+    play.send("c", "k", b"sent")
+    retain(play, ("c", "k", b"3"))
+    assert bodies(wire) == [b"sent", b"3"]
+
+
+def test_one_that_subscribes_on_its_connection_gets_it_before_what_is_sent_later() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    wire = play.peer(LOW)
+    play.hold_looks = True
+    wire.send(Subscribe("c", "k", 7))
+    play.send("c", "k", b"while it was looked up")
+    assert play.seen() == []
+    play.send("c", "k", b"later")
+    got = wire.got()
+    assert got[0] == Ack(7)
+    assert [frame.body for frame in got if isinstance(frame, Message)] == [b"1", b"later"]
+
+
+def test_what_does_not_match_is_not_given_and_a_wildcard_gets_all_that_does() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"ck"), ("c", "", b"c"), ("d", "k", b"dk"), ("", "", b""))
+    for number, (subscription, expected) in enumerate(
+        {
+            ("c", ""): [b"c", b"ck"],
+            ("", "k"): [b"ck", b"dk"],
+            ("", ""): [b"", b"c", b"ck", b"dk"],
+            ("d", "other"): [],
+        }.items()
+    ):
+        wire = play.accepted(UUID(int=LOW.int + number))
+        wire.request(subscription)
+        assert sorted(bodies(wire)) == expected
+
+
+def test_a_value_that_matches_several_new_entries_comes_once() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    wire = play.accepted()
+    wire.request(("c", "k"), ("c", ""), ("", "k"), ("", ""))
+    assert bodies(wire) == [b"1"]
+    wire.send(Subscribe("c", "more", 9))
+    assert bodies(wire) == []
+
+
+def test_the_same_list_again_gets_nothing_twice_after_a_restart_too() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    assert bodies(wire) == [b"1"]
+    play.wait(1)
+    wire.lose()
+    for again in (play, play.restart()):
+        wire = again.accepted()
+        wire.request(("c", "k"))
+        assert bodies(wire) == []
+        wire.lose()
+
+
+def test_a_longer_list_gets_what_is_new_in_it_alone() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"), ("d", "", b"2"))
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    assert bodies(wire) == [b"1"]
+    wire.lose()
+    wire = play.accepted()
+    wire.request(("c", "k"), ("d", ""))
+    assert bodies(wire) == [b"2"]
+
+
+def test_it_is_sent_again_until_it_is_acknowledged() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    wire.lose()  # before it acknowledges anything
+    again = play.restart()
+    wire = again.accepted()
+    wire.request(("c", "k"))
+    assert bodies(wire) == [b"1"]
+
+
+def test_who_subscribes_anew_after_an_unsubscribe_gets_it_again() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    wire = play.peer(LOW)
+    for number in (1, 3):
+        wire.send(Subscribe("c", "k", number))
+        assert bodies(wire) == [b"1"]
+        wire.send(Unsubscribe("c", "k", number + 1))
+        assert bodies(wire) == []
+
+
+def test_a_hold_that_ends_by_subscribing_is_nothing_new_and_one_that_is_over_is() -> None:
+    play = Play()
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    retain(play, ("c", "k", b"1"))
+    assert bodies(wire) == [b"1"]
+    wire.lose()
+    wire = play.accepted()
+    wire.request()  # held for an hour (T-61)
+    retain(play, ("c", "k", b"2"))
+    assert bodies(wire) == []
+    wire.send(Subscribe("c", "k", 5))
+    assert bodies(wire) == [b"2"]
+    wire.lose()
+    wire = play.accepted()
+    wire.request()
+    play.wait(3601)
+    wire.got()
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    assert bodies(wire) == [b"2"]
+
+
+def test_it_comes_once_to_a_peer_that_was_connecting() -> None:
+    """T-62."""
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    wire = play.dialled(play.call("connect", "remote"))
+    play.send("c", "k", b"kept")
+    retain(play, ("c", "k", b"2"))
+    wire.respond(("c", "k"))
+    assert bodies(wire) == [b"kept", b"2"]
+    play.wait(1)
+    assert play.store.messages == []
+
+
+def test_clearing_sends_nothing_and_nobody_gets_it_any_more() -> None:
+    play = Play()
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    (receipt, cleared, never) = retain(play, ("c", "k", b"1"), ("c", "k", None), ("never", "", None))
+    assert (receipt.recipients, cleared.recipients, never.recipients) == (1, 0, 0)
+    assert bodies(wire) == [b"1"]
+    other = play.accepted(HIGH)
+    other.request(("c", "k"))
+    assert bodies(other) == []
+    assert play.node.stats().retained == play.node.stats().retained_bytes == 0
+
+
+def test_access_rules_hold_for_what_is_retained() -> None:
+    play = Play(acl=Acl(peers={LOW: Rights(subscribe=(("c", "*"),))}))
+    retain(play, ("c", "k", b"1"), ("secret", "", b"2"))
+    wire = play.accepted()
+    wire.request(("c", ""), ("secret", ""), ("", ""))
+    assert bodies(wire) == [b"1"]
+    wire.send(Subscribe("secret", "", 3))
+    assert bodies(wire) == []
+
+
+def test_a_change_while_values_are_looked_up_counts_in_the_state_of_the_end() -> None:
+    play = Play()
+    retain(play, ("c", "a", b"1"), ("c", "b", b"1"), ("c", "gone", b"1"), ("d", "", b"1"))
+    play.hold_looks = True
+    wire = play.accepted()
+    wire.request(("c", ""))
+    play.hold_commits = True
+    retain(play, ("c", "a", b"2"), ("c", "gone", None), ("d", "", b"2"))
+    play.seen()  # of the names that are not in use: none, all were
+    assert play.held
+    play.finish()
+    play.finish()
+    assert bodies(wire) == [b"2", b"1"]
+
+
+def test_a_change_that_is_not_stored_is_not_given() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_looks = play.hold_commits = True
+    wire = play.accepted()
+    wire.request(("c", ""))
+    retain(play, ("c", "k", b"never stored"))
+    play.seen()
+    play.fail()
+    play.seen()  # once more
+    play.finish()
+    assert bodies(wire) == [b"1"]
+    assert play.node.stats().retained_bytes == 3
+
+
+def test_a_change_that_gathers_while_another_fails_goes_with_the_list() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_looks = play.hold_commits = True
+    wire = play.accepted()
+    wire.request(("c", ""))
+    retain(play, ("c", "k", b"never stored"))
+    retain(play, ("c", "k", b"3"))
+    play.fail()
+    play.seen()
+    while play.held:
+        play.finish()
+    assert bodies(wire) == [b"3"]
+
+
+def test_the_values_come_with_the_list_or_not_at_all() -> None:
+    """A commit that fails leaves neither: the peer says its list again."""
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_commits = True
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    play.fail()
+    assert play.pending() == 0
+    assert play.store.deliveries(LOW) == []
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    play.finish()
+    assert bodies(wire) == [b"1"]
+
+
+def test_a_subscription_whose_commit_fails_is_said_again() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    wire = play.peer(LOW)
+    play.hold_commits = True
+    wire.send(Subscribe("c", "k", 5))
+    wire.send(Subscribe("d", "", 6))
+    play.fail()
+    play.finish()
+    assert [frame.message_id for frame in wire.got() if isinstance(frame, Ack)] == [6]
+    wire.send(Subscribe("c", "k", 5))
+    play.finish()
+    assert bodies(wire) == [b"1"]
+
+
+def test_where_the_values_cannot_be_read_the_peer_comes_again() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.look_error = StoreError("unreadable")
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    assert [frame for frame in wire.got() if isinstance(frame, Message)] == []
+    assert play.knows() == set()
+    up = play.peer(HIGH)
+    up.send(Subscribe("c", "k", 5))
+    assert [frame for frame in up.got() if isinstance(frame, Ack)] == []
+    play.look_error = None
+    up.send(Subscribe("c", "k", 5))
+    assert bodies(up) == [b"1"]
+
+
+def test_one_list_of_a_peer_after_the_other() -> None:
+    """A second connection waits until it is stored what the first one is new to, or that it is not."""
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_looks = True
+    first, second = play.accepted(), play.accepted()
+    first.request(("c", "k"))
+    second.request(("c", "k"))
+    play.seen()
+    assert bodies(first) + bodies(second) == [b"1"]
+    assert play.looks == []
+
+
+def test_a_connection_that_is_lost_meanwhile_gets_nothing() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_looks = True
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    wire.lose()
+    play.seen()
+    assert play.knows() == set()
+    wire = play.peer(LOW)
+    wire.send(Subscribe("c", "k", 5))
+    wire.lose()
+    play.seen()  # it came before the end, and counts
+    assert play.knows() == {Subscription("c", "k")}
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    assert bodies(wire) == [b"1"]
+    play.node.close(now=play.now)
+    play.run()
+
+
+def test_who_it_is_is_asked_again_after_the_look() -> None:
+    """Two keys claim one new UUID: the first is pinned with its list, and the other is refused (D-3)."""
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_looks = True
+    wires = [play.accepted(LOW, PeerIdentity(address=key, spki_sha256=key.encode() * 32)) for key in "ab"]
+    for wire in wires:
+        wire.request(("c", "k"))
+    actions = play.seen()
+    assert [bodies(wire) for wire in wires] == [[b"1"], []]
+    assert NoticeKind.IDENTITY_MISMATCH in notices(actions)
+
+
+def test_looks_for_two_peers_go_side_by_side() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"), ("d", "", b"2"))
+    play.hold_looks = True
+    wires = play.accepted(LOW), play.accepted(HIGH)
+    wires[0].request(("c", "k"))
+    wires[1].request(("d", ""))
+    play.looks.reverse()
+    play.seen()
+    play.seen()
+    assert [bodies(wire) for wire in wires] == [[b"1"], [b"2"]]
+
+
+def test_a_connection_that_is_forgotten_meanwhile_is_left_alone() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_looks = True
+    wires = play.accepted(LOW), play.peer(HIGH)
+    wires[0].request(("c", "k"))
+    wires[1].send(Subscribe("c", "k", 5))
+    for uuid in (LOW, HIGH):
+        play.call("forget_peer", uuid)
+    play.wait(60)  # their time to end is over
+    play.seen()
+    play.seen()
+    assert play.knows(LOW) == play.knows(HIGH) == set()
+
+
+def test_a_connection_that_ends_meanwhile_is_ended() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.hold_looks = True
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    play.call("set_acl", Acl(default=Rights.none()))
+    play.seen()
+    assert play.knows() == set()
+
+
+def test_a_hold_that_ends_meanwhile_makes_it_new() -> None:
+    play = Play()
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    retain(play, ("c", "k", b"1"), ("d", "", b"2"))
+    assert bodies(wire) == [b"1"]
+    wire.lose()
+    wire = play.accepted()
+    wire.request()
+    play.wait(3599)
+    wire.lose()
+    play.hold_looks = True
+    wire = play.accepted()
+    wire.request(("c", "k"), ("d", ""))
+    play.node.handle_timeout(now=play.now + 2)
+    play.run()
+    play.seen()
+    play.seen()
+    assert bodies(wire) == [b"1", b"2"]
+
+
+def test_many_values_are_looked_up_in_pieces() -> None:
+    play = Play()
+    items = [("c", f"{number:04}", b"%d" % number) for number in range(2500)]
+    retain(play, *items)
+    wire = play.accepted()
+    wire.request(("c", ""))
+    got = []
+    while batch := bodies(wire):
+        got += batch
+    assert got == [body for _, _, body in items]
+
+
+def test_what_a_peer_has_no_room_for_is_left_out_and_told() -> None:
+    play = Play(limits=Limits(outbox_messages=3))
+    retain(play, *[("c", str(number), b"x") for number in range(5)])
+    wire = play.accepted()
+    actions = wire.request(("c", ""))
+    assert bodies(wire) == [b"x"] * 3
+    assert NoticeKind.SKIPPED in notices(actions)
+    assert play.node.stats().skipped == 2
+    other = Play(limits=Limits(outbox_bytes=1), store=play.store)
+    wire = other.accepted(HIGH)
+    wire.request(("c", ""))
+    assert bodies(wire) == []
+
+
+def test_on_a_full_disk_a_peer_connects_and_the_values_are_left_out() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.store.full = True
+    receipt = play.node.retain("c", "k", b"2", now=play.now)
+    assert isinstance(errors(play.run())[0], DiskFull)
+    wire = play.accepted()
+    wire.request(("c", "k"))
+    assert bodies(wire) == []
+    assert play.knows() == {Subscription("c", "k")}
+    (cleared,) = retain(play, ("c", "k", None))
+    assert cleared is not receipt
+    assert play.node.stats().retained == 0
+
+
+# Bounds.
+
+
+def test_there_is_a_bound_for_names_and_bytes_and_a_change_needs_no_more() -> None:
+    play = Play(limits=Limits(max_retained=2, max_retained_bytes=20))
+    retain(play, ("c", "a", b"123"), ("c", "b", b"1"))
+    with pytest.raises(OwnLimitExceeded, match=r"max_retained.*P-35|P-35.*max_retained"):
+        play.node.retain("c", "a", b"1" * 20, now=play.now)
+    play.node.retain("c", "new", b"1", now=play.now)
+    assert isinstance(errors(play.run())[0], OwnLimitExceeded)
+    retain(play, ("c", "a", b"12"), ("c", "b", None), ("c", "new", b"1"))
+    assert (play.node.stats().retained, play.node.stats().retained_bytes) == (2, 9)
+    assert play.store.load().retained == (2, 9)
+
+
+def test_bounds_that_were_lowered_let_values_become_smaller() -> None:
+    play = Play()
+    retain(play, ("c", "a", b"1" * 50), ("c", "b", b"1" * 50))
+    later = Play(store=play.store, limits=Limits(max_retained=1, max_retained_bytes=10))
+    retain(later, ("c", "a", b"1" * 40))
+    assert later.node.stats().retained == 2
+
+
+def test_names_that_are_not_in_use_are_looked_up_first_in_order() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    later = play.restart()
+    later.hold_looks = True
+    receipts = [later.node.retain("c", "k", body, now=0.0) for body in (b"2", b"3", None, b"4")]
+    receipts.append(later.node.retain("d", "", b"5", now=0.0))
+    assert later.run() == []
+    assert not later.node.idle
+    actions = later.seen()
+    actions += later.seen()
+    assert {token for stored in every(actions, Stored) for token in stored.tokens} == {*receipts}
+    assert later.store.load().retained == (2, 5)
+    assert later.node.idle
+
+
+def test_names_that_cannot_be_looked_up_are_not_retained() -> None:
+    play = Play()
+    play.look_error = StoreError("unreadable")
+    play.node.retain("c", "k", b"1", now=play.now)
+    assert isinstance(errors(play.run())[0], StoreError)
+    play.look_error = None
+    retain(play, ("c", "k", b"1"))
+    assert play.node.stats().retained == 1
+
+
+def test_a_few_thousand_names_are_in_memory_and_those_on_their_way() -> None:
+    play = Play()
+    retain(play, ("c", "first", b"1"))
+    play.hold_commits = True
+    retain(play, ("c", "first", b"2"), ("c", "second", b"1"))
+    for start in range(0, 9000, 1000):
+        retain(play, *[("d", str(number), b"") for number in range(start, start + 1000)])
+        play.finish()
+    retain(play, ("c", "first", b"33"))
+    while play.held:
+        play.finish()
+    assert len(play.node._retained._sizes) <= 6000
+    assert play.node.stats().retained == 9002
+    assert play.store.load().retained == (9002, play.node.stats().retained_bytes)
+
+
+def test_a_value_waits_with_the_sends_that_wait() -> None:
+    """Behind one that a full disk holds up (D-13), and it keeps its place."""
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    play.peer(LOW, ("c", "k"))
+    play.store.full = True
+    play.send("c", "k", b"fails")
+    play.hold_commits = True
+    sent = play.node.send("c", "k", b"waits", now=play.now)
+    receipt = play.node.retain("c", "k", b"2", now=play.now)
+    play.run()
+    play.store.full = False
+    for _ in range(5):
+        if play.held:
+            play.finish()
+    assert (sent.recipients, receipt.recipients) == (1, 1)
+    assert play.store.retained([Subscription("", "")], None, 10, 10)[0].body == b"2"
+
+
+def test_nothing_is_retained_once_the_instance_is_closing() -> None:
+    play = Play()
+    play.call("close")
+    with pytest.raises(ConnectionClosing):
+        play.node.retain("c", "k", b"1", now=play.now)
+
+
+def test_an_answer_that_nobody_waits_for_is_passed_over() -> None:
+    play = Play()
+    play.node.retained_found(77, [], now=play.now)
+    assert play.run() == []

@@ -1,0 +1,93 @@
+"""Flushes: an answer when what was sent until now has left for the peers that are connected.
+
+A message has left when the socket has taken it. First whatever waits inside is stored; then, connection by connection,
+the reliable messages up to that one are encoded, and last the bytes that lie before the socket are counted. This is
+looked at when there is nothing else to do, the connection that is waited for alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from .._common.errors import ConnectionClosing, TolliverError
+from .actions import Receipt, Stored
+from .link import Link
+from .retrying import Retrying
+
+
+class Flush:
+    """One call of `flush`."""
+
+    __slots__ = ("behind", "links", "mark", "receipt", "seq", "stored")
+
+    def __init__(self, behind: Receipt | None, links: list[Link]) -> None:
+        self.receipt = Receipt(0, -1, [])
+        self.behind = behind  # the last send that waited inside
+        self.links = links  # the last one is waited for
+        self.seq: int | None = None  # of the last message, once nothing waits inside
+        self.stored = False  # up to that
+        self.mark: int | None = None  # bytes that the socket of the last link takes until then
+
+
+class Flushing(Retrying):
+    """Calls that wait for the sockets."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._flushes: list[Flush] = []
+
+    def flush(self, now: float | None = None) -> Receipt:
+        """`Stored` names the receipt when what was sent until now, unreliable messages too, is given to the sockets of
+        the peers that are connected. One that is gone by then is not waited for."""
+        self._tick(now)
+        if self.closing:
+            raise ConnectionClosing("the instance is closing: what was sent goes out as far as the peers take it")
+        behind = self._unweighed[-1] if self._unweighed else self._blocked[-1][1] if self._blocked else None
+        flush = Flush(behind, list(self._up.values()))
+        self._flushes.append(flush)
+        return flush.receipt
+
+    def unflushed(self, receipt: Receipt) -> list[UUID]:
+        """Peers that this flush waits for still."""
+        links = [link for flush in self._flushes if flush.receipt is receipt for link in flush.links]
+        return [link.peer.uuid for link in links if link.up and link.peer is not None]
+
+    def _end_flushes(self) -> bool:
+        """Answer those that are through. True if that leaves something to do."""
+        done = [flush.receipt for flush in self._flushes if self._has_left(flush)]
+        if done:
+            self._flushes = [flush for flush in self._flushes if flush.receipt not in done]
+            self._actions.append(Stored(done))
+        return bool(done) or (self._running is None and self._batch.urgent)
+
+    def _has_left(self, flush: Flush) -> bool:
+        if flush.seq is None and not self._waits_inside(flush.behind):
+            self._begin_flush(flush)
+        while flush.stored and flush.links and self._is_through(flush, flush.links[-1]):
+            flush.links.pop()
+            flush.mark = None
+        return flush.stored and not flush.links
+
+    def _waits_inside(self, receipt: Receipt | None) -> bool:
+        if receipt is None:
+            return False
+        return receipt in self._unweighed or any(one is receipt for _, one, _ in self._blocked)
+
+    def _begin_flush(self, flush: Flush) -> None:
+        def stored(_error: TolliverError | None) -> None:
+            flush.stored = True
+
+        flush.seq = self._next_seq - 1
+        self._when_stored(stored)
+
+    def _is_through(self, flush: Flush, link: Link) -> bool:
+        """True if its socket has all of it, or it is its peer's link no more."""
+        if link.window is None or link.connection is None:
+            return True
+        assert flush.seq is not None
+        if flush.mark is None:
+            if link.window.owes(flush.seq):
+                return False
+            flush.mark = link.handed + link.connection.unsent_bytes
+        return link.handed - link.in_transit >= flush.mark

@@ -1,0 +1,119 @@
+"""Values that are kept, in numbers (P-30).
+
+The values are in the store. In memory are how many there are and their bytes, the sizes of the last few thousand names
+that were retained, and what changes while values are looked up for a new subscriber.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from .._common.errors import OwnLimitExceeded
+from .._wire.events import Subscription
+from .._wire.limits import Limits
+from .actions import Receipt
+from .batch import Batch
+from .subscriptions import matching
+
+Name = tuple[str, str]
+"""(channel, key)"""
+
+_NAMES_KNOWN = 4096
+
+
+class Retention(Receipt):
+    """Receipt of a `retain`, with what that changes: `size` is None where the name is cleared."""
+
+    __slots__ = ("body", "name", "size")
+
+    def __init__(self, name: Name, body: bytes | None, size: int | None) -> None:
+        super().__init__(0, -1, [])
+        self.name = name
+        self.body = body
+        self.size = size
+
+
+class Look:
+    """A look for the values that match some subscriptions: `found` by name, and what was `changed` meanwhile.
+
+    It is `spoilt` where a change was seen that is not true in the end: the look begins anew.
+    """
+
+    __slots__ = ("changed", "found", "spoilt", "wanted")
+
+    def __init__(self, wanted: frozenset[Subscription]) -> None:
+        self.wanted = wanted
+        self.begin({})
+
+    def begin(self, changed: dict[Name, bytes | None]) -> None:
+        self.found: dict[Name, bytes] = {}
+        self.changed = {name: body for name, body in changed.items() if self.matches(name)}
+        self.spoilt = False
+
+    def matches(self, name: Name) -> bool:
+        return not self.wanted.isdisjoint(matching(*name))
+
+    def values(self) -> list[tuple[str, str, bytes]]:
+        """The newest of each name."""
+        newest = {**self.found, **self.changed}
+        return [(*name, body) for name, body in newest.items() if body is not None]
+
+
+class RetainedSizes:
+    """Number and bytes of the values, the sizes of names in use, and the looks that are under way."""
+
+    def __init__(self, limits: Limits, count: int, size: int) -> None:
+        self.count = count
+        self.bytes = size
+        self.looks: list[Look] = []
+        self._limits = limits
+        self._sizes: dict[Name, int | None] = {}
+
+    def __contains__(self, name: Name) -> bool:
+        """True if it is known whether something is kept of it."""
+        return name in self._sizes
+
+    def learn(self, names: Collection[Name], sizes: Iterable[int | None], needed: Collection[Name]) -> None:
+        """The store has these, and nothing has changed since. Room is made but for those that are needed."""
+        if len(self._sizes) + len(names) > _NAMES_KNOWN:
+            self._sizes = {name: self._sizes[name] for name in needed if name in self._sizes}
+        self._sizes.update(zip(names, sizes, strict=True))
+
+    def check(self, change: Retention) -> None:
+        """Raises OwnLimitExceeded where there is no room for it."""
+        if change.size is None:
+            return
+        before, limits = self._sizes[change.name], self._limits
+        count, size = self.count + (before is None), self.bytes + change.size - (before or 0)
+        grows = change.size > (before or 0)
+        if (count > limits.max_retained and before is None) or (size > limits.max_retained_bytes and grows):
+            channel, key = change.name
+            raise OwnLimitExceeded(
+                "too_many",
+                f"retaining {channel!r:.100} {key!r:.100} would make {count} values of {size} bytes: at most "
+                f"{limits.max_retained} of {limits.max_retained_bytes} bytes are kept (P-35). Clear some with "
+                "retain(channel, key, None), or raise Limits.max_retained or max_retained_bytes",
+            )
+
+    def take(self, change: Retention, batch: Batch) -> None:
+        """It goes into this batch."""
+        name = change.name
+        batch.undo.setdefault(("retained", name), partial(self._restore, name, self._sizes[name]))
+        batch.values[name] = change.body
+        self._set(name, change.size)
+        for look in self.looks:
+            if look.matches(name):
+                look.changed[name] = change.body
+
+    def _set(self, name: Name, size: int | None) -> None:
+        before = self._sizes[name]
+        self.count += (size is not None) - (before is not None)
+        self.bytes += (size or 0) - (before or 0)
+        self._sizes[name] = size
+
+    def _restore(self, name: Name, size: int | None) -> None:
+        """Its change was not stored."""
+        self._set(name, size)
+        for look in self.looks:
+            look.spoilt = look.spoilt or name in look.changed
