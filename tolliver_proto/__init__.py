@@ -28,12 +28,14 @@ if TYPE_CHECKING:
         LimitExceeded,
         LocalProtocolError,
         MalformedFrame,
+        NoResponders,
         NotOpenYet,
         OutboxFull,
         OutOfThreads,
         OwnLimitExceeded,
         ProtocolError,
         RemoteProtocolError,
+        RequestFailed,
         ReservedChannel,
         SelfConnection,
         StoreError,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from ._node.actions import (
         Acked,
         Action,
+        Answered,
+        Asked,
         Commit,
         Deliver,
         Delivery,
@@ -62,6 +66,8 @@ if TYPE_CHECKING:
         PeerDown,
         PeerUp,
         Receipt,
+        Reply,
+        Request,
         Stored,
         SubscriptionsChanged,
         TakeBack,
@@ -142,9 +148,10 @@ else:
             "._common.errors": (
                 "AccessDenied, AlreadyClosed, Blocked, CannotListen, CertificateError, ConnectionClosing, "
                 "ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, LimitExceeded, "
-                "LocalProtocolError, MalformedFrame, NotOpenYet, OutboxFull, OutOfThreads, OwnLimitExceeded, "
-                "ProtocolError, RemoteProtocolError, ReservedChannel, SelfConnection, StoreError, TolliverError, "
-                "TooFewRecipients, Undelivered, UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
+                "LocalProtocolError, MalformedFrame, NoResponders, NotOpenYet, OutboxFull, OutOfThreads, "
+                "OwnLimitExceeded, ProtocolError, RemoteProtocolError, RequestFailed, ReservedChannel, SelfConnection, "
+                "StoreError, TolliverError, TooFewRecipients, Undelivered, UndeliveredReason, UnexpectedEOF, "
+                "UnexpectedFrame"
             ),
             "._common.snapshot": "Snapshot, counter, gauge",
             "._common.transport": (
@@ -152,8 +159,8 @@ else:
             ),
             "._node.access": "Acl, Rights",
             "._node.actions": (
-                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, Notice, NoticeKind, "
-                "PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack"
+                "Acked, Action, Answered, Asked, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, "
+                "Notice, NoticeKind, PeerDown, PeerUp, Receipt, Reply, Request, Stored, SubscriptionsChanged, TakeBack"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ids": "Randomness, begin_elsewhere",
@@ -195,6 +202,8 @@ __all__ = [
     "AddOwnSubscription",
     "AddPeerSubscription",
     "AlreadyClosed",
+    "Answered",
+    "Asked",
     "Blocked",
     "CannotListen",
     "CertificateError",
@@ -241,6 +250,7 @@ __all__ = [
     "LocalProtocolError",
     "MalformedFrame",
     "Message",
+    "NoResponders",
     "Node",
     "NodeStats",
     "NotOpenYet",
@@ -273,6 +283,9 @@ __all__ = [
     "RemoveOwnSubscription",
     "RemovePeerSubscription",
     "ReplacePeerSubscriptions",
+    "Reply",
+    "Request",
+    "RequestFailed",
     "ReserveIds",
     "ReservedChannel",
     "ResumeReading",

@@ -239,11 +239,17 @@ class Mailbox:
         self._held: list[Run] = []
         with core.lock:
             core.check_open()
-            core.node.register(channel, key, self)
+            self._register()
             core.mailboxes.add(self)
 
     def __str__(self) -> str:
         return f"{self._calls or 'an iterator'} for {self.channel!r:.100} {self.key!r:.100}"
+
+    def _register(self) -> None:
+        self._core.node.register(self.channel, self.key, self)
+
+    def _unregister(self) -> None:
+        self._core.node.unregister(self.channel, self.key, self)
 
     def put(
         self, deliveries: Sequence[Delivery], settle: Settle, originals: Mapping[Delivery, Delivery] | None = None
@@ -289,7 +295,7 @@ class Mailbox:
                 return
             self.closed = True
             self._core.mailboxes.discard(self)
-            self._core.node.unregister(self.channel, self.key, self)
+            self._unregister()
             for run in (*self._held, *self._runs):
                 run.fail()
             self._runs.clear()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
@@ -29,6 +29,7 @@ from tolliver_proto import (
     PeerInfo,
     Receipt,
     RemoteInfo,
+    Reply,
     Subscription,
     TolliverError,
 )
@@ -47,6 +48,7 @@ from .opening import open_instance
 if TYPE_CHECKING:
     from .recorder import Recorder
 
+T = TypeVar("T")
 log = logging.getLogger("tolliver")
 _REMOTES_SAID = 3  # in one text
 Item = tuple[str, str, bytes]
@@ -155,6 +157,38 @@ class BaseInstanceCore(BaseEndpoint):
             raise TypeError(f"{receipt!r:.100} is no receipt: give what `send` or `send_many` returned")
         call = self._driver.when_acked(receipt, _nothing)
         call.late = partial(self._unacked, receipt)
+        return call
+
+    # Requests.
+
+    def request(
+        self, channel: str, key: str, body: bytes, timeout: float, to: To, durable: bool, request_id: int | None
+    ) -> PendingCall[Reply]:
+        return self._ask(channel, key, body, timeout, to, durable, request_id, False, _first)
+
+    def gather(
+        self, channel: str, key: str, body: bytes, timeout: float, to: To, durable: bool, request_id: int | None
+    ) -> PendingCall[list[Reply]]:
+        return self._ask(channel, key, body, timeout, to, durable, request_id, True, list)
+
+    def _ask(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        timeout: float,
+        to: To,
+        durable: bool,
+        request_id: int | None,
+        gathers: bool,
+        answer: Callable[[Sequence[Reply]], T],
+    ) -> PendingCall[T]:
+        self.check_open()
+        asked = self.node.request(
+            channel, key, body, timeout, monotonic(), to=to, durable=durable, request_id=request_id, gathers=gathers
+        )
+        call = self._driver.when_answered(asked, answer)
+        self.turn_soon()
         return call
 
     # Upkeep.
@@ -315,9 +349,11 @@ class BaseInstanceCore(BaseEndpoint):
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None:
+        is_asked = kind is NoticeKind.RESPONDER_FAILED
+        what, end = ("request", "") if is_asked else ("message", ": not acknowledged")
         detail = (
             f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100}, attempt {delivery.attempt} of peer "
-            f"{delivery.peer_id}'s message, {text}: not acknowledged"
+            f"{delivery.peer_id}'s {what}, {text}{end}"
         )
         with self.lock:  # a handler's thread says it
             self._driver.complain(kind, delivery.peer_id, detail, error)
@@ -347,6 +383,10 @@ def words_of(remote: RemoteInfo) -> str:
 
 def _nothing(_receipt: Receipt) -> None:
     return None
+
+
+def _first(replies: Sequence[Reply]) -> Reply:
+    return replies[0]
 
 
 def _total(receipt: Receipt) -> int:
