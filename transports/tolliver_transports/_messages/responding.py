@@ -89,68 +89,22 @@ def words_of(error: BaseException) -> str:
     return f"{text:.{_WORDS}}" or type(error).__name__
 
 
-class _Worker:
-    """A task that awaits what handlers have returned, one after the other."""
+class RequestCalls:
+    """Calls of one responder's handler: the requests that wait, and the places for those at work.
 
-    __slots__ = ("bell", "cancel", "item")
-
-    def __init__(self, bell: AwaitableBell) -> None:
-        self.bell = bell
-        self.item: _Item | None = None
-        self.cancel: Callable[[], object] = bell.ring
-
-
-class _RequestCalls:
-    """Calls of one responder's handler, on a loop.
-
-    The loop makes them at the end of the turn that has read the requests. What a call gives back to be awaited is a
-    task's, of which there are so many as are at work at once; they stay for the next ones.
+    The node holds it for stuck where every place has been taken for too long (D-9): one slow request is none.
     """
 
-    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
-        self._core = core
+    mailbox: RequestBox
+
+    def __init__(self, handler: Responding, concurrency: int) -> None:
         self._handler = handler
         self._free = concurrency
-        self._last: tuple[Run, Delivery] | None = None  # the one that took the last place: if it stays, all are stuck
-        self._context = core.context()
         self._run: Run | None = None
-        self._idle: list[_Worker] = []
-        self._workers: list[_Worker] = []
-        self.mailbox = RequestBox(core, channel, key, self, name_of(handler))
+        self._last: tuple[Run, Delivery] | None = None  # it has the last place
 
-    def close(self) -> None:
-        for worker in self._workers:
-            worker.cancel()
-        self.mailbox.leave()
-
-    def ring(self) -> None:
-        """Something has come, or nothing will any more."""
-        if self.mailbox.closed:
-            for worker in self._workers:
-                worker.cancel()
-        elif self._free:
-            self._core.call_at_end(self)
-
-    def call(self, until: float) -> None:
-        handler = self._handler
-        while self._free and (taken := self._next()) is not None:
-            run, delivery = taken
-            try:
-                result = self._context.run(handler, Request(delivery))
-            except BaseException as error:
-                if is_interrupt(error):
-                    raise
-                refuse(self._core, run, delivery, error)
-            else:
-                if type(result) is bytes or not isinstance(result, Awaitable):
-                    answer(self._core, run, delivery, result)
-                else:
-                    self._begin(run, delivery, result)
-            if monotonic() > until:
-                self._core.call_at_end(self)
-                return
-
-    def _next(self) -> tuple[Run, Delivery] | None:
+    def next(self) -> tuple[Run, Delivery] | None:
+        """The request that waits for longest."""
         while not self.mailbox.closed:
             run = self._run
             if run is None:
@@ -164,20 +118,91 @@ class _RequestCalls:
             self._run = None
         return None
 
-    def _begin(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> None:
+    @property
+    def has_more(self) -> bool:
+        """True if there may be another one."""
+        return not self.mailbox.closed and (self._run is not None or self.mailbox.waiting)
+
+    def begin(self, run: Run, delivery: Delivery) -> None:
+        """It takes a place."""
         self._free -= 1
         if not self._free:
             self._last = run, delivery
             run.begin((delivery,))
+
+    def end(self) -> None:
+        """A place is free again."""
+        if self._last is not None:
+            run, delivery = self._last
+            self._last = None
+            run.end((delivery,))
+        self._free += 1
+
+
+class _Worker:
+    """A task that awaits what handlers have returned, one after the other."""
+
+    __slots__ = ("bell", "cancel", "item")
+
+    def __init__(self, bell: AwaitableBell) -> None:
+        self.bell = bell
+        self.item: _Item | None = None
+        self.cancel: Callable[[], object] = bell.ring
+
+
+class _LoopCalls(RequestCalls):
+    """On a loop, which makes the calls at the end of the turn that has read the requests.
+
+    What a call gives back to be awaited is a task's, of which there are as many as were at work at once; they stay for
+    the next ones.
+    """
+
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
+        super().__init__(handler, concurrency)
+        self._core = core
+        self._context = core.context()
+        self._idle: list[_Worker] = []
+        self._workers: list[_Worker] = []
+        self.mailbox = RequestBox(core, channel, key, self, name_of(handler))
+
+    def ring(self) -> None:
+        """Something has come, or nothing will any more."""
+        if self.mailbox.closed:
+            for worker in self._workers:
+                worker.cancel()
+        elif self._free:
+            self._core.call_at_end(self)
+
+    def call(self, until: float) -> None:
+        while self._free and (taken := self.next()) is not None:
+            run, delivery = taken
+            try:
+                result = self._context.run(self._handler, Request(delivery))
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
+                refuse(self._core, run, delivery, error)
+            else:
+                if type(result) is bytes or not isinstance(result, Awaitable):
+                    answer(self._core, run, delivery, result)
+                else:
+                    self._await(run, delivery, result)
+            if monotonic() > until:
+                self._core.call_at_end(self)
+                return
+
+    def _await(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> None:
+        self.begin(run, delivery)
+        item = run, delivery, result
         if self._idle:
             worker = self._idle.pop()
-            worker.item = run, delivery, result
+            worker.item = item
             worker.bell.ring()
-            return
-        worker = _Worker(self._core.bell())
-        worker.item = run, delivery, result
-        self._workers.append(worker)
-        worker.cancel = self._context.run(self._core.spawn, partial(self._work, worker))
+        else:
+            worker = _Worker(self._core.bell())
+            worker.item = item
+            self._workers.append(worker)
+            worker.cancel = self._context.run(self._core.spawn, partial(self._work, worker))
 
     async def _work(self, worker: _Worker) -> None:
         while not self.mailbox.closed:
@@ -187,17 +212,9 @@ class _RequestCalls:
             await self._wait_for(*worker.item)
             worker.item = None
             self._idle.append(worker)
-            self._end()
-
-    def _end(self) -> None:
-        """A place is free again."""
-        if self._last is not None:
-            run, delivery = self._last
-            self._last = None
-            run.end((delivery,))
-        self._free += 1
-        if not self.mailbox.closed and (self._run is not None or self.mailbox.waiting):
-            self._core.call_at_end(self)
+            self.end()
+            if self.has_more:
+                self._core.call_at_end(self)
 
     async def _wait_for(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> None:
         try:
@@ -216,11 +233,7 @@ class LoopResponder(Responder):
     """A responder on a loop."""
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
-        self._calls = _RequestCalls(core, channel, key, handler, concurrency)
-        self._mailbox = self._calls.mailbox
-
-    def close(self) -> None:
-        self._calls.close()
+        self._mailbox = _LoopCalls(core, channel, key, handler, concurrency).mailbox
 
 
 def checked_responder(handler: Responding, concurrency: int) -> tuple[Responding, int]:
