@@ -288,7 +288,7 @@ def test_what_is_refused_before_anything_changes() -> None:
         (OwnLimitExceeded, {"key": "k" * 5000}),
     ):
         with pytest.raises(error):
-            ask(play, **options)  # type: ignore[arg-type]
+            ask(play, **options)
     for channel, error in (("tolliver", ReservedChannel), ("", LocalProtocolError)):
         with pytest.raises(error):
             play.node.request(channel, "", b"", 1, play.now)

@@ -12,7 +12,7 @@ from time import monotonic
 
 from tolliver_proto import Delivery, LocalProtocolError, NoticeKind, Request, TolliverError
 
-from .._driver.adapter import AwaitableBell
+from .._driver.adapter import AwaitableBell, Bell
 from .._driver.ends import is_interrupt, shown
 from .inbox import Core, Mailbox, Run, hand_out
 from .iterators import AsyncCore, Receiver, name_of
@@ -28,6 +28,11 @@ _Item = tuple[Run, Delivery, Awaitable[object]]
 class RequestBox(Mailbox):
     """Requests for one responder. Its subscription is how requesters know of it, and outlives the instance: durable
     requests wait for the next one (P-16)."""
+
+    def __init__(self, core: Core, channel: str, key: str, bell: Bell, calls: str) -> None:
+        super().__init__(core, channel, key, bell, calls)
+        with core.lock:
+            core.turn()
 
     def _register(self) -> None:
         self._core.node.respond(self.channel, self.key, self, monotonic())
