@@ -342,7 +342,7 @@ class Program:
             host.ledger.not_applied(job.operations)
             self.call(number, "store_failed", job.batch_id, error)
         elif isinstance(job, Find):
-            found = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
+            found = [] if error else job.ask(host.store)
             self.call(number, "found", job.search_id, found, error)
         elif error is None:
             rows = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)

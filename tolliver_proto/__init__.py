@@ -61,6 +61,8 @@ if TYPE_CHECKING:
         DialFailed,
         Fetch,
         Find,
+        GiveUp,
+        HandleAgain,
         Notice,
         NoticeKind,
         PeerDown,
@@ -71,9 +73,11 @@ if TYPE_CHECKING:
         Stored,
         SubscriptionsChanged,
         TakeBack,
+        Verdict,
     )
     from ._node.dialing import RemoteInfo, RemoteState
     from ._node.ids import Randomness, begin_elsewhere
+    from ._node.lanes import Lanes
     from ._node.node import Node, PeerInfo
     from ._node.policy import Policy, Probe, QuotaPolicy
     from ._node.stats import NodeStats
@@ -160,10 +164,12 @@ else:
             "._node.access": "Acl, Rights",
             "._node.actions": (
                 "Acked, Action, Answered, Asked, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, "
-                "Notice, NoticeKind, PeerDown, PeerUp, Receipt, Reply, Request, Stored, SubscriptionsChanged, TakeBack"
+                "GiveUp, HandleAgain, Notice, NoticeKind, PeerDown, PeerUp, Receipt, Reply, Request, Stored, "
+                "SubscriptionsChanged, TakeBack, Verdict"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ids": "Randomness, begin_elsewhere",
+            "._node.lanes": "Lanes",
             "._node.node": "Node, PeerInfo",
             "._node.policy": "Policy, Probe, QuotaPolicy",
             "._node.stats": "NodeStats",
@@ -234,6 +240,8 @@ __all__ = [
     "ForkedProcess",
     "Found",
     "Frame",
+    "GiveUp",
+    "HandleAgain",
     "HandshakeFinal",
     "HandshakeRejected",
     "HandshakeRequest",
@@ -243,6 +251,7 @@ __all__ = [
     "IgnoreReason",
     "Ignored",
     "KeepUnsubscribe",
+    "Lanes",
     "LimitExceeded",
     "Limits",
     "Loaded",
@@ -317,6 +326,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "Verdict",
     "begin_elsewhere",
     "bytes_of",
     "counter",

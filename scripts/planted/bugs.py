@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    addressed,
     bounds,
     connecting,
     drafts,
@@ -24,6 +25,7 @@ from . import (
 )
 
 BUGS = (
+    *addressed.BUGS,
     *wire.BUGS,
     *connecting.BUGS,
     *receiving.BUGS,

@@ -23,7 +23,7 @@ BUGS = (
         "a handler that failed is outvoted",
         INBOX,
         "Votes._is_last",
-        "(self._let_go if well is None else self._failed).add(delivery)",
+        "self._verdicts[delivery] = _graver(self._verdicts.get(delivery, True), verdict)",
         "pass",
         ("tests/adapters/test_handlers.py::test_all_matching_handlers_must_handle_it_well[asyncio]",),
     ),

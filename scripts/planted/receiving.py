@@ -109,7 +109,7 @@ BUGS = (
     Bug(
         "a dead letter acknowledged before it is stored",
         RECEIVING,
-        "Receiving._give_up",
+        "Receiving._keep_as_letter",
         "self._keep_letter(letter)",
         """
         self._keep_letter(letter)

@@ -276,8 +276,8 @@ class Facade(Opened):
     def unreliable_send(self, channel: str, key: str, body: bytes, **options: Any) -> int:
         return self._call("unreliable_send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registered:
-        return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler)))
+    def register_callback(self, channel: str, key: str, handler: Handler, **how: Any) -> Registered:
+        return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler), **how))
 
     def request(self, channel: str, body: bytes, key: str = "", **options: Any) -> Reply:
         return self._call("request", channel, body, key, **options)  # type: ignore[no-any-return]  # as above
@@ -425,7 +425,7 @@ class Items:
 
 
 class Settled:
-    """A message or a run, whose two words are said in its instance's world. All else is the thing itself."""
+    """A message or a run, whose words are said in its instance's world. All else is the thing itself."""
 
     def __init__(self, world: World, item: Any) -> None:
         self._world = world
@@ -434,8 +434,11 @@ class Settled:
     def ack(self) -> None:
         self._world.start("ack", self._item.ack).wait()
 
-    def fail(self) -> None:
-        self._world.start("fail", self._item.fail).wait()
+    def fail(self, **options: Any) -> None:
+        self._world.start("fail", lambda: self._item.fail(**options)).wait()
+
+    def give_up(self, reason: str) -> None:
+        self._world.start("give up", lambda: self._item.give_up(reason)).wait()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._item, name)

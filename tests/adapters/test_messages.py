@@ -14,10 +14,12 @@ from tolliver_proto import (
     OwnLimitExceeded,
     ReservedChannel,
     Subscription,
+    Undelivered,
+    UndeliveredReason,
 )
 
 from .facade import until
-from .kinds import EVERY_LOOP, ONE_KIND
+from .kinds import EACH_ADAPTER, EVERY_LOOP, ONE_KIND
 from .nodes import AGAIN, Inbox, Nodes, address, connected, subscribed
 
 MIB = 2**20
@@ -145,6 +147,26 @@ def test_a_send_to_one_peer_reaches_no_other(nodes: Nodes) -> None:
         assert (inbox.bodies, other.bodies) == ([b"1", b"3", b"4"], [b"2", b"4"])
         with pytest.raises(TypeError, match="names no peer"):
             left.send("news", "", b"5", to=str(right.instance_id))
+
+
+@EACH_ADAPTER
+def test_a_message_expires_when_its_send_says(nodes: Nodes) -> None:
+    """P-27: by the store's clock, in whole seconds, and after a restart of the sender."""
+    with nodes.open("left") as left:
+        nodes.visit(left)
+        receipt = left.send("news", "", b"old", expire_after=0.1)
+        left.send_many([("news", "", b"older")], expire_after=0.1)
+        kept = left.send("news", "", b"kept", expire_after=1000.0)
+        with pytest.raises(Undelivered) as given_up:
+            left.wait_acked(receipt)
+        assert given_up.value.reason is UndeliveredReason.EXPIRED
+        until(lambda: left.stats()["expired_messages"] == 2)
+        left.send("news", "", b"young", expire_after=0.1)
+        with pytest.raises(ValueError, match="above zero"):
+            left.send("news", "", b"never", expire_after=0.0)
+    with nodes.open("left") as left:
+        until(lambda: left.stats()["expired_messages"] == 1)
+        assert (kept.recipients, left.stats()["pending"]) == (1, 1)
 
 
 @ONE_KIND

@@ -6,6 +6,7 @@ import base64
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import anyio
 from tolliver_transports.anyio import TLS, InstanceOptions, create_instance
@@ -66,6 +67,10 @@ def test_files_of_lines_reliable_and_not(who: Who, tmp_path: Path) -> None:
         unreliable = tolliver(*send, *to_alice, "--unreliable", "--trio")
         assert unreliable.exit_code == 0
         assert unreliable.stdout.startswith("sent 1,000 of 1,000 messages for 1 recipient, in ")
+
+        stranger = tolliver("send", "c", "k", "x", *to_alice, "--peer", UUID(int=7), "--timeout", 0.1)
+        assert stranger.exit_code == 1
+        assert stranger.stdout.startswith("stored 0 of 1 message for 0 recipients")
 
         nobody = tolliver("send", "another", "k", "x", *to_alice)
         assert nobody.exit_code == 1

@@ -132,6 +132,7 @@ class Play:
         self.store = store or MemoryStore()
         self.dice = Dice()
         self.now = 0.0
+        self.begun = self.store.now  # by the store's clock
         self.wires: dict[int, Wire] = {}
         self.hold_commits = False  # Commit waits in `held` until `finish`
         self.hold_writes = False  # `sent` is not reported until `written`
@@ -198,6 +199,7 @@ class Play:
 
     def _commit(self) -> None:
         commit = self.held.pop(0)
+        self.store.now = self.begun + self.now
         try:
             self.store.commit(commit.operations)
         except DiskFull as error:
@@ -212,7 +214,8 @@ class Play:
 
     def _search(self) -> None:
         find = self.searches.pop(0)
-        rows = self.store.find(find.peer, find.after_seq, find.max_count, find.min_age)
+        self.store.now = self.begun + self.now
+        rows = find.ask(self.store)
         if self.search_error is None:
             self.node.found(find.search_id, rows, now=self.now)
         else:

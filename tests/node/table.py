@@ -249,7 +249,7 @@ class Table:
         if isinstance(action, Commit):
             seat.store.commit(action.operations)
         elif isinstance(action, Find):
-            found = seat.store.find(action.peer, action.after_seq, action.max_count, action.min_age)
+            found = action.ask(seat.store)
         else:
             rows = seat.store.fetch(action.peer, action.after_seq, action.max_count, action.max_bytes)
         self.at_store(seat, "after")

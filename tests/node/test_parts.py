@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tolliver_proto import Delivery, LocalProtocolError, Message, NodeStats, NoticeKind, OutboxFull, Subscription
+from tolliver_proto import (
+    Delivery,
+    GiveUp,
+    HandleAgain,
+    LocalProtocolError,
+    Message,
+    NodeStats,
+    NoticeKind,
+    OutboxFull,
+    Subscription,
+    Verdict,
+)
 from tolliver_proto._common.timers import Timers
 from tolliver_proto._node.ids import LAST_ID, IdAllocator
 from tolliver_proto._node.intervals import BLOCK, RefCounts
@@ -224,21 +235,26 @@ class Said:
     """A settler that remembers."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[list[Delivery], bool]] = []
+        self.said: list[tuple[list[Delivery], Verdict]] = []
 
-    def settle(self, deliveries: Collection[Delivery], well: bool) -> None:
-        self.said.append((list(deliveries), well))
+    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
+        self.said.append((list(deliveries), verdict))
 
 
 def test_a_delivery_is_settled_by_who_handed_it_out() -> None:
     delivery, settler = Delivery(1, UUID(int=1), Message("news", "k", b"x", 7)), Said()
-    for settle in (delivery.ack, delivery.fail):
+    for settle in (delivery.ack, delivery.fail, lambda: delivery.give_up("no")):
         with pytest.raises(LocalProtocolError, match=r"Node\.acknowledge"):
             settle()
     delivery.settler = settler
     delivery.ack()
     delivery.fail()
-    assert settler.said == [([delivery], True), ([delivery], False)]
+    delivery.fail(retry_in=2.5)
+    delivery.give_up("no such customer")
+    with pytest.raises(ValueError, match="give seconds"):
+        delivery.fail(retry_in=-1.0)
+    said = [True, False, HandleAgain(2.5), GiveUp("no such customer")]
+    assert settler.said == [([delivery], one) for one in said]
     assert repr(delivery) == "Delivery('news', 'k', 1 bytes, id=7)"
 
 

@@ -252,3 +252,73 @@ def test_a_stuck_handler_lets_go_what_waits_for_it() -> None:
     slow = Weather(delay=8.0, slow=0.0, dial_fails=0.0, store_fails=0.0, half_open=0.0, late_drain=0.0)
     ProgramNet(1, story, weather=slow, operations=0, seconds=200.0).run()
     assert len(begun) >= 8
+
+
+def side_by_side(net: ProgramNet) -> Done:
+    """Jobs by customer: three at once, and of one customer one after the other, as a crash or a slow one may come."""
+    done: set[bytes] = set()
+
+    def boss(app: App) -> None:
+        def send() -> None:
+            if app.subscribed("jobs") and not app.disk:
+                items = [("jobs", f"customer {number % 4}", b"%d" % number) for number in range(JOBS)]
+                app.when_stored(app.send_many(items), lambda error: error or app.disk.update(sent=True))
+
+        app.every(1.0, send)
+
+    def worker(app: App) -> None:
+        at_work: Counter[str] = Counter()
+
+        def work(job: Delivery) -> None:
+            at_work[job.key] += 1
+            assert at_work[job.key] == 1, "two jobs of one customer"
+            assert at_work.total() <= 3, "four at once"
+            app.later(0.5, end, job)
+
+        def end(job: Delivery) -> None:
+            at_work[job.key] -= 1
+            if int(job.body) % 5 == 4 and job.attempt == 1:
+                job.fail(retry_in=0.5)
+                return
+            done.add(job.body)
+            job.ack()
+
+        app.register_callback("jobs", "", work, settles=True, concurrency=3, ordered_by="key")
+        app.subscribe("jobs")
+
+    net.instance("boss", boss)
+    net.instance("worker", worker, remotes=["boss"])
+    return lambda: len(done) == JOBS
+
+
+def test_jobs_side_by_side_are_in_order_inside_a_key() -> None:
+    rehearse(side_by_side, range(20))
+
+
+def ashore(net: ProgramNet) -> Done:
+    """Three at once without an order, each for a while that makes its handler stuck, and no room for more."""
+    done: set[bytes] = set()
+
+    def boss(app: App) -> None:
+        app.every(1.0, lambda: app.subscribed("jobs") and not app.disk and app.disk.update(sent=send(app)))
+
+    def send(app: App) -> bool:
+        app.send_many([("jobs", "", b"%d" % number) for number in range(6)])
+        return True
+
+    def worker(app: App) -> None:
+        def end(job: Delivery) -> None:
+            done.add(job.body)
+            job.ack()
+
+        app.register_callback("jobs", "", lambda job: app.later(2.0, end, job), settles=True, concurrency=2)
+        app.subscribe("jobs")
+
+    net.instance("boss", boss, crashes=False)
+    net.instance("worker", worker, remotes=["boss"], policy=Policy(stuck_after=1.0), limits=Limits(inbox_messages=4))
+    return lambda: len(done) == 6
+
+
+def test_a_stuck_handler_with_several_calls_gives_back_what_waits() -> None:
+    calm = Weather(store_fails=0.0, handler_hangs=0.0)
+    assert rehearse(ashore, range(3), weather=calm)

@@ -18,6 +18,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -61,6 +62,7 @@ PEERS = [UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number
 names = st.text(st.characters(codec="utf-8"), max_size=4)
 subscriptions = st.builds(Subscription, names, names)
 peers = st.sampled_from(PEERS)
+times = st.none() | st.sampled_from([1e5, 2e5])  # far above what a test takes
 checksums = st.integers(0, 3) | st.integers(0, 2**32 - 1)
 contents = st.tuples(names, names, st.binary(max_size=40), st.frozensets(peers))
 
@@ -87,6 +89,7 @@ class Model:
 
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     held: set[int] = field(default_factory=set)
+    due: dict[int, float] = field(default_factory=dict)
     queues: dict[UUID, dict[int, Queued]] = field(default_factory=lambda: {peer: {} for peer in PEERS})
     lists: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     lacking: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
@@ -101,7 +104,9 @@ class Model:
 
     def apply(self, operation: Operation) -> None:
         match operation:
-            case StoreMessages(messages, recipients, held):
+            case StoreMessages(messages, recipients, held, after):
+                if after is not None:
+                    self.due |= dict.fromkeys((message.seq for message in messages), after)
                 for message, owed in zip(messages, recipients, strict=True):
                     self.messages[message.seq] = message
                     for peer in owed:
@@ -120,6 +125,7 @@ class Model:
                     for seq in [seq for seq in self.messages if first <= seq <= last]:
                         del self.messages[seq]
                         self.held.discard(seq)
+                        self.due.pop(seq, None)
             case ParkDelivery(peer, seq):
                 if seq in self.queues[peer]:
                     self.queues[peer][seq].parked = True
@@ -177,6 +183,7 @@ class Model:
         """Held messages that nobody came for are gone (T-62)."""
         for seq in self.held - self.owed_to().keys():
             del self.messages[seq]
+            self.due.pop(seq, None)
         self.held.clear()
 
     def owed_to(self) -> dict[int, int]:
@@ -270,7 +277,12 @@ class StoreContract(RuleBasedStateMachine):
         self.batch = []
         self.durable = deepcopy(self.model)
 
-    def new_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]], held: bool = False) -> StoreMessages:
+    def new_messages(
+        self,
+        items: list[tuple[str, str, bytes, frozenset[UUID]]],
+        held: bool = False,
+        after: float | None = None,
+    ) -> StoreMessages:
         messages = []
         for channel, key, body, _ in items:
             self.seq += 1
@@ -278,11 +290,13 @@ class StoreContract(RuleBasedStateMachine):
             wire_id = (self.first_id + self.seq - 1) % LAST_ID + 1
             messages.append(StoredMessage(self.seq, wire_id, channel, key, body, size))
         seqs = [message.seq for message in messages if held]
-        return StoreMessages(messages, [sorted(recipients) for *_, recipients in items], seqs)
+        return StoreMessages(messages, [sorted(recipients) for *_, recipients in items], seqs, after)
 
-    @rule(items=st.lists(contents, min_size=1, max_size=12), held=st.booleans())
-    def store_messages(self, items: list[tuple[str, str, bytes, frozenset[UUID]]], held: bool) -> None:
-        self.do(self.new_messages(items, held))
+    @rule(items=st.lists(contents, min_size=1, max_size=12), held=st.booleans(), after=times)
+    def store_messages(
+        self, items: list[tuple[str, str, bytes, frozenset[UUID]]], held: bool, after: float | None
+    ) -> None:
+        self.do(self.new_messages(items, held, after))
 
     @rule(count=st.integers(1, 70), recipients=st.frozensets(peers, min_size=1))
     def store_a_run(self, count: int, recipients: frozenset[UUID]) -> None:
@@ -447,6 +461,20 @@ class StoreContract(RuleBasedStateMachine):
         assert rows <= set(self.model.find(peer, after_seq))
         assert all(one.age >= 0.0 for one in found)
         assert self.store.find(peer, after_seq, max_count, 1e6) == []
+
+    @rule(max_count=st.integers(1, 50))
+    def expiring(self, max_count: int) -> None:
+        self.flush()
+        due = self.model.due
+        rows = [row for row in self.model.find(None, 0) if row[1] in due]
+        soonest = sorted(due[row[1]] for row in rows)
+        assert self.store.load().expires_in == (pytest.approx(soonest[0], abs=1000.0) if rows else None)
+        found = self.store.expiring(max_count)
+        assert [one.expires_in for one in found] == pytest.approx(soonest[:max_count], abs=1000.0)
+        assert all(one.expires_in == pytest.approx(due[one.seq], abs=1000.0) for one in found)
+        listed = {(one.peer, one.seq, one.wire_id, one.size, one.parked, one.channel, one.key) for one in found}
+        assert len(listed) == len(found)
+        assert listed <= set(rows)
 
     @rule(after_number=st.integers(0, 6), max_count=st.integers(1, 6))
     def dead_letters(self, after_number: int, max_count: int) -> None:

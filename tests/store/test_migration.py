@@ -45,7 +45,7 @@ def dumped(layout: int, path: Path, *changes: str) -> None:
         old.commit()
 
 
-layout_2, layout_3 = partial(dumped, 2), partial(dumped, 3)
+layout_2, layout_3, layout_4 = (partial(dumped, layout) for layout in (2, 3, 4))
 
 
 def layout_2_at(path: Path, next_id: int) -> None:
@@ -90,7 +90,7 @@ def whole(path: Path) -> None:
         assert store.check() == []
 
 
-@pytest.mark.parametrize("layout", [2, 3])
+@pytest.mark.parametrize("layout", [2, 3, 4])
 def test_a_database_of_a_later_layout(scratch: Path, layout: int) -> None:
     dumped(layout, scratch / "node.db")
     for _ in range(2):
@@ -151,7 +151,7 @@ def test_a_migration_that_is_killed_at_any_step_begins_anew(scratch: Path) -> No
     assert child.returncode == 0
 
 
-@pytest.mark.parametrize("layout", [layout_1, layout_2, layout_3])
+@pytest.mark.parametrize("layout", [layout_1, layout_2, layout_3, layout_4])
 def test_a_migration_that_finds_no_room_changes_nothing(scratch: Path, layout: Callable[[Path], None]) -> None:
     path = scratch / "node.db"
     layout(path)
@@ -162,7 +162,7 @@ def test_a_migration_that_finds_no_room_changes_nothing(scratch: Path, layout: C
             open_store(path)
         foreign.execute("ROLLBACK")
         [(version,)] = foreign.execute("PRAGMA user_version")
-        assert version in (1, 2, 3)
+        assert version in (1, 2, 3, 4)
     open_store(path).close()
 
 
@@ -173,9 +173,10 @@ def test_a_look_into_a_layout_of_rows_says_how_to_bring_it_up(scratch: Path, lay
         pass
 
 
-def test_a_look_into_the_layout_before_reads_it_as_it_is(scratch: Path) -> None:
+@pytest.mark.parametrize("layout", [layout_3, layout_4])
+def test_a_look_into_a_layout_of_batches_reads_it_as_it_is(scratch: Path, layout: Callable[[Path], None]) -> None:
     path = scratch / "node.db"
-    layout_3(path)
+    layout(path)
     before = path.read_bytes()
     with look(path) as old:
         found = old.waiting(), old.known(), old.letters()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Protocol
 from uuid import UUID
 
@@ -20,16 +21,38 @@ from .._common.records import record
 from .._common.transport import Remote, TransportAction
 from .._wire.events import Message, Subscription
 from .envelopes import REQUESTS, body_in, id_in
-from .store import Operation
+from .store import Found, Operation, Store
 
 Handler = Hashable
 """The argument of `register`: the adapter's business too."""
 
 
+@record
+class HandleAgain:
+    """A handler failed, and is to have the message again here after so many seconds (P-22). Raises ValueError."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds < inf:
+            raise ValueError(f"retry_in={self.seconds!r:.100}: give seconds, or None")
+
+
+@record
+class GiveUp:
+    """No handler will ever do: it is a dead letter at once (P-23)."""
+
+    reason: str
+
+
+Verdict = bool | HandleAgain | GiveUp | None
+"""Handled well, or failed, and what then; None where no handler has begun."""
+
+
 class Settler(Protocol):
     """Takes what is said of deliveries: an adapter's, as a node alone has `acknowledge` and `fail`."""
 
-    def settle(self, deliveries: Collection[Delivery], well: bool) -> None: ...
+    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None: ...
 
 
 @dataclass(slots=True, eq=False)  # equal only to itself: two deliveries of one message are settled separately
@@ -49,11 +72,21 @@ class Delivery:
             raise _no_settler()
         self.settler.settle((self,), True)
 
-    def fail(self) -> None:
-        """Not handled: the sender keeps it, and sends it again after its resend interval (T-50)."""
+    def fail(self, retry_in: float | None = None) -> None:
+        """Not handled: the sender keeps it, and sends it again after its resend interval (T-50).
+
+        With `retry_in` it is handed out again here after so many seconds, as long as the connection stands that it came
+        on (P-22). Raises ValueError.
+        """
         if self.settler is None:
             raise _no_settler()
-        self.settler.settle((self,), False)
+        self.settler.settle((self,), False if retry_in is None else HandleAgain(retry_in))
+
+    def give_up(self, reason: str) -> None:
+        """Not handled, and trying again is no use: kept as a dead letter, and acknowledged (T-47, P-23)."""
+        if self.settler is None:
+            raise _no_settler()
+        self.settler.settle((self,), GiveUp(reason))
 
     @property
     def channel(self) -> str:
@@ -274,13 +307,23 @@ class Fetch:
 @record
 class Find:
     """List deliveries without their bodies (see `Store.find`); answer `found(search_id, rows)`, or
-    `found(search_id, [], error)`. In order with fetches and commits."""
+    `found(search_id, [], error)`. In order with fetches and commits.
+
+    With `expiring` it is `Store.expiring(max_count)` that is asked for, and nothing is old enough for the other.
+    """
 
     search_id: int
     peer: UUID | None
     after_seq: int
     max_count: int
     min_age: float
+    expiring: bool = False
+
+    def ask(self, store: Store) -> list[Found]:
+        """The rows that the store answers. Raises StoreError."""
+        if self.expiring:
+            return store.expiring(self.max_count)
+        return store.find(self.peer, self.after_seq, self.max_count, self.min_age)
 
 
 @record

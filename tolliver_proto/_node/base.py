@@ -35,7 +35,7 @@ from .drops import Drops
 from .envelopes import reply_channel
 from .gate import HandshakeGate
 from .ids import IdAllocator, Randomness
-from .inbox import Inbox
+from .inbox import Bound, Inbox
 from .intervals import RefCounts
 from .keepalive import KeepAlive
 from .letters import DeadLetters
@@ -143,6 +143,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._drops = Drops(self._timers, self._notice)
         self._tally = NoticeTally(self._timers, self._tell_sum)
         self._calls: dict[Handler, Calls] = {}
+        self._bounds: dict[Handler, Bound] = {}
+        self._counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
         self._stuck: set[Handler] = set()
         # Requests, our own and the peers'.
         self._requests = OpenRequests(rng)

@@ -86,11 +86,13 @@ class Batch:
     def putting_away(self) -> bool:
         return bool(self.put_away or self.gone or self.lists or self.linked or self.handled or self.stale)
 
-    def store(self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool) -> None:
+    def store(
+        self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool, expire_after: float | None
+    ) -> None:
         operations = self.operations
         last = operations[-1] if operations else None
-        if type(last) is not StoreMessages:
-            last = StoreMessages([], [], [])
+        if type(last) is not StoreMessages or last.expire_after is not expire_after:
+            last = StoreMessages([], [], [], expire_after)
             operations.append(last)
         last.messages.extend(messages)  # type: ignore[attr-defined]  # ours until it is handed out
         last.recipients.extend([recipients.ids] * len(messages))  # type: ignore[attr-defined]

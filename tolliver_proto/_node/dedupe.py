@@ -54,6 +54,11 @@ class DedupeCache:
         """It is not being handled any more: the next copy is a message again."""
         self._begun.pop(delivery, None)
 
+    def moved(self, delivery: Delivery, to: Delivery) -> None:
+        """It is handed out as another one from now on."""
+        if delivery in self._begun:
+            self._begun[to] = self._begun.pop(delivery)
+
     def succeeded(self, delivery: Delivery) -> Handled | None:
         """Message for `add`, at once or when it is on disk; None if it was not being handled, or a copy of it was."""
         handled = self._begun.pop(delivery, None)

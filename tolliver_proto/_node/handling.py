@@ -17,7 +17,7 @@ from .._wire.events import Message
 from .actions import Delivery, Handler, NoticeKind, TakeBack
 from .calls import Calls
 from .holds import Holding
-from .inbox import Inbox, MessageKey
+from .inbox import Bound, Inbox, MessageKey
 from .link import Hold, Link, Peer
 from .message_set import checksum_of
 
@@ -138,7 +138,36 @@ class Handling(Holding):
 
     def _is_exhausted(self, inbox: Inbox, share: int = 1) -> bool:
         """True if as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
+        if any(bound.is_full(share) and bound.handler not in self._stuck for bound in inbox.bounds):
+            return True
         return inbox.count * share >= self.limits.inbox_messages or inbox.size * share >= self.limits.inbox_bytes
+
+    def _count_in_bounds(self, handlers: Iterable[Handler], delivery: Delivery, peer: Peer) -> None:
+        """It is handed out: a handler that has as many as it may has its sender wait (P-24)."""
+        bounds = [self._bounds[handler] for handler in handlers if handler in self._bounds]
+        if bounds:
+            self._counted[delivery] = bounds
+        for bound in bounds:
+            bound.count += 1
+            if bound.is_full(1):
+                bound.waiting[peer.uuid] = peer.inbox
+                peer.inbox.bounds[bound] = None
+        if bounds and self._is_exhausted(peer.inbox):
+            self._exhaust_credit(peer)
+
+    def _uncount(self, delivery: Delivery) -> None:
+        """It is settled: those who wait go on when half is."""
+        for bound in self._counted.pop(delivery, ()):
+            bound.count -= 1
+            if bound.waiting and not bound.is_full(2):
+                self._end_bound(bound)
+
+    def _end_bound(self, bound: Bound) -> None:
+        """Nobody waits for it any longer."""
+        waiting, bound.waiting = bound.waiting, {}
+        for uuid, inbox in waiting.items():
+            inbox.bounds.pop(bound, None)
+            self._give_back_credit(inbox, uuid)
 
     def _release_hold(self, link: Link, reason: Hold) -> None:
         """Messages that are here already come first, and then what is still in the socket."""
@@ -149,6 +178,7 @@ class Handling(Holding):
         """Its handlers have ended; False if that is known. Its credit is there again."""
         if not inbox.remove(delivery):
             return False
+        self._uncount(delivery)
         self._give_back_credit(inbox, delivery.peer_id)
         return True
 

@@ -40,17 +40,17 @@ from .._wire.events import (
 from .._wire.state import HOLDING, State
 from .ack_watch import AckWatch
 from .actions import DialEnded, DialFailed, NoticeKind, PeerDown, PeerUp
+from .again import HandlingAgain
 from .dialing import Dialer
 from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
 from .link import ControlSync, Hold, Link, Peer
 from .outbox import Outbox, Window
 from .parked import UP_FOR, SecondTries
 from .poison import ALONE_AFTER_UP
-from .receiving import Receiving
 from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 
 
-class Handshakes(Receiving):
+class Handshakes(HandlingAgain):
     """The life of links: made, identified, established, retired, forgotten."""
 
     _dialer: Dialer
@@ -462,6 +462,7 @@ class Handshakes(Receiving):
         if peer is None:
             return
         peer.inbox.lose(link.cid)
+        self._end_waiting_on(link)
         if was_up:
             del self._up[link.cid]
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another

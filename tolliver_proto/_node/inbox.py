@@ -8,9 +8,10 @@ credit than one that stays. A copy waits without its body, as a number for each 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from uuid import UUID
 
 from .._wire.events import Message
-from .actions import Delivery
+from .actions import Delivery, Handler
 from .message_set import checksum_of
 
 COPIES = 64
@@ -23,7 +24,7 @@ MessageKey = tuple[int, int | None]
 class Inbox:
     """Deliveries that are handed out and not settled, and the copies that wait for them."""
 
-    __slots__ = ("aside", "count", "exempt", "exhausted", "held", "size", "waiting")
+    __slots__ = ("aside", "bounds", "count", "exempt", "exhausted", "held", "size", "waiting")
 
     def __init__(self) -> None:
         self.count = 0  # messages that take credit
@@ -33,6 +34,7 @@ class Inbox:
         self.aside = 0  # of these, other messages of an id that one has: by id and checksum
         self.exempt: set[Delivery] = set()  # of these, what stuck handlers have: it takes no credit
         self.waiting: dict[MessageKey, dict[int, int]] = {}  # copies by message and connection
+        self.bounds: dict[Bound, None] = {}  # of handlers, for which its peer waits (P-24)
 
     def find(self, message: Message, derived: bool) -> Delivery | None:
         """Delivery of the same message that handlers have, if there is one."""
@@ -40,6 +42,10 @@ class Inbox:
         if held is not None and (derived or held.message == message):
             return held
         return self.held.get(_aside(message)) if self.aside else None
+
+    def has(self, delivery: Delivery) -> bool:
+        """True if it is handed out and not settled."""
+        return self._key(delivery) is not None
 
     def add(self, delivery: Delivery) -> None:
         """It is handed out: of its message none is held, or an overdue one."""
@@ -113,6 +119,25 @@ class Inbox:
         """The connection is over: an ack belongs to the one that its message came on (T-49)."""
         for counts in self.waiting.values():
             counts.pop(cid, None)
+
+
+class Bound:
+    """Bound of one handler: messages that it may have unsettled, of all senders, and the peers that wait (P-24)."""
+
+    __slots__ = ("count", "handler", "most", "waiting")
+
+    def __init__(self, handler: Handler, most: int) -> None:
+        """Raises ValueError."""
+        if most < 1:
+            raise ValueError(f"pending={most!r:.100}: give the number of messages, at least 1, or None")
+        self.handler = handler
+        self.most = most
+        self.count = 0
+        self.waiting: dict[UUID, Inbox] = {}
+
+    def is_full(self, share: int) -> bool:
+        """True if it has as many as it may, or that share of them."""
+        return self.count * share >= self.most
 
 
 def _aside(message: Message) -> tuple[int | None, int]:

@@ -6,7 +6,7 @@ off, removed with the next commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from .store import Found, LoadedPeer, UnparkDeliveries
 from .storing import Storing
 
 _EXPIRY_CHECKS = 10  # how often within `expire_after` the store is searched
-_SOONEST = 1.0  # seconds between such searches at least
+SOONEST = 1.0  # seconds between such searches at least
 
 
 class Maintenance(Storing):
@@ -154,7 +154,7 @@ class Maintenance(Storing):
 
     def _schedule_expiry(self) -> None:
         if self._policy.expire_after is not None:
-            every = max(_SOONEST, self._policy.expire_after / _EXPIRY_CHECKS)
+            every = max(SOONEST, self._policy.expire_after / _EXPIRY_CHECKS)
             self._timers.set("expire", self._now + every)
 
     def _on_expire_timeout(self, _subject: None) -> None:
@@ -162,6 +162,16 @@ class Maintenance(Storing):
         self._searches.begin(None, self._expire, lambda _error: self._schedule_expiry(), self._policy.expire_after)
 
     def _expire(self, found: Sequence[Found]) -> None:
+        for uuid, count in self._give_up_expired(found):
+            self._notice(
+                NoticeKind.EXPIRED,
+                uuid,
+                f"{count} messages were given up after {self._policy.expire_after:g} s without an acknowledgement, "
+                "as the policy says (expire_after)",
+            )
+
+    def _give_up_expired(self, found: Sequence[Found]) -> Iterator[tuple[UUID, int]]:
+        """Returns how many went, by peer."""
         by_peer: dict[UUID, list[Found]] = {}
         for one in found:
             by_peer.setdefault(one.peer, []).append(one)
@@ -170,15 +180,9 @@ class Maintenance(Storing):
             before = peer.outbox.pending + peer.outbox.parked
             self._remove(UndeliveredReason.EXPIRED, peer, expired)
             count = before - peer.outbox.pending - peer.outbox.parked
-            if not count:
-                continue
-            self._counts["expired_messages"] += count
-            self._notice(
-                NoticeKind.EXPIRED,
-                uuid,
-                f"{count} messages were given up after {self._policy.expire_after:g} s without an acknowledgement, "
-                "as the policy says (expire_after)",
-            )
+            if count:
+                self._counts["expired_messages"] += count
+                yield uuid, count
 
     # Notices of others.
 

@@ -156,15 +156,19 @@ class Node(Requesting):
             "requests": self._on_requests_timeout,
             "asked": self._on_asked_timeout,
             "replies": self._on_replies_timeout,
+            "due": self._on_due_timeout,
             "redial": self._on_redial_timeout,
             "removals": self._on_removals_timeout,
             "tally": self._on_tally_timeout,
             "drops": self._on_drops_timeout,
             "handled": self._on_handled_timeout,
+            "again": self._on_again_timeout,
         }
         for peer in [peer for peer in self._peers.values() if peer.held]:
             self._hold(peer, peer.held)
         self._schedule_expiry()
+        if loaded is not None and loaded.expires_in is not None:
+            self._look_at_due(max(0.0, loaded.expires_in))
         self._on_handled_timeout(None)
         for channel, key, handler in handlers:
             self.register(channel, key, handler)
@@ -336,6 +340,7 @@ class Node(Requesting):
         self._tick(now)
         self.closing = True
         self._end_requests()
+        self._end_waiting([*self._again])
         for remote in self._dialer.remotes():
             self.disconnect(remote)
         for link in list(self._links.values()):

@@ -19,7 +19,7 @@ from .._common.link import LinkState
 from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ignored, Message, Subscribe, Subscription, Unsubscribe
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .handling import Handling
-from .inbox import Inbox, MessageKey
+from .inbox import Bound, Inbox, MessageKey
 from .link import Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate
@@ -45,9 +45,16 @@ class Receiving(Handling):
 
     # Handlers.
 
-    def register(self, channel: str, key: str, handler: Handler) -> None:
-        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel."""
-        self._handlers.add(self._checked(channel, key), handler)
+    def register(self, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
+        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel.
+
+        `pending` is how many messages it may have at once that are not settled; the credit of each sender is the bound
+        in any case (D-9, P-24). Raises ValueError.
+        """
+        subscription, bound = self._checked(channel, key), None if pending is None else Bound(handler, pending)
+        self._handlers.add(subscription, handler)
+        if bound is not None:
+            self._bounds[handler] = bound
         self._verdicts.clear()
         self._hand_out_kept()
 
@@ -55,6 +62,8 @@ class Receiving(Handling):
         """No longer. Messages that it was given already must still be settled."""
         self._handlers.discard(self._checked(channel, key), handler)
         self._verdicts.clear()
+        if handler in self._bounds:
+            self._end_bound(self._bounds.pop(handler))
 
     def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | Fate:
         """The handlers, or whether we want it at all (T-46, T-21)."""
@@ -107,6 +116,8 @@ class Receiving(Handling):
         if inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes:
             self._exhaust_credit(peer)
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
+        if self._bounds:
+            self._count_in_bounds(verdict, delivery, peer)
 
     def _is_overrun(self, link: Link) -> bool:
         """True on a connection that is over and brought more than the credit takes: from there on all is left to its
@@ -216,6 +227,7 @@ class Receiving(Handling):
         gone, the copies that came on others are acknowledged (T-49)."""
         self._tick(now)
         is_durable, dedupe, handled = self._policy.dedupe_durable, self._policy.dedupe, 0
+        counted = self._counted
         acks: dict[Link, list[int]] = self._batch.acks if is_durable else {}  # or they wait for their commit
         link: Link | None = None
         whose: tuple[Inbox, UUID] | None = None
@@ -232,6 +244,8 @@ class Receiving(Handling):
                 whose = inbox, delivery.peer_id
             if not inbox.remove(delivery):
                 continue
+            if counted:
+                self._uncount(delivery)
             handled += 1
             message_id = delivery.message.message_id
             if message_id is None:
@@ -304,7 +318,7 @@ class Receiving(Handling):
                 # Until the dead letter is stored a copy is still a message: it may be tried once more.
                 self._count_attempt(peer, key, delivery.attempt - is_last)
                 if is_last and self._now >= self._no_letters_until:  # else there is no room for it, and it comes again
-                    self._give_up(delivery, inbox, message_id, key)
+                    self._keep_as_letter(delivery, inbox, message_id, key, f"failed {delivery.attempt} times")
             self._drop_copies(delivery, inbox)
 
     def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
@@ -328,7 +342,7 @@ class Receiving(Handling):
             peer.attempts.pop(next(iter(peer.attempts)))
         peer.attempts[key] = attempts
 
-    def _give_up(self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey) -> None:
+    def _keep_as_letter(self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, why: str) -> None:
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
@@ -342,7 +356,7 @@ class Receiving(Handling):
             NoticeKind.DEAD_LETTER,
             delivery.peer_id,
             f"message {message_id} of {message.channel!r:.100} {message.key!r:.100}, from peer {delivery.peer_id}, "
-            f"failed {delivery.attempt} times: kept as a dead letter, see dead_letters() and replay() (T-47)",
+            f"{why}: kept as a dead letter, see dead_letters() and replay() (T-47)",
         )
 
     def _keep_letter(self, letter: DeadLetter) -> None:

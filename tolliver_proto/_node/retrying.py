@@ -12,13 +12,13 @@ from uuid import UUID
 
 from .._common.errors import TolliverError
 from .._common.link import LinkState
+from .expiring import Expiring
 from .link import Link, Peer
-from .maintenance import Maintenance
 from .parked import ALONE_FOR, SecondTries
 from .store import Found
 
 
-class Retrying(Maintenance):
+class Retrying(Expiring):
     """Parked messages, sent again by themselves."""
 
     def _on_parked_timeout(self, uuid: UUID) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from uuid import UUID
 
 from .._common.errors import TolliverError
@@ -27,6 +28,7 @@ class _Search:
     take: Callable[[Sequence[Found]], bool | None]
     done: GoOn
     piece: int
+    expiring: bool
     after_seq: int = 0
     over: bool = False
 
@@ -62,10 +64,12 @@ class OutboxSearch:
         done: GoOn,
         min_age: float = 0.0,
         piece: int = _PIECE,
+        expiring: bool = False,
     ) -> None:
         """Find the peer's deliveries, or everybody's: `take` is given each piece, and may say that it is enough; `done`
-        is told the end."""
-        self._searches.append(_Search(peer, min_age, take, done, piece))
+        is told the end. With `expiring` those with an expiry of their own, soonest first, each piece from the first
+        on: `take` removes what it was given."""
+        self._searches.append(_Search(peer, inf if expiring else min_age, take, done, piece, expiring))
         if len(self._searches) == 1:
             self._when_stored(self._go_on)
 
@@ -75,7 +79,8 @@ class OutboxSearch:
         if error is None and not search.over:
             self._last_id = next(self._ids)
             self._asked = True
-            self._ask(Find(self._last_id, search.peer, search.after_seq, search.piece, search.min_age))
+            bounds = (search.peer, search.after_seq, search.piece, search.min_age)
+            self._ask(Find(self._last_id, *bounds, search.expiring))
             return
         self._searches.popleft()
         others_wait = bool(self._searches)  # one that `done` begins where none does is begun there

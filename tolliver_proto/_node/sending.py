@@ -32,7 +32,7 @@ from .quota import shares_of
 from .room import MakingRoom
 from .store import RemoveDeliveries, StoredMessage
 from .subscriptions import matching
-from .terms import Terms, To, uuids_of
+from .terms import Terms, To, terms_of, uuids_of
 
 _PAIRS_KNOWN = 4096
 
@@ -49,11 +49,14 @@ class Sending(MakingRoom):
         *,
         require_recipients: int = 0,
         to: To = None,
+        expire_after: float | None = None,
     ) -> Receipt:
         """Store a message for every peer that subscribes to it. As `send_many` with one item."""
         self._tick(now)
-        if self._keeping or self._blocked or self._apart or self.closing or require_recipients or to is not None:
-            return self.send_many(((channel, key, body),), require_recipients=require_recipients, to=to)
+        has_terms = require_recipients or to is not None or expire_after is not None
+        if self._keeping or self._blocked or self._apart or self.closing or has_terms:
+            item = (channel, key, body)
+            return self.send_many((item,), require_recipients=require_recipients, to=to, expire_after=expire_after)
         size = self._size(channel, key, body)
         recipients = self._routes.match(channel, key)
         for peer in recipients.peers:
@@ -73,24 +76,31 @@ class Sending(MakingRoom):
         return receipt
 
     def send_many(
-        self, items: Iterable[Item], now: float | None = None, *, require_recipients: int = 0, to: To = None
+        self,
+        items: Iterable[Item],
+        now: float | None = None,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
     ) -> Receipt:
         """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
 
         `to` narrows them to one peer, or to some (P-25): those of them that do not subscribe get nothing.
+        `expire_after` seconds after they were stored those that are not acknowledged are given up, after a restart too
+        (P-27).
 
-        Raises, before anything changes, TypeError, ReservedChannel (T-27), LocalProtocolError, OwnLimitExceeded (T-06,
-        T-07), OutboxFull (D-10), and TooFewRecipients where one of them is for fewer peers than are required. While a
-        connecting peer's share of kept messages is full (T-62), or the disk (D-13), or deliveries are looked for that
-        are to make room (D-10), the send waits inside.
+        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError,
+        OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), and TooFewRecipients where one of them is for fewer peers than
+        are required. While a connecting peer's share of kept messages is full (T-62), or the disk (D-13), or
+        deliveries are looked for that are to make room (D-10), the send waits inside.
         """
         self._tick(now)
         if self.closing:
             raise ConnectionClosing("the instance is closing: nothing was stored")
         items = list(items)
         sizes = self._sizes(items)
-        receipt = Receipt(0, -1, [])
-        terms = Terms(require_recipients, None if to is None else uuids_of(to))
+        receipt, terms = Receipt(0, -1, []), terms_of(require_recipients, to, expire_after)
         if self._blocked or self._must_wait() or not self._store(items, sizes, receipt, terms):
             self._blocked.append((items, receipt, terms))
         return receipt
@@ -107,8 +117,9 @@ class Sending(MakingRoom):
         marked, frame = None, b""  # encoded with that unreliable id, which hardly ever differs
         sent = 0
         high_water = self.limits.high_water
-        recipients = self._routes.match(channel, key) if to is None else self._narrow(channel, key, uuids_of(to))
-        for peer in recipients.peers:
+        for peer in (
+            self._routes.match(channel, key) if to is None else self._narrow(channel, key, uuids_of(to))
+        ).peers:
             link = peer.link
             connection = link.connection if link is not None else None
             if link is None or connection is None or (peer.kept_back and peer.holds(channel, key)):
@@ -222,7 +233,7 @@ class Sending(MakingRoom):
                 StoredMessage(seq, wire_id, *items[at], sizes[at])
                 for at, (seq, wire_id) in zip(run, numbers, strict=False)
             ]
-            self._take_in(messages, recipients, len(kept))
+            self._take_in(messages, recipients, len(kept), terms.expire_after)
             for one in kept:
                 one.add(messages, recipients, terms.to)
         for peer, share in shares.items():
@@ -231,14 +242,26 @@ class Sending(MakingRoom):
             self._look_at_filling(shares)
         if stored:
             self._hold_receipt(receipt, len(stored))
+            if terms.expire_after is not None:
+                self._look_at_due(terms.expire_after)
         else:
             receipt.last_seq = self._next_seq - 1
             self._actions.append(Stored([receipt]))
         return True
 
-    def _take_in(self, messages: Sequence[StoredMessage], recipients: Recipients, keepers: int) -> None:
+    def _look_at_due(self, seconds: float) -> None:
+        """Some message expires then (P-27)."""
+        self._timers.set_earlier("due", self._now + seconds)
+
+    def _take_in(
+        self,
+        messages: Sequence[StoredMessage],
+        recipients: Recipients,
+        keepers: int,
+        expire_after: float | None = None,
+    ) -> None:
         """The next messages, for the next commit."""
-        self._batch.store(messages, recipients, keepers > 0)
+        self._batch.store(messages, recipients, keepers > 0, expire_after)
         self._refcounts.add(self._next_seq, len(recipients.peers) + keepers, len(messages))
         self._next_seq += len(messages)
 

@@ -54,12 +54,14 @@ class StoreMessages:
 
     A message without recipients is held for peers that are connecting (T-62), and so are those whose seqs `held`
     names, recipients or not. RemoveMessages ends that; a store that is opened again drops the held messages that
-    nobody is owed any more.
+    nobody is owed any more. All of them expire so many seconds after the commit, by the store's own clock, if that is
+    said (P-27).
     """
 
     messages: Sequence[StoredMessage]
     recipients: Sequence[Sequence[UUID]]
     held: Sequence[int] = ()
+    expire_after: float | None = None
 
 
 @record
@@ -223,7 +225,7 @@ class RememberHandled:
 @record
 class Found:
     """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time. Of one whose names
-    cannot be read they are empty."""
+    cannot be read they are empty. `expires_in` are the seconds until it expires, in a list of `Store.expiring`."""
 
     peer: UUID
     seq: int
@@ -233,6 +235,7 @@ class Found:
     age: float
     channel: str = ""
     key: str = ""
+    expires_in: float = 0.0
 
 
 @record
@@ -310,7 +313,8 @@ class Loaded:
     RememberHandled named, oldest first. A store may give an `IntervalSet`, `RefCounts` and a `MessageSet` with room for
     one more, which the node that is made of it then has for its own. `dead_letters` has (number, size) of each,
     ascending, `next_letter` the number of the next one: above all that were ever given. `id_spans` are those that
-    ReserveIds named, oldest first.
+    ReserveIds named, oldest first. `expires_in` are the seconds until the first message expires that was stored with an
+    `expire_after`; None where there is none.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -322,6 +326,7 @@ class Loaded:
     dead_letters: Sequence[tuple[int, int]] = ()
     next_letter: int = 1
     id_spans: Sequence[IdSpan] = ()
+    expires_in: float | None = None
 
 
 class Store(Protocol):
@@ -345,6 +350,9 @@ class Store(Protocol):
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
         """Deliveries, parked ones too, to one peer or to any, with a higher seq and at least that old, by seq."""
+
+    def expiring(self, max_count: int) -> list[Found]:
+        """Deliveries of messages that were stored with an `expire_after`, parked ones too: soonest first (P-27)."""
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
         """Dead letters with a higher number, in order (T-47)."""

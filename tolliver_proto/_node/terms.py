@@ -1,4 +1,4 @@
-"""Terms of a send: who of the subscribers is to have it, and how many there must be."""
+"""Terms of a send: who of the subscribers is to have it, how many there must be, and for how long it is kept."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ class Terms(NamedTuple):
 
     required: int = 0
     to: frozenset[UUID] | None = None
+    expire_after: float | None = None
+
+
+def terms_of(required: int, to: To, expire_after: float | None) -> Terms:
+    """As an application gives them. Raises TypeError and ValueError."""
+    if expire_after is not None and not expire_after > 0:
+        raise ValueError(f"expire_after={expire_after!r:.100}: give seconds above zero, or None")
+    return Terms(required, None if to is None else uuids_of(to), expire_after)
 
 
 def uuids_of(to: object) -> frozenset[UUID]:

@@ -7,12 +7,13 @@ keeps elsewhere than on `disk` and in the instance's own store is a variable of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
-from .._node.actions import Answered, Asked, Delivery, Receipt, Request
+from .._node.actions import Answered, Asked, Delivery, Receipt, Request, Verdict
 from .._node.base import Item
+from .._node.lanes import Lanes
 from .._node.node import Node
 from .._node.terms import To
 
@@ -44,9 +45,10 @@ class Calls:
     """A handler of a program. With `settles` it says by `ack` or `fail` of each delivery, now or later, what became
     of it."""
 
-    def __init__(self, function: Handling, settles: bool) -> None:
+    def __init__(self, function: Handling, settles: bool, lanes: Lanes[Settlement] | None = None) -> None:
         self.function = function
         self.settles = settles
+        self.lanes = lanes
 
     def __str__(self) -> str:
         return f"the handler {getattr(self.function, '__qualname__', self.function)!s:.100}"
@@ -77,16 +79,35 @@ class App:
 
     # Messages.
 
-    def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0, to: To = None) -> Receipt:
+    def send(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Give a message to be stored for every peer that subscribes to it; `when_stored` tells when it is (T-54).
 
         `to` narrows it to one peer, or to some, by UUID (see `uuid_of`). Raises as an adapter's `send` does.
         """
-        return self.send_many([(channel, key, body)], require_recipients=require_recipients, to=to)
+        terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
+        receipt: Receipt = self._call("send_many", [(channel, key, body)], **terms)
+        return receipt
 
-    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None) -> Receipt:
+    def send_many(
+        self,
+        items: Iterable[Item],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Give (channel, key, body) items to be stored in one commit, all or none."""
-        receipt: Receipt = self._call("send_many", list(items), require_recipients=require_recipients, to=to)
+        terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
+        receipt: Receipt = self._call("send_many", list(items), **terms)
         return receipt
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
@@ -109,17 +130,31 @@ class App:
         """No longer: removes exactly this entry (T-26)."""
         self._call("unsubscribe", channel, key)
 
-    def register_callback(self, channel: str, key: str, handler: Handling, *, settles: bool = False) -> None:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handling,
+        *,
+        settles: bool = False,
+        concurrency: int | None = None,
+        ordered_by: Literal["key"] | None = None,
+        pending: int | None = None,
+    ) -> None:
         """Call `handler(delivery)` for what matches. Its result says whether it went well, as with an adapter (T-45).
 
         With `settles` the handler, or whatever it hands the delivery to, calls `delivery.ack()` or `delivery.fail()`;
-        the next call does not wait for that. An AssertionError is a failure of the test, any other exception one of
-        the handler.
+        the next call does not wait for that, but where `concurrency` says how many there may be at once, in order
+        inside a key with `ordered_by="key"` (P-20, P-21). `pending` bounds what it has (P-24). An AssertionError is a
+        failure of the test, any other exception one of the handler.
         """
         if not callable(handler):
             raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
         self._check()
-        self.node.register(channel, key, Calls(handler, settles))
+        lanes: Lanes[Settlement] | None = None
+        if concurrency is not None:
+            lanes = Lanes(concurrency, _key_of if ordered_by else None)
+        self.node.register(channel, key, Calls(handler, settles, lanes), pending)
 
     # Requests.
 
@@ -248,27 +283,31 @@ class App:
 class Settlement:
     """Fate of a delivery: settled when each of its handlers has said its word, or one that it failed."""
 
-    def __init__(self, delivery: Delivery, handlers: int, say: Callable[[Delivery, bool], None]) -> None:
+    def __init__(self, delivery: Delivery, handlers: int, say: Callable[[Delivery, Verdict], None]) -> None:
         self.delivery = delivery
         self._left = handlers
         self._say = say
 
-    def vote(self, well: bool) -> None:
+    def vote(self, verdict: Verdict) -> None:
         if self._left:
-            self._left = self._left - 1 if well else 0
+            self._left = self._left - 1 if verdict is True else 0
             if not self._left:
-                self._say(self.delivery, well)
+                self._say(self.delivery, verdict)
 
 
 class Ballot:
     """One handler's say: the second time does nothing."""
 
-    def __init__(self, settlement: Settlement, ended: Callable[[Delivery], None]) -> None:
+    def __init__(self, settlement: Settlement, ended: Callable[[Settlement], None]) -> None:
         self._settlement: Settlement | None = settlement
         self._ended = ended
 
-    def settle(self, deliveries: Iterable[Delivery], well: bool) -> None:
+    def settle(self, deliveries: Iterable[Delivery], verdict: Verdict, /) -> None:
         settlement, self._settlement = self._settlement, None
         if settlement is not None:
-            self._ended(settlement.delivery)
-            settlement.vote(well)
+            self._ended(settlement)
+            settlement.vote(verdict)
+
+
+def _key_of(settlement: Settlement) -> str:
+    return settlement.delivery.key

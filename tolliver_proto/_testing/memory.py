@@ -113,6 +113,9 @@ class MemoryStore:
         self._last_handled = 0
         self.age = 0.0
         """Seconds that everything in it is taken to be old, for `find`."""
+        self.now = 0.0
+        """Seconds of its clock, for what expires: whoever drives it lets them pass."""
+        self._due: dict[int, float] = {}
         self._next_seq = 1
         self._id_spans: list[IdSpan] = []
         self._apply: dict[type, Callable[[Any], None]] = {
@@ -159,6 +162,7 @@ class MemoryStore:
             [(number, letter.size) for number, letter in self._letters.items()],
             self._last_letter + 1,
             list(self._id_spans),
+            min((self._due[seq] - self.now for seq in owed.keys() & self._due.keys()), default=None),
         )
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -207,6 +211,17 @@ class MemoryStore:
             for one in (self._messages[seq],)
         ]
 
+    def expiring(self, max_count: int) -> list[Found]:
+        """Deliveries with an expiry of their own, soonest first."""
+        rows = sorted(
+            (self._due[seq], seq, uuid) for uuid, known in self._peers.items() for seq in known.seqs if seq in self._due
+        )
+        return [
+            Found(uuid, seq, one.wire_id, one.size, parked, self.age, one.channel, one.key, due - self.now)
+            for due, seq, uuid in rows[:max_count]
+            for one, parked in ((self._messages[seq], seq in self._peers[uuid].parked),)
+        ]
+
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
         """Those with a higher number, in order."""
         return [letter for number, letter in self._letters.items() if number > after_number][:max_count]
@@ -239,6 +254,8 @@ class MemoryStore:
         copy._handled = dict(self._handled)
         copy._last_handled = self._last_handled
         copy.age = self.age
+        copy.now = self.now
+        copy._due = dict(self._due)
         copy._next_seq = self._next_seq
         copy._id_spans = list(self._id_spans)
         return copy
@@ -305,6 +322,8 @@ class MemoryStore:
                 self._peer(uuid).add(message.seq)
             if not recipients:
                 self._held.add(message.seq)
+            if operation.expire_after is not None:
+                self._due[message.seq] = self.now + operation.expire_after
         self._held.update(operation.held)
 
     def _add_deliveries(self, operation: AddDeliveries) -> None:
@@ -324,6 +343,7 @@ class MemoryStore:
         self._messages.pop(seq, None)
         self._corrupt.discard(seq)
         self._held.discard(seq)
+        self._due.pop(seq, None)
 
     def _park(self, operation: ParkDelivery) -> None:
         peer = self._peer(operation.peer)

@@ -200,6 +200,7 @@ class Network(Driving[H]):
         if host.born != born:
             return
         job = host.jobs[0]
+        host.store.now = self.now
         result: Any = None
         error = StoreError("disk full") if self._chance(self._weather.store_fails) else None
         if isinstance(job, Commit):
@@ -212,7 +213,7 @@ class Network(Driving[H]):
                 error = raised
                 host.not_applied(job.operations)
         elif isinstance(job, Find):
-            result = [] if error else host.store.find(job.peer, job.after_seq, job.max_count, job.min_age)
+            result = [] if error else job.ask(host.store)
         elif error is None:
             result = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
         self._at(self._delay(), self._report, host, born, result, error)

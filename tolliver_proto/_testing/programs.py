@@ -15,7 +15,21 @@ from typing import Any
 from uuid import UUID
 
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
-from .._node.actions import Acked, Answered, Commit, Deliver, Delivery, Fetch, Find, Receipt, Stored, TakeBack
+from .._node.actions import (
+    Acked,
+    Answered,
+    Commit,
+    Deliver,
+    Delivery,
+    Fetch,
+    Find,
+    GiveUp,
+    HandleAgain,
+    Receipt,
+    Stored,
+    TakeBack,
+    Verdict,
+)
 from .._node.node import Node
 from .._node.policy import Policy
 from .._wire.events import Subscription
@@ -181,6 +195,7 @@ class Programs(Faults[Actor]):
         actor.closing = False
         actor.dials.clear()
         actor.calls.clear()
+        actor.store.now = self.now
         actor.node = Node(
             instance_id=actor.uuid,
             rng=self._rng,
@@ -294,20 +309,35 @@ class Programs(Faults[Actor]):
         for delivery in action.deliveries:
             settlement = Settlement(delivery, len(handlers), partial(self._settle, actor, actor.born))
             for calls in handlers:
-                actor.calls.append((settlement, calls))
-                self._at(self._delay(), self._handle, actor, actor.born)
+                if calls.lanes is not None:
+                    calls.lanes.add(settlement)
+                    self._at(self._delay(), self._begin_calls, actor, actor.born, calls)
+                else:
+                    actor.calls.append((settlement, calls))
+                    self._at(self._delay(), self._handle, actor, actor.born)
 
     def _take_back(self, actor: Actor, action: TakeBack) -> None:
         """The handler is stuck: what waits for it is let go."""
         gone = [one for one, calls in actor.calls if calls is action.handler and one.delivery.peer_id == action.peer]
         actor.calls = deque(one for one in actor.calls if one[0] not in gone)
+        calls = action.handler
+        if isinstance(calls, Calls) and calls.lanes is not None:
+            gone += calls.lanes.take_out(lambda one: one.delivery.peer_id == action.peer)
         self._call(actor, "let_go", [one.delivery for one in gone])
 
     def _handle(self, actor: Actor, born: int) -> None:
-        """The next call. An exception is a failed attempt, but for the test's own assertions (T-45)."""
-        if actor.born != born or not actor.calls:
-            return
-        settlement, calls = actor.calls.popleft()
+        """The next call."""
+        if actor.born == born and actor.calls:
+            self._handle_one(actor, born, *actor.calls.popleft())
+
+    def _begin_calls(self, actor: Actor, born: int, calls: Calls) -> None:
+        """All that may begin of a handler that has several at once."""
+        assert calls.lanes is not None
+        while actor.born == born and (settlement := calls.lanes.begin()) is not None:
+            self._handle_one(actor, born, settlement, calls)
+
+    def _handle_one(self, actor: Actor, born: int, settlement: Settlement, calls: Calls) -> None:
+        """An exception is a failed attempt, but for the test's own assertions (T-45)."""
         ballot = Ballot(settlement, partial(self._end, actor, born, calls))
         delivery = replace(settlement.delivery, settler=ballot)
         assert actor.app is not None
@@ -326,10 +356,20 @@ class Programs(Faults[Actor]):
         if not calls.settles or not well:
             ballot.settle([], well)
 
-    def _end(self, actor: Actor, born: int, calls: Calls, delivery: Delivery) -> None:
-        if actor.born == born:
-            self._call(actor, "end", calls, [delivery])
+    def _end(self, actor: Actor, born: int, calls: Calls, settlement: Settlement) -> None:
+        if actor.born != born:
+            return
+        self._call(actor, "end", calls, [settlement.delivery])
+        if calls.lanes is not None:
+            calls.lanes.end(settlement)
+            self._at(self._delay(), self._begin_calls, actor, born, calls)
 
-    def _settle(self, actor: Actor, born: int, delivery: Delivery, well: bool) -> None:
-        if actor.born == born:
-            self._call(actor, "acknowledge" if well else "fail", [delivery])
+    def _settle(self, actor: Actor, born: int, delivery: Delivery, verdict: Verdict) -> None:
+        if actor.born != born:
+            return
+        if isinstance(verdict, HandleAgain):
+            self._call(actor, "handle_again", [delivery], verdict.seconds)
+        elif isinstance(verdict, GiveUp):
+            self._call(actor, "give_up", [delivery], verdict.reason)
+        else:
+            self._call(actor, "acknowledge" if verdict else "fail", [delivery])

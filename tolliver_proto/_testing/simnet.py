@@ -163,6 +163,7 @@ class Simulation(Handlers):
         host.dials.clear()
         host.leaving.clear()
         late, given = self._is_late(host), self._given(host)
+        host.store.now = self.now
         host.node = Node(
             instance_id=host.ledger.uuid,
             rng=BeginAt(self._rng, self._rng.choice((1, LAST_ID - self._rng.randrange(60)))),

@@ -258,6 +258,7 @@ def send(
     file: Annotated[Path | None, typer.Option(help="Send each line of this file instead.")] = None,
     place: Place,
     unreliable: Annotated[bool, typer.Option("--unreliable", help="Not stored, not acknowledged.")] = False,
+    peer: Annotated[list[UUID] | None, typer.Option(help="Only to this peer; repeatable (default: any).")] = None,
     wait: Wait = True,
     timeout: Timeout = 30.0,
     trio: Trio = False,
@@ -271,7 +272,9 @@ def send(
         if (body is None) is (file is None):
             raise ValueError('what is to be sent? Give a BODY, or --file FILE, or "-" for the lines of standard input')
         source = file if body is None else None if body == "-" else os.fsencode(body)
-        job = sending.job_of_lines(channel, key, source, reliable=not unreliable, waits=wait, timeout=timeout)
+        job = sending.job_of_lines(
+            channel, key, source, reliable=not unreliable, waits=wait, timeout=timeout, to=peer or None
+        )
         with place.once(waits=job.waits or unreliable) as options:
             complete = sending.send_and_report(job, partial(run, trio=trio), options)
         if not complete:

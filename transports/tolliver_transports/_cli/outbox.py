@@ -142,8 +142,7 @@ def _ask(database: Path, ask: Callable[[Node], Receipt]) -> int:
         while not node.idle:
             action = node.next_action()
             if isinstance(action, Find):
-                rows = store.find(action.peer, action.after_seq, action.max_count, action.min_age)
-                node.found(action.search_id, rows)
+                node.found(action.search_id, action.ask(store))
             elif isinstance(action, Commit):
                 store.commit(action.operations)
                 node.committed(action.batch_id)

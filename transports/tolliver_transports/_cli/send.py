@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from uuid import UUID
 
 import anyio
 import anyio.lowlevel
@@ -51,7 +52,8 @@ class Job:
 
     `batches` gives an iterator that reads as it goes, off the loop. `wanted` is what a recipient should be subscribed
     to before it begins (None: anything), `rate` messages a second. `verb` and `unwanted` are words for people: what is
-    counted, and why a message had no recipient. `shown` says whether there is a progress bar, `total` its bytes.
+    counted, and why a message had no recipient. `shown` says whether there is a progress bar, `total` its bytes. `to`
+    are the peers that it is for, None is any (P-25).
     """
 
     batches: Callable[[], Iterator[Batch]]
@@ -63,10 +65,18 @@ class Job:
     unwanted: str
     shown: bool = True
     total: int | None = None
+    to: list[UUID] | None = None
 
 
 def job_of_lines(
-    channel: str, key: str, source: bytes | Path | None, *, reliable: bool, waits: bool, timeout: float
+    channel: str,
+    key: str,
+    source: bytes | Path | None,
+    *,
+    reliable: bool,
+    waits: bool,
+    timeout: float,
+    to: list[UUID] | None = None,
 ) -> Job:
     """`source` is a body, or a path of which each line is one (None is standard input). Raises OSError."""
     kept = "nothing was kept" if reliable else "or what is under way to them has no room for more"
@@ -79,6 +89,7 @@ def job_of_lines(
         unwanted=f"no peer is subscribed to {words.name(channel)} {words.name(key)}, {kept}",
         shown=not isinstance(source, bytes),
         total=source.stat().st_size if isinstance(source, Path) else None,
+        to=to,
     )
 
 
@@ -163,7 +174,7 @@ async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
             await instance.new_connection(remote)
         with anyio.move_on_after(_GRACE if options.listen is None else None):
             async with instance.events() as events:
-                while not any(peer.connected and _wants(peer, job.wanted) for peer in instance.peers()):
+                while not any(peer.connected and _wants(peer, job) for peer in instance.peers()):
                     await anext(events)
             return
     connected = sum(peer.connected for peer in instance.peers())
@@ -177,8 +188,9 @@ def missing(instance: Instance) -> list[str]:
     return [words.line(f"{one.remote}: {one.error}") for one in instance.remotes() if one.error]
 
 
-def _wants(peer: PeerInfo, sought: Subscription | None) -> bool:
-    return any(
+def _wants(peer: PeerInfo, job: Job) -> bool:
+    sought = job.wanted
+    return (job.to is None or peer.uuid in job.to) and any(
         sought is None or (wanted.channel in ("", sought.channel) and wanted.key in ("", sought.key))  # T-24
         for wanted in peer.subscriptions
     )
@@ -230,7 +242,7 @@ class _Sender:
         deadline = time.monotonic() + self._job.timeout
         while True:
             try:
-                return await self._instance.send_many(items)
+                return await self._instance.send_many(items, to=self._job.to)
             except OutboxFull:
                 if time.monotonic() > deadline:
                     raise
@@ -238,7 +250,7 @@ class _Sender:
 
     async def _send_unreliably(self, items: list[Item]) -> None:
         for number, item in enumerate(items):
-            self._tally.add([self._instance.unreliable_send(*item)], False)
+            self._tally.add([self._instance.unreliable_send(*item, to=self._job.to)], False)
             if number % _UNRELIABLE_RUN == 0:
                 await anyio.lowlevel.checkpoint()
 

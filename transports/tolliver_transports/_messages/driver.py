@@ -27,6 +27,8 @@ from tolliver_proto import (
     DialFailed,
     Fetch,
     Find,
+    GiveUp,
+    HandleAgain,
     Node,
     Notice,
     NoticeKind,
@@ -39,6 +41,7 @@ from tolliver_proto import (
     SubscriptionsChanged,
     TakeBack,
     Transmit,
+    Verdict,
 )
 
 from .._driver.adapter import Done, Job, StoringAdapter, Transport
@@ -116,9 +119,16 @@ class NodeDriver(Driver):
             self._recorder.received(cid, plaintext)
         super().received(cid, plaintext)
 
-    def settle(self, deliveries: Collection[Delivery], well: bool | None) -> None:
-        say = self.node.let_go if well is None else self.node.acknowledge if well else self.node.fail
-        say(deliveries, time.monotonic())
+    def settle(self, deliveries: Collection[Delivery], verdict: Verdict) -> None:
+        node, now = self.node, time.monotonic()
+        if isinstance(verdict, HandleAgain):
+            node.handle_again(deliveries, verdict.seconds, now)
+            self._world.wake()
+        elif isinstance(verdict, GiveUp):
+            node.give_up(deliveries, verdict.reason, now)
+        else:
+            say = node.let_go if verdict is None else node.acknowledge if verdict else node.fail
+            say(deliveries, now)
         self._turn_soon()
 
     def begin(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from uuid import UUID
 
-from tolliver_proto import Delivery, Node, NoticeKind
+from tolliver_proto import Delivery, GiveUp, HandleAgain, Node, NoticeKind, Verdict
 
 from .._driver.adapter import Bell
 from .._driver.ends import is_interrupt, shown
@@ -23,15 +23,15 @@ from .._driver.ends import is_interrupt, shown
 Handler = Callable[[Delivery], object]
 """A function of a delivery: None or a true value means handled. On a loop, its result may be awaitable."""
 
-Settle = Callable[[Collection[Delivery], bool | None], None]
-"""Says of these deliveries that they were handled well, or that they failed; None: no handler has begun them."""
+Settle = Callable[[Collection[Delivery], Verdict], None]
+"""Says of these deliveries what became of them."""
 Lock = AbstractContextManager[object]
 
 
 class _Settled:
     """Settler of deliveries that are settled already: saying it again changes nothing."""
 
-    def settle(self, deliveries: Collection[Delivery], well: bool) -> None:
+    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
         pass
 
 
@@ -74,24 +74,28 @@ class Run(Sequence[Delivery]):
         """Handled: the senders may forget them (T-45)."""
         self.settle(self._deliveries, True)
 
-    def fail(self) -> None:
-        """Not handled: the senders keep them, and send them again (T-50)."""
-        self.settle(self._deliveries, False)
+    def fail(self, retry_in: float | None = None) -> None:
+        """Not handled: the senders keep them, and send them again (T-50). `retry_in` is as of a delivery (P-22)."""
+        self.settle(self._deliveries, False if retry_in is None else HandleAgain(retry_in))
 
-    def settle(self, deliveries: Collection[Delivery], well: bool | None) -> None:
+    def give_up(self, reason: str) -> None:
+        """Not handled, and trying again is no use: kept as dead letters, and acknowledged (T-47, P-23)."""
+        self.settle(self._deliveries, GiveUp(reason))
+
+    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
         """Say it of these, once each."""
         if self._lock is None:
-            self._settle_open(deliveries, well)
+            self._settle_open(deliveries, verdict)
         else:
             with self._lock:
-                self._settle_open(deliveries, well)
+                self._settle_open(deliveries, verdict)
 
     @property
     def settled(self) -> bool:
         """True if all of it is."""
         return not self._left
 
-    def _settle_open(self, deliveries: Collection[Delivery], well: bool | None) -> None:
+    def _settle_open(self, deliveries: Collection[Delivery], verdict: Verdict) -> None:
         fresh = deliveries
         if deliveries is not self._deliveries or self._left < len(deliveries):
             fresh = [one for one in deliveries if one.settler is self or one.settler is None]
@@ -101,7 +105,7 @@ class Run(Sequence[Delivery]):
             self._left -= len(fresh)
             if self.calls is not None and self.calls.end_with_settling:
                 self.calls.end(fresh if self._originals is None else self.originals(fresh))
-            self._settle(fresh, well)
+            self._settle(fresh, verdict)
 
     # Handing out.
 
@@ -164,33 +168,45 @@ class Votes:
         self._settle = settle
         self._deliveries = deliveries
         self._waiting = dict.fromkeys(deliveries, handlers)
-        self._failed: set[Delivery] = set()
-        self._let_go: set[Delivery] = set()
+        self._verdicts: dict[Delivery, Verdict] = {}  # of those that were not handled well by all so far
 
     def ballot(self) -> tuple[Sequence[Delivery], Settle, Mapping[Delivery, Delivery]]:
         """One handler's copies, its way to settle each of them once, and their originals."""
         copies = [Delivery(one.cid, one.peer_id, one.message, one.attempt) for one in self._deliveries]
         originals = dict(zip(copies, self._deliveries, strict=True))
-        return copies, lambda voted, well: self._cast([originals[one] for one in voted], well), originals
+        return copies, lambda voted, verdict: self._cast([originals[one] for one in voted], verdict), originals
 
-    def _cast(self, deliveries: Iterable[Delivery], well: bool | None) -> None:
-        done = [one for one in deliveries if self._is_last(one, well)]
-        for verdict in (True, False, None):
-            voted = [one for one in done if self._verdict_on(one) is verdict]
-            if voted:
-                self._settle(voted, verdict)
+    def _cast(self, deliveries: Iterable[Delivery], verdict: Verdict) -> None:
+        done: dict[Verdict, list[Delivery]] = {}
+        for one in deliveries:
+            if self._is_last(one, verdict):
+                done.setdefault(self._verdicts.pop(one, True), []).append(one)
+        for final, voted in done.items():
+            self._settle(voted, final)
 
-    def _is_last(self, delivery: Delivery, well: bool | None) -> bool:
-        if not well:
-            (self._let_go if well is None else self._failed).add(delivery)
+    def _is_last(self, delivery: Delivery, verdict: Verdict) -> bool:
+        if verdict is not True:
+            self._verdicts[delivery] = _graver(self._verdicts.get(delivery, True), verdict)
         self._waiting[delivery] -= 1
         return self._waiting[delivery] == 0
 
-    def _verdict_on(self, delivery: Delivery) -> bool | None:
-        """One failure is one (T-45); what one handler never had is no failure, and comes again."""
-        if delivery in self._failed:
-            return False
-        return None if delivery in self._let_go else True
+
+def _graver(one: Verdict, other: Verdict) -> Verdict:
+    """The verdict on a message of which two handlers say these.
+
+    One failure is one (T-45), and where one handler wants it again later, that is when it is tried again. A message
+    that one handler never had has not failed there, and comes again.
+    """
+    first, second = _gravity(one), _gravity(other)
+    return one if first >= second else other
+
+
+def _gravity(verdict: Verdict) -> tuple[int, float]:
+    if isinstance(verdict, GiveUp):
+        return 4, 0.0
+    if isinstance(verdict, HandleAgain):
+        return 3, verdict.seconds
+    return (0 if verdict else 1 if verdict is None else 2), 0.0
 
 
 class Core(Protocol):
@@ -225,8 +241,13 @@ class Core(Protocol):
 class Mailbox:
     """Deliveries that match one registration. The node knows it as a handler."""
 
-    def __init__(self, core: Core, channel: str, key: str, bell: Bell, calls: str = "") -> None:
-        """`calls` is the function that gets them, in words; none for an iterator, whose calls end with settling."""
+    def __init__(
+        self, core: Core, channel: str, key: str, bell: Bell, calls: str = "", pending: int | None = None
+    ) -> None:
+        """`calls` is the function that gets them, in words; none for an iterator, whose calls end with settling.
+
+        `pending` is as `Node.register` has it.
+        """
         self.channel = channel
         self.key = key
         self.bell = bell
@@ -239,14 +260,14 @@ class Mailbox:
         self._held: list[Run] = []
         with core.lock:
             core.check_open()
-            self._register()
+            self._register(pending)
             core.mailboxes.add(self)
 
     def __str__(self) -> str:
         return f"{self._calls or 'an iterator'} for {self.channel!r:.100} {self.key!r:.100}"
 
-    def _register(self) -> None:
-        self._core.node.register(self.channel, self.key, self)
+    def _register(self, pending: int | None) -> None:
+        self._core.node.register(self.channel, self.key, self, pending)
 
     def _unregister(self) -> None:
         self._core.node.unregister(self.channel, self.key, self)

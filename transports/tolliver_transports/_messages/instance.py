@@ -44,6 +44,7 @@ from .._tls.policy import Pumps
 from .driver import NodeDriver
 from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
+from .side_by_side import SideBySide, chosen
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -81,7 +82,7 @@ class BaseInstanceCore(BaseEndpoint):
     def beside(self, job: Job, done: Done) -> None: ...
 
     @abstractmethod
-    def handle(self, channel: str, key: str, handler: Handler) -> object:
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> object:
         """Register a handler."""
 
     @abstractmethod
@@ -135,14 +136,24 @@ class BaseInstanceCore(BaseEndpoint):
     def subscriptions(self) -> list[Subscription]:
         return self.node.subscriptions()
 
-    def send(self, channel: str, key: str, body: bytes, require_recipients: int, to: To) -> PendingCall[Receipt]:
+    def send(
+        self, channel: str, key: str, body: bytes, require_recipients: int, to: To, expire_after: float | None
+    ) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send(channel, key, body, monotonic(), require_recipients=require_recipients, to=to)
+        now = monotonic()
+        receipt = self.node.send(
+            channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
         return self._driver.when_stored(receipt, as_it_is)
 
-    def send_many(self, items: Iterable[Item], require_recipients: int, to: To) -> PendingCall[Receipt]:
+    def send_many(
+        self, items: Iterable[Item], require_recipients: int, to: To, expire_after: float | None
+    ) -> PendingCall[Receipt]:
         self.check_open()
-        receipt = self.node.send_many(items, monotonic(), require_recipients=require_recipients, to=to)
+        now = monotonic()
+        receipt = self.node.send_many(
+            items, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
         return self._driver.when_stored(receipt, as_it_is)
 
     def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
@@ -320,8 +331,8 @@ class BaseInstanceCore(BaseEndpoint):
             self.call_on_event(self.options.on_event)
         if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
             self.beside(self._store.check, self._on_checked)
-        for channel, key, handler in self.options.handlers:
-            self.handle(channel, key, handler)
+        for channel, key, handler, *how in self.options.handlers:
+            self.handle(channel, key, handler, chosen(**(how[0] if how else {})))
         for remote in self.options.remotes:
             self._connect(remote, keep_trying=True)
 

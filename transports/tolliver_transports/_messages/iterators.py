@@ -20,6 +20,7 @@ from .._driver.ends import is_interrupt
 from .._driver.loop_endpoint import SLICE, Handling
 from .._driver.pending import PendingCall
 from .inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
+from .side_by_side import SideBySide, SideBySideCalls
 
 _Awaited = tuple[Delivery, Awaitable[object]]
 
@@ -173,7 +174,7 @@ class _HandlerCalls:
 
     _verdicts: Verdicts  # on its run
 
-    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler) -> None:
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, pending: int | None) -> None:
         self._core = core
         self._handler = handler
         self._bell = core.bell()  # the task's
@@ -181,7 +182,7 @@ class _HandlerCalls:
         self._cancel: Callable[[], object] | None = None  # the task
         self._keeps_task = iscoroutinefunction(handler)
         self._run: Run | None = None
-        self.mailbox = Mailbox(core, channel, key, self, name_of(handler))
+        self.mailbox = Mailbox(core, channel, key, self, name_of(handler), pending)
         if self._keeps_task:
             self._begin_work()
 
@@ -297,8 +298,12 @@ class _HandlerCalls:
 class Registration(Receiver):
     """A handler at work. `close()` ends it; what it holds is failed and sent again."""
 
-    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler) -> None:
-        self._calls = _HandlerCalls(core, channel, key, handler)
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
+        self._calls: _HandlerCalls | SideBySideCalls
+        if how.is_one:
+            self._calls = _HandlerCalls(core, channel, key, handler, how.pending)
+        else:
+            self._calls = SideBySideCalls(core, channel, key, handler, name_of(handler), how)
         self._mailbox = self._calls.mailbox
 
     def close(self) -> None:

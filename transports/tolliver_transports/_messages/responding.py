@@ -34,7 +34,7 @@ class RequestBox(Mailbox):
         with core.lock:
             core.turn()
 
-    def _register(self) -> None:
+    def _register(self, _pending: int | None) -> None:
         self._core.node.respond(self.channel, self.key, self, monotonic())
 
     def _unregister(self) -> None:

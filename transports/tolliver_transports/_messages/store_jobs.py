@@ -51,5 +51,4 @@ class StoreJobs:
         def done(rows: Any, error: TolliverError | None) -> None:
             self._node.found(action.search_id, rows or [], error, monotonic())
 
-        bounds = (action.peer, action.after_seq, action.max_count, action.min_age)
-        self._run(lambda: self._store.find(*bounds), done)
+        self._run(lambda: action.ask(self._store), done)

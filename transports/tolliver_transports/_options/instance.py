@@ -22,9 +22,10 @@ from tolliver_proto import Acl, Dialect, Limits, Policy, Probe, QuotaPolicy, Rev
 DEFAULT_PORT = 7011  # T-78
 
 _Validator = Callable[[Any, "Attribute[Any]", Any], None]
-Registering = tuple[str, str, Callable[..., object]]
-"""Channel, key and handler."""
+Registering = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable[..., object], Mapping[str, Any]]
+"""Channel, key and handler, and the choices of `register_callback` where they are not the usual ones."""
 
+_CHOICES = frozenset({"concurrency", "ordered_by", "pending"})
 _QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 
@@ -208,8 +209,10 @@ def _handlers(value: Iterable[Registering]) -> tuple[Registering, ...]:
         raise TypeError(f"handlers is {value!r}: give a list of (channel, key, handler)")
     handlers = tuple(value)
     for one in handlers:
-        if not isinstance(one, tuple) or len(one) != 3 or not callable(one[2]):
+        if not isinstance(one, tuple) or len(one) not in (3, 4) or not callable(one[2]):
             raise TypeError(f"handlers has {one!r}: give (channel, key, handler), of which the last is a function")
+        if len(one) == 4 and not (isinstance(one[3], Mapping) and one[3].keys() <= _CHOICES):
+            raise TypeError(f"handlers has {one!r}: the fourth is a dict with {' and '.join(sorted(_CHOICES))}")
     return handlers
 
 
@@ -274,7 +277,8 @@ class InstanceOptions(EndpointOptions):
     - `subscriptions`: (channel, key) pairs, or channels, that it subscribes to before it listens or dials, beside the
       stored ones. Where they are given, even as an empty list, what matches none is acknowledged and dropped from
       the start, else 30 seconds after the opening (T-46).
-    - `handlers`: (channel, key, handler) of functions that are registered then, as by `register_callback`.
+    - `handlers`: (channel, key, handler) of functions that are registered then, as by `register_callback`; a fourth
+      part may be a dict of its choices, such as {"concurrency": 4, "ordered_by": "key"}.
     - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
       may be async, on threads it has a thread of its own. A failure is logged with its traceback.
     - `revision`: the wire layout of all connections; `version`: what we announce (T-02); `speaks(version)`: whether

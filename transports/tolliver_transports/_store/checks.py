@@ -77,6 +77,7 @@ def _checked(check: Callable[..., int], *row: Any) -> int | None:
 
 _COLUMNS = {
     "batch": ("first_seq", "last_seq"),
+    "expiry": ("first_seq", "due"),
     "owed": ("peer", "first_seq", "last_seq", "first_id", "bytes", "owed", "parked"),
     "handled": ("peer", "wire_id", "checksum"),
     "id_span": ("number", "first", "count"),
@@ -88,6 +89,7 @@ _COLUMNS = {
 }
 _FORMULAS = {  # exact in 64 bits up to seq 2**42
     "batch": f"({{0}} * 1000003 + ({{1}} - {{0}}) * 69061 + 104729) % {_PRIME}",
+    "expiry": "row_check({}, {})",
     "owed": (
         "CASE WHEN {5} IS NULL AND {6} IS NULL AND {3} IS NOT NULL THEN "
         "({0} * 40503001 + {1} * 1000003 + ({2} - {1}) * 69061 + {4} * 65537"
@@ -122,6 +124,7 @@ SEALED = (
     "handled",
     "id_span",
     "clock",
+    "expiry",
     "own_subscription",
     "peer_subscription",
     "held_subscription",
@@ -161,6 +164,7 @@ _THEN = {
     "handled": "what they name may be handled once more if it comes again (T-48)",
     "id_span": "ids that were given then may come again, as after a copy was put back (T-40)",
     "clock": "messages are as old as the wall clock says",
+    "expiry": "messages of that batch do not expire when their send said, but as the policy says (P-27)",
     "own_subscription": "subscribe to it again if it is wanted",
     "held_subscription": "messages that were held for it are sent to that peer (T-61)",
     "unsaid": "that peer is not told again that it is wanted no more (T-61)",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 
-LAYOUT = 4
+LAYOUT = 5
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
@@ -28,6 +28,9 @@ TABLES = {
         peer INTEGER NOT NULL, first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, first_id INTEGER,
         bytes INTEGER NOT NULL, owed BLOB, parked BLOB, crc INTEGER NOT NULL, PRIMARY KEY(peer, first_seq)
     ) {_BY_KEY}""",
+    "expiry": f"""CREATE TABLE expiry(
+        first_seq INTEGER PRIMARY KEY, due INTEGER NOT NULL, crc INTEGER NOT NULL
+    ) {_BY_ROWID}""",
     "peer_subscription": f"""CREATE TABLE peer_subscription(
         peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL,
         PRIMARY KEY(peer, channel, key)

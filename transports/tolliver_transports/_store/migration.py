@@ -2,7 +2,8 @@
 
 All of it is one transaction: a kill at any point, or a disk that is full, leaves the file as it was. Layouts 1 and 2
 had a row for each message and one for each delivery; they become batches. Damaged rows stay so. In layout 3
-batches had no number of a commit, and the clock was not corrected over a restart.
+batches had no number of a commit, and the clock was not corrected over a restart; in layout 4 no message had an expiry
+of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _ID_SPANS = f"""
     INSERT INTO id_span SELECT 1, first, {_HANDED_OUT}, {check_of("id_span", "1", "first", str(_HANDED_OUT))}
     FROM (SELECT (next_id - 1 + {_LAST_ID - _HANDED_OUT}) % {_LAST_ID} + 1 AS first FROM instance)"""
 
-_NEW = ("clock", "held_subscription", "unsaid")
+_NEW = {4: ("clock", "held_subscription", "unsaid"), 5: ("expiry",)}  # by the first layout that has them
 _NUMBERED = "ALTER TABLE batch ADD COLUMN number INTEGER NOT NULL DEFAULT 0"
 
 _STORED_AT = {1: "stored_at", 2: f"CASE WHEN stamp % {_STAMP} = 0 THEN stamp / {_STAMP} END"}
@@ -64,8 +65,9 @@ def bring_up(connection: sqlite3.Connection, now: int) -> list[str]:
     """Within a transaction. Returns what is damaged, in words."""
     [(old,)] = connection.execute("PRAGMA user_version").fetchall()
     complaints: list[str] = []
-    for table in _NEW if old != LAYOUT else ():
-        connection.execute(TABLES[table])
+    for layout, tables in _NEW.items():
+        for table in tables if old < layout else ():
+            connection.execute(TABLES[table])
     if old == 3:
         connection.execute(_NUMBERED)
     elif old < 3:

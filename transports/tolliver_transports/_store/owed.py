@@ -26,6 +26,8 @@ from .checks import GOOD, batch_check, owed_check
 
 Span = tuple[int, int]
 Row = StoredMessage | CorruptMessage
+Listed = tuple[int, int, int, int, bool, int, tuple[str, str]]
+"""A delivery: seq, peer, wire id, size, parked, stored at, names."""
 Holds = Callable[[str, str], bool]
 """Tells of a channel and a key whether such a message is held (T-61)."""
 
@@ -50,6 +52,11 @@ _BATCHES = f"""
 _OWNERS = """
     SELECT owed.owed FROM (SELECT 0 AS id UNION ALL SELECT id FROM peer) AS one CROSS JOIN owed
     ON owed.peer = one.id AND owed.first_seq = ?"""
+_DUE = "SELECT first_seq, due FROM expiry ORDER BY due, first_seq"
+_DUE_SHARES = f"""
+    SELECT {_COLUMNS} FROM (SELECT id FROM peer) AS one CROSS JOIN owed ON owed.peer = one.id AND owed.first_seq = ?"""
+_ORPHANS = """
+    DELETE FROM expiry WHERE NOT EXISTS (SELECT 1 FROM batch WHERE batch.first_seq = expiry.first_seq)"""
 _REMOVE_SHARE = "DELETE FROM owed WHERE peer = ? AND first_seq = ? AND last_seq = ?"
 _REMOVE_BATCH = "DELETE FROM batch WHERE first_seq = ? AND last_seq = ? AND crc = ?"
 _END = (0, -1)  # a row that is no batch's
@@ -177,10 +184,15 @@ class Deliveries:
         [(self.newest,)] = connection.execute("SELECT IFNULL(MAX(last_seq), 0) FROM batch").fetchall()
         self._number = 0  # of the commit in the making
         self._numbered: int | None = None  # the first seq of the newest batch, where that has this number
+        self._expires = False  # some batch may
         self._recent: deque[int] = deque(maxlen=_NEW)  # first seqs
         self._holes: dict[int, list[int]] = {}  # of a batch: messages in it, and those among them that are owed
         self._sparse: dict[int, None] = {}  # batches of which less than half may be owed
         self._read: tuple[int, Directory, bytes] | None = None  # the next piece is mostly of the same batch
+
+    def look_for_due(self) -> None:
+        """Some batches of earlier lives may expire. In layouts without that this is not asked."""
+        [(self._expires,)] = self._execute("SELECT EXISTS (SELECT 1 FROM expiry)", ()).fetchall()
 
     def newest_stored_at(self) -> int:
         """When the newest batch was stored, in seconds; 0 where there is none, or where it is damaged."""
@@ -208,18 +220,39 @@ class Deliveries:
 
     # Storing.
 
-    def store(self, messages: Sequence[StoredMessage], owners: Sequence[Sequence[int]], held: Iterable[int]) -> None:
+    def store(
+        self,
+        messages: Sequence[StoredMessage],
+        owners: Sequence[Sequence[int]],
+        held: Iterable[int],
+        due: int | None = None,
+    ) -> None:
         """`owners[i]` are the peers that `messages[i]` is for, one object where they are the same.
+
+        `due` is when all of them expire, in seconds of the clock.
 
         Raises sqlite3.IntegrityError for a seq that is there already.
         """
         kept = {*held}
         if len(messages) == 1:
             self._store(Messages.of(messages[0]), owners, kept)
+            self._set_due(messages[0].seq, due)
             return
         for at, run in in_columns(messages):
             for start, stop in run.pieces():
                 self._store(run.part(start, stop), owners[at + start : at + stop], kept)
+                self._set_due(run.first_seq + start, due)
+
+    def _set_due(self, first: int, due: int | None) -> None:
+        if due is not None:
+            self._expires = True
+            self._execute("INSERT OR REPLACE INTO expiry VALUES (?1, ?2, row_check(?1, ?2))", (first, due))
+
+    def _end_due(self, firsts: Iterable[int]) -> None:
+        """These batches are gone."""
+        if self._expires:
+            for first in firsts:
+                self._execute("DELETE FROM expiry WHERE first_seq = ?", (first,))
 
     def _store(self, messages: Messages, owners: Sequence[Sequence[int]], held: set[int]) -> None:
         ids, first, last = messages.ids, messages.first_seq, messages.last_seq
@@ -329,6 +362,7 @@ class Deliveries:
         if len(spans) == 1 and self._execute(_REMOVE_BATCH, (*spans[0], batch_check(*spans[0]))).rowcount:
             self._holes.pop(spans[0][0], None)
             self._sparse.pop(spans[0][0], None)
+            self._end_due((spans[0][0],))
             return
         gone: list[tuple[Span, int]] = []
         for (first, last, _), met in self._batches(spans):
@@ -336,6 +370,7 @@ class Deliveries:
             if around[0] >= 0 or self._thinned(first, last, met):
                 gone.append((around, first))
         self._delete("DELETE FROM batch WHERE first_seq", gone)
+        self._end_due(first for _, first in gone)
         for _, first in gone:
             self._holes.pop(first, None)
             self._sparse.pop(first, None)
@@ -367,10 +402,12 @@ class Deliveries:
         for (first,) in kept:
             if not self._execute(_OWNERS, (first,)).fetchone():
                 self._execute("DELETE FROM batch WHERE first_seq = ?", (first,))
+        self._execute(_ORPHANS, ())
 
     def drop_ownerless(self) -> None:
         """After damage: nobody would ever ask for these batches. Slow: looks at all."""
         self._execute("DELETE FROM batch WHERE first_seq NOT IN (SELECT first_seq FROM owed)", ())
+        self._execute(_ORPHANS, ())
 
     def tidy(self, closing: bool = False) -> None:
         """Write batches anew of which less than half is owed; the newest only when the store closes."""
@@ -497,24 +534,47 @@ class Deliveries:
             rows.append(row)
         return rows
 
-    def listed(
-        self, peer: int, after_seq: int, now: int
-    ) -> Generator[tuple[int, int, int, int, bool, int, tuple[str, str]]]:
-        """(seq, peer, wire id, size, parked, stored at, names), by seq. A lost one is not old: it may not expire
-        (V9)."""
+    def listed(self, peer: int, after_seq: int, now: int) -> Generator[Listed]:
+        """By seq. A lost one is not old: it may not expire (V9)."""
         with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
             for share in map(_share, shares):
-                bits, parked = share.bits & -1 << max(0, after_seq + 1 - share.first_seq), share.parked_bits
-                directory = self.directory(share.first_seq) if bits else None
-                for place in places_of(bits):
-                    at = directory.at(place) if directory is not None else None
-                    if directory is None or at is None:
-                        lost = _lost(share, place)
-                        what, stored_at, names = (lost.wire_id, lost.size), now, None
-                    else:
-                        what, stored_at = (directory.ids[at], directory.sizes[at]), directory.stored_at
-                        names = directory.names_at(place)
-                    yield share.first_seq + place, peer, *what, bool(parked >> place & 1), stored_at, names or ("", "")
+                yield from self._listed(share, share.bits & -1 << max(0, after_seq + 1 - share.first_seq), now)
+
+    def _listed(self, share: Share, bits: int, now: int | None) -> Iterator[Listed]:
+        """Deliveries that these bits stand for; without `now` lost ones are left out."""
+        parked = share.parked_bits
+        directory = self.directory(share.first_seq) if bits else None
+        for place in places_of(bits):
+            at = directory.at(place) if directory is not None else None
+            if directory is not None and at is not None:
+                what, stored_at = (directory.ids[at], directory.sizes[at]), directory.stored_at
+                names = directory.names_at(place)
+            elif now is not None:
+                lost = _lost(share, place)
+                what, stored_at, names = (lost.wire_id, lost.size), now, None
+            else:
+                continue
+            yield (
+                share.first_seq + place,
+                share.peer,
+                *what,
+                bool(parked >> place & 1),
+                stored_at,
+                names or ("", ""),
+            )
+
+    def next_due(self) -> int | None:
+        """When the first batch expires that has a time of its own."""
+        [(due,)] = self._execute("SELECT MIN(due) FROM expiry", ()).fetchall()
+        return due  # type: ignore[no-any-return]  # a row of the database has no types
+
+    def expiring(self) -> Iterator[tuple[Listed, int]]:
+        """Deliveries of such batches, soonest first, each with when it expires."""
+        for first, due in self._execute(_DUE, ()).fetchall() if self._expires else ():
+            for row in self._execute(_DUE_SHARES, (first,)).fetchall():
+                share = _share(row)
+                for one in self._listed(share, share.bits, None):
+                    yield one, due
 
     def parts(self, peer: int) -> Iterator[Part]:
         """Of each of its batches what waits and what is parked, by seq, without a look at bodies."""

@@ -28,6 +28,7 @@ from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.iterators import Messages, Registration, Runs
 from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
 from .threads import loop_caller, off_loop
@@ -78,8 +79,8 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             error = failure
         self._tell(result, error, done)
 
-    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, checked(handler))
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
+        return Registration(self, channel, key, checked(handler), how)
 
     def respond(self, channel: str, key: str, handler: Responding, concurrency: int) -> Responder:
         return LoopResponder(self, channel, key, *checked_responder(handler, concurrency))
@@ -140,22 +141,34 @@ class Instance(BaseInstance[InstanceCore]):
         """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
         await self._core.wait(self._core.unsubscribe(channel, key))
 
-    async def send(self, channel: str, key: str, body: bytes, *, require_recipients: int = 0, to: To = None) -> Receipt:
+    async def send(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
         `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
         fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return await self._core.wait(self._core.send(channel, key, body, require_recipients, to))
+        return await self._core.wait(self._core.send(channel, key, body, require_recipients, to, expire_after))
 
-    async def send_many(self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None) -> Receipt:
+    async def send_many(
+        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
+    ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return await self._core.wait(self._core.send_many(items, require_recipients, to))
+        return await self._core.wait(self._core.send_many(items, require_recipients, to, expire_after))
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
@@ -164,13 +177,24 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return self._core.unreliable_send(channel, key, body, to)
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration:
         """Call `handler(delivery)`, plain or async, for what matches; "" is a wildcard. Does not subscribe (T-57).
 
         None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
-        value or an exception means failed: it is sent again (T-45). One call at a time for each registration.
+        value or an exception means failed: it is sent again (T-45). One call at a time for each registration, or
+        `concurrency` of them; with `ordered_by="key"` one follows the other inside a key (P-20, P-21).
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler)
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.

@@ -25,12 +25,14 @@ from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.responding import Responder, Responding, checked_responder
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
 from .responding import CONCURRENCY, ThreadResponder
+from .side_by_side import Registrations
 
 GOES_ON = "it is not withdrawn, and may still be stored"
 
@@ -70,8 +72,10 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def _stored(self, result: Any, error: TolliverError | None, done: Done) -> None:
         self.tell(lambda: done(result, error))
 
-    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, checked(handler))
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration | Registrations:
+        if how.is_one:
+            return Registration(self, channel, key, checked(handler), how.pending)
+        return Registrations(self, channel, key, checked(handler), how)
 
     def respond(self, channel: str, key: str, handler: Responding, concurrency: int) -> Responder:
         return ThreadResponder(self, channel, key, *checked_responder(handler, concurrency))
@@ -157,19 +161,33 @@ class Instance(BaseInstance[InstanceCore]):
         *,
         require_recipients: int = 0,
         to: To = None,
+        expire_after: float | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
         `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
         fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self.send_many(((channel, key, body),), require_recipients=require_recipients, to=to, timeout=timeout)
+        return self.send_many(
+            ((channel, key, body),),
+            require_recipients=require_recipients,
+            to=to,
+            expire_after=expire_after,
+            timeout=timeout,
+        )
 
     def send_many(
-        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, timeout: float | None = None
+        self,
+        items: Iterable[Item],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
     ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
@@ -177,7 +195,7 @@ class Instance(BaseInstance[InstanceCore]):
         """
         items = tuple(items)  # a generator may take its time: not under the lock
         late = f"the message is not on disk yet: {GOES_ON}"
-        return self._core.ask(lambda: self._core.send_many(items, require_recipients, to), timeout, late)
+        return self._core.ask(lambda: self._core.send_many(items, require_recipients, to, expire_after), timeout, late)
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
@@ -187,14 +205,25 @@ class Instance(BaseInstance[InstanceCore]):
         with self._core.lock:
             return self._core.unreliable_send(channel, key, body, to)
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration | Registrations:
         """Call `handler(delivery)` for what matches, on a thread of its own; "" is a wildcard (T-57).
 
         Does not subscribe. None or a true value means handled: the message is acknowledged once all matching handlers
         say so. A false value or an exception means failed: it is sent again (T-45). One call at a time for each
-        registration. Raises TypeError for an async handler.
+        registration, or `concurrency` of them, on as many threads; with `ordered_by="key"` one follows the other inside
+        a key (P-20, P-21). Raises TypeError for an async handler.
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler)
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None

@@ -110,15 +110,13 @@ class Registration(Receiver):
 
     _verdicts: Verdicts  # on its run
 
-    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler) -> None:
-        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
-            raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
+    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
         self._core = core
-        self._handler = handler
+        self._handler = checked_plain(handler)
         self._run: Run | None = None
         self._at: Delivery | None = None  # the handler is
         self._bell = core.borrower_bell()
-        self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler))
+        self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler), pending)
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
             start(threading.Thread(target=self._work, name=name, daemon=True))
@@ -164,11 +162,7 @@ class Registration(Receiver):
 
     def _call(self, delivery: Delivery) -> None:
         try:
-            result = self._handler(delivery)
-            if result is not None and result is not True and inspect.isawaitable(result):
-                if inspect.iscoroutine(result):
-                    result.close()
-                raise TypeError("an awaitable, which nobody awaits here: give a plain function")
+            result = called(self._handler, delivery)
         except BaseException as error:
             self._end()
             if is_interrupt(error):
@@ -180,3 +174,20 @@ class Registration(Receiver):
             if result is not None and result is not True:
                 self._end()
             self._verdicts.returned(delivery, result)
+
+
+def checked_plain(handler: Handler) -> Handler:
+    """The handler, which is no coroutine function. Raises TypeError."""
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+        raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
+    return handler
+
+
+def called(handler: Handler, delivery: Delivery) -> object:
+    """The result of the call. Raises what that raises, and TypeError for one that is to be awaited."""
+    result = handler(delivery)
+    if result is not None and result is not True and inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError("an awaitable, which nobody awaits here: give a plain function")
+    return result

@@ -25,6 +25,7 @@ from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.iterators import Messages, Registration, Runs
 from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
 from .events import Events
@@ -42,8 +43,8 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         await DeferredList(list(self._beside))
         await self._storing.run(super()._finish_off_loop)
 
-    def handle(self, channel: str, key: str, handler: Handler) -> Registration:
-        return Registration(self, channel, key, checked(handler))
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
+        return Registration(self, channel, key, checked(handler), how)
 
     def respond(self, channel: str, key: str, handler: Responding, concurrency: int) -> Responder:
         return LoopResponder(self, channel, key, *checked_responder(handler, concurrency))
@@ -134,23 +135,33 @@ class Instance(BaseInstance[InstanceCore]):
         return self._core.answer(lambda: self._core.unsubscribe(channel, key))
 
     def send(
-        self, channel: str, key: str, body: bytes, *, require_recipients: int = 0, to: To = None
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
     ) -> Deferred[Receipt]:
         """Store a message for every peer that subscribes to it, with fsync, and fire with its receipt (T-54).
 
         `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
+        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
         Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients
         where fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        return self._core.answer(lambda: self._core.send(channel, key, body, require_recipients, to))
+        return self._core.answer(lambda: self._core.send(channel, key, body, require_recipients, to, expire_after))
 
-    def send_many(self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None) -> Deferred[Receipt]:
+    def send_many(
+        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
+    ) -> Deferred[Receipt]:
         """Store (channel, key, body) items in one commit, all or none; fails as `send`.
 
         `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        return self._core.answer(lambda: self._core.send_many(items, require_recipients, to))
+        return self._core.answer(lambda: self._core.send_many(items, require_recipients, to, expire_after))
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
@@ -159,14 +170,25 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return self._core.unreliable_send(channel, key, body, to)
 
-    def register_callback(self, channel: str, key: str, handler: Handler) -> Registration:
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration:
         """Call `handler(delivery)` for what matches; "" is a wildcard. Does not subscribe (T-57).
 
         The handler may be plain, a coroutine function, or return a Deferred. None or a true value means handled: the
         message is acknowledged once all matching handlers say so. A false value or an exception means failed: it is
-        sent again (T-45). One call at a time for each registration.
+        sent again (T-45). One call at a time for each registration, or `concurrency` of them; with `ordered_by="key"`
+        one follows the other inside a key (P-20, P-21).
+        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
         """
-        return self._core.handle(channel, key, handler)
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.

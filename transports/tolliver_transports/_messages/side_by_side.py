@@ -1,0 +1,165 @@
+"""Handlers side by side: several messages with one handler at once, in order inside a key where that is asked for.
+
+`Lanes` of the core says which may begin. Here are the mailbox that asks it, on loops and in threads, and the calls on a
+loop: a task for each that gives back something to await.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from operator import attrgetter
+from time import monotonic
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+from tolliver_proto import Delivery, Lanes
+
+from .._driver.adapter import Bell
+from .._driver.ends import is_interrupt
+from .._driver.loop_endpoint import SLICE
+from .inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
+
+OrderedBy = Literal["key"] | None
+
+
+class SideBySide(NamedTuple):
+    """Choices of a registration: calls at once, what is kept in order, messages that it may have at once."""
+
+    concurrency: int = 1
+    ordered_by: OrderedBy = None
+    pending: int | None = None
+
+    @property
+    def is_one(self) -> bool:
+        """True if one call follows the other, which keeps all in order."""
+        return self.concurrency == 1
+
+
+def chosen(concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | None = None) -> SideBySide:
+    """The choices as a program gives them. Raises ValueError, TypeError."""
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int):
+        raise TypeError(f"concurrency={concurrency!r:.100}: give the number of calls at once")
+    if concurrency < 1:
+        raise ValueError(f"concurrency={concurrency}: give the number of calls at once, at least 1")
+    if ordered_by not in (None, "key"):
+        raise ValueError(f'ordered_by={ordered_by!r:.100}: give "key", or None')
+    return SideBySide(concurrency, ordered_by, pending)
+
+
+class LaneMailbox(Mailbox):
+    """Deliveries that match one registration, for several calls at once."""
+
+    def __init__(self, core: Core, channel: str, key: str, bell: Bell, calls: str, how: SideBySide) -> None:
+        self._lanes: Lanes[Delivery] = Lanes(how.concurrency, attrgetter("key") if how.ordered_by else None)
+        self._run_of: dict[Delivery, Run] = {}
+        super().__init__(core, channel, key, bell, calls, how.pending)
+
+    def begin_next(self) -> Delivery | None:
+        """The next delivery whose call begins now, or None where none may."""
+        while not self.closed:
+            delivery = self._lanes.begin()
+            if delivery is None:
+                run = self.take() if self._lanes.has_place else None
+                if run is None:
+                    return None
+                for one in hand_out(run):
+                    self._run_of[one] = run
+                    self._lanes.add(one)
+            else:
+                self._run_of[delivery].begin((delivery,))
+                return delivery
+        return None
+
+    def verdicts(self, delivery: Delivery) -> Verdicts:
+        """For what its call comes to."""
+        return Verdicts(self._core, self._run_of[delivery])
+
+    def end_call(self, delivery: Delivery) -> None:
+        """Its call is over (D-9)."""
+        self._run_of.pop(delivery).end((delivery,))
+        self._lanes.end(delivery)
+
+    def take_back(self, peer: UUID) -> None:
+        """Let go what nobody has begun and came from this peer: others need its credit."""
+        for one in self._lanes.take_out(lambda delivery: delivery.peer_id == peer):
+            self._run_of.pop(one).settle((one,), None)
+        for run in self._runs:
+            run.take_back(peer)
+        self._runs = type(self._runs)(run for run in self._runs if not run.settled)
+
+
+class SideBySideCalls:
+    """Calls of one handler on a loop. They begin at the end of the turn that has read their messages."""
+
+    def __init__(self, core: Any, channel: str, key: str, handler: Handler, name: str, how: SideBySide) -> None:
+        self._core = core
+        self._handler = handler
+        self._context = core.context()
+        self._tasks: dict[Delivery, Callable[[], object] | None] = {}
+        self.mailbox = LaneMailbox(core, channel, key, self, name, how)
+
+    def close(self) -> None:
+        for cancel in [*self._tasks.values()]:
+            if cancel is not None:
+                cancel()
+        self.mailbox.close()
+
+    def ring(self) -> None:
+        """Something has come, or nothing will any more."""
+        if not self.mailbox.closed:
+            self._core.call_at_end(self)
+
+    def call(self, until: float) -> None:
+        self._context.run(self._begin_each, until)
+
+    def _begin_each(self, until: float) -> None:
+        """Call the handler for all that may begin, until then."""
+        while (delivery := self.mailbox.begin_next()) is not None:
+            awaited = self._called(delivery)
+            if awaited is not None:
+                self._tasks[delivery] = None
+                cancel = self._core.spawn(partial(self._work, delivery, awaited))
+                if delivery in self._tasks:
+                    self._tasks[delivery] = cancel
+            if monotonic() > until:
+                self.ring()
+                return
+
+    def _called(self, delivery: Delivery) -> Awaitable[object] | None:
+        """The awaitable that the call gave back, if it did."""
+        try:
+            result = self._handler(delivery)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            self._raised(delivery, error)
+            return None
+        if isinstance(result, Awaitable):
+            return result
+        self._returned(delivery, result)
+        return None
+
+    async def _work(self, delivery: Delivery, awaited: Awaitable[object]) -> None:
+        try:
+            outcome = await awaited
+        except BaseException as error:
+            if self._core.is_outside(error):
+                raise
+            self._raised(delivery, error)
+        else:
+            self._returned(delivery, outcome)
+        finally:
+            del self._tasks[delivery]
+        self._begin_each(monotonic() + SLICE)
+
+    def _returned(self, delivery: Delivery, result: object) -> None:
+        verdicts = self.mailbox.verdicts(delivery)
+        verdicts.returned(delivery, result)
+        verdicts.end()
+        self.mailbox.end_call(delivery)
+
+    def _raised(self, delivery: Delivery, error: BaseException) -> None:
+        if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
+            self.mailbox.verdicts(delivery).raised(delivery, error)
+        self.mailbox.end_call(delivery)

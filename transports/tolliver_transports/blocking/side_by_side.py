@@ -1,0 +1,67 @@
+"""Handlers side by side in threads: a thread for each call that one handler may have at once."""
+
+from __future__ import annotations
+
+import threading
+
+from tolliver_proto import Delivery, OutOfThreads
+
+from .._driver.ends import is_interrupt
+from .._driver.threads import interrupt_program, start
+from .._messages.inbox import Handler
+from .._messages.iterators import Receiver, name_of
+from .._messages.side_by_side import LaneMailbox, SideBySide
+from .iterators import ThreadCore, called, checked_plain
+
+
+class Registrations(Receiver):
+    """A handler at work, on threads of its own. `close()` ends it; what it holds is failed and sent again."""
+
+    _mailbox: LaneMailbox
+
+    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
+        self._core = core
+        self._handler = checked_plain(handler)
+        self._bell = core.bell()
+        self._mailbox = LaneMailbox(core, channel, key, self._bell, name_of(handler), how)
+        name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
+        try:
+            for number in range(how.concurrency):
+                start(threading.Thread(target=self._work, name=f"{name} {number}", daemon=True))
+        except OutOfThreads:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Calls that are running go on, and what they say counts no more. The subscription stays."""
+        super().close()
+
+    def _work(self) -> None:
+        while (delivery := self._next()) is not None:
+            self._call(delivery)
+
+    def _next(self) -> Delivery | None:
+        box = self._mailbox
+        with self._core.lock:
+            while not box.closed:
+                if (delivery := box.begin_next()) is not None:
+                    return delivery
+                self._bell.wait()
+        return None
+
+    def _call(self, delivery: Delivery) -> None:
+        try:
+            result = called(self._handler, delivery)
+        except BaseException as error:
+            if is_interrupt(error):
+                self._mailbox.end_call(delivery)
+                self.close()
+                interrupt_program()  # the thread that it would end is ours
+                raise
+            self._mailbox.verdicts(delivery).raised(delivery, error)
+        else:
+            verdicts = self._mailbox.verdicts(delivery)
+            verdicts.returned(delivery, result)
+            verdicts.end()
+        with self._core.lock:
+            self._mailbox.end_call(delivery)
