@@ -28,12 +28,14 @@ if TYPE_CHECKING:
         LimitExceeded,
         LocalProtocolError,
         MalformedFrame,
+        NoResponders,
         NotOpenYet,
         OutboxFull,
         OutOfThreads,
         OwnLimitExceeded,
         ProtocolError,
         RemoteProtocolError,
+        RequestFailed,
         ReservedChannel,
         SelfConnection,
         StoreError,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from ._node.actions import (
         Acked,
         Action,
+        Answered,
+        Asked,
         Commit,
         Deliver,
         Delivery,
@@ -65,6 +69,8 @@ if TYPE_CHECKING:
         PeerDown,
         PeerUp,
         Receipt,
+        Reply,
+        Request,
         Stored,
         SubscriptionsChanged,
         TakeBack,
@@ -151,9 +157,10 @@ else:
             "._common.errors": (
                 "AccessDenied, AlreadyClosed, Blocked, CannotListen, CertificateError, ConnectionClosing, "
                 "ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, LimitExceeded, "
-                "LocalProtocolError, MalformedFrame, NotOpenYet, OutboxFull, OutOfThreads, OwnLimitExceeded, "
-                "ProtocolError, RemoteProtocolError, ReservedChannel, SelfConnection, StoreError, TolliverError, "
-                "TooFewRecipients, Undelivered, UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
+                "LocalProtocolError, MalformedFrame, NoResponders, NotOpenYet, OutboxFull, OutOfThreads, "
+                "OwnLimitExceeded, ProtocolError, RemoteProtocolError, RequestFailed, ReservedChannel, SelfConnection, "
+                "StoreError, TolliverError, TooFewRecipients, Undelivered, UndeliveredReason, UnexpectedEOF, "
+                "UnexpectedFrame"
             ),
             "._common.snapshot": "Snapshot, counter, gauge",
             "._common.transport": (
@@ -161,9 +168,9 @@ else:
             ),
             "._node.access": "Acl, Rights",
             "._node.actions": (
-                "Acked, Action, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, FindRetained, GiveUp, "
-                "HandleAgain, Notice, NoticeKind, PeerDown, PeerUp, Receipt, Stored, SubscriptionsChanged, TakeBack, "
-                "Verdict, WeighRetained"
+                "Acked, Action, Answered, Asked, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, "
+                "FindRetained, GiveUp, HandleAgain, Notice, NoticeKind, PeerDown, PeerUp, Receipt, Reply, Request, "
+                "Stored, SubscriptionsChanged, TakeBack, Verdict, WeighRetained"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ids": "Randomness, begin_elsewhere",
@@ -207,6 +214,8 @@ __all__ = [
     "AddOwnSubscription",
     "AddPeerSubscription",
     "AlreadyClosed",
+    "Answered",
+    "Asked",
     "Blocked",
     "CannotListen",
     "CertificateError",
@@ -257,6 +266,7 @@ __all__ = [
     "LocalProtocolError",
     "MalformedFrame",
     "Message",
+    "NoResponders",
     "Node",
     "NodeStats",
     "NotOpenYet",
@@ -290,6 +300,9 @@ __all__ = [
     "RemovePeerSubscription",
     "RemoveRetained",
     "ReplacePeerSubscriptions",
+    "Reply",
+    "Request",
+    "RequestFailed",
     "ReserveIds",
     "ReservedChannel",
     "ResumeReading",

@@ -75,6 +75,34 @@ def ask(setting: Setting) -> None:
     asyncio.run(main())
 
 
+def respond(setting: Setting) -> None:
+    async def main() -> None:
+        connection = await _connect(setting)
+
+        async def echo(message: Any) -> None:
+            await message.respond(message.data)
+
+        await connection.subscribe("ask", cb=echo)
+        await connection.flush()
+        serving(0)
+        await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+def request(setting: Setting) -> None:
+    async def main() -> None:
+        connection = await _connect(setting)
+        await connection.request("ask", BODY, timeout=5)
+        trips = RoundTrips(setting, lambda: None)
+        trips.begin()
+        while True:
+            await connection.request("ask", BODY, timeout=5)
+            trips.answered()
+
+    asyncio.run(main())
+
+
 def publish(setting: Setting) -> None:
     """To JetStream, one after the other or with so many outstanding; the server's answer counts."""
 

@@ -105,6 +105,26 @@ async def ask(setting: Setting) -> None:
 
 
 @on_loop
+async def respond(setting: Setting) -> None:
+    async with create_instance(options(setting, "there")) as instance:
+        instance.respond("ask", lambda request: request.body)
+        serving(instance.port or 0)
+        await anyio.sleep_forever()
+
+
+@on_loop
+async def request(setting: Setting) -> None:
+    async with create_instance(options(setting, "here")) as instance:
+        await instance.new_connection(f"{HOST}:{setting.port}")
+        await instance.request("ask", BODY)
+        trips = RoundTrips(setting, lambda: None)
+        trips.begin()
+        while True:
+            await instance.request("ask", BODY)
+            trips.answered()
+
+
+@on_loop
 async def flood(setting: Setting) -> None:
     async with create_instance(options(setting, "flooder")) as instance:
         await instance.new_connection(f"{HOST}:{setting.port}")

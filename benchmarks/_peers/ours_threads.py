@@ -58,6 +58,24 @@ def ask(setting: Setting) -> None:
         wait()
 
 
+def respond(setting: Setting) -> None:
+    with create_instance(options(setting, "there")) as instance:
+        instance.respond("ask", lambda request: request.body)
+        serving(instance.port or 0)
+        wait()
+
+
+def request(setting: Setting) -> None:
+    with create_instance(options(setting, "here")) as instance:
+        instance.new_connection(f"{HOST}:{setting.port}")
+        instance.request("ask", BODY)
+        trips = RoundTrips(setting, lambda: None)
+        trips.begin()
+        while True:
+            instance.request("ask", BODY)
+            trips.answered()
+
+
 def flood(setting: Setting) -> None:
     with create_instance(options(setting, "flooder")) as instance:
         instance.new_connection(f"{HOST}:{setting.port}")

@@ -268,6 +268,38 @@ def round_trip() -> Row:
     )
 
 
+def request() -> Row:
+    callbacks = "tolliver, asyncio, callbacks"
+    return Row(
+        "request",
+        "Request and its reply",
+        "us",
+        "p50",
+        callbacks,
+        (
+            Contestant(callbacks, "ours:ask", "ours:answer", note="a round trip of bare unreliable messages"),
+            Contestant(
+                ASYNCIO,
+                "ours:request",
+                "ours:respond",
+                aims=(Aim(2.2, False, of=callbacks), Aim(1.0, False, of="nats-py")),
+            ),
+            Contestant(PLAIN, "ours:request", "ours:respond", setting={"plaintext": True}),
+            _on(UVLOOP, "uvloop", "ours:request", "ours:respond"),
+            Contestant(THREADS, "ours_threads:request", "ours_threads:respond"),
+            _on(TRIO, "trio", "ours:request", "ours:respond"),
+            Contestant(
+                "nats-py",
+                "nats_py:request",
+                "nats_py:respond",
+                needs=("nats",),
+                broker="nats-server",
+                note="`request` and `respond`, over nats-server",
+            ),
+        ),
+    )
+
+
 def streams(size: int, window: int, aim: Aim) -> Row:
     setting = {"size": size, "window": window}
     threads, plain = "tolliver, threads, plain", {**setting, "plaintext": True}
@@ -363,6 +395,7 @@ ROWS = (
     many(1000, (at_least(200_000), at_least(300_000, stage="later"))),
     many(10_000, ()),
     round_trip(),
+    request(),
     streams(100, 4096, at_least(1_615_000)),
     streams(100, 16, at_least(200_000)),
     *(streams(10_000, window, at_least(3, "rsocket-py")) for window in (16, 256, 4096)),

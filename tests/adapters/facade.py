@@ -24,7 +24,7 @@ from uuid import UUID
 from tolliver_transports._options.instance import InstanceOptions, Remote
 from tolliver_transports._options.streams import StreamsOptions
 
-from tolliver_proto import DeadLetter, Delivery, NodeStats, Notice, PeerInfo, Receipt, RemoteInfo, RetainedValue
+from tolliver_proto import DeadLetter, NodeStats, Notice, PeerInfo, Receipt, RemoteInfo, Reply, RetainedValue
 
 PATIENCE = 60.0  # seconds for one call, far above what any takes
 STEP = 0.002  # seconds between two looks
@@ -125,7 +125,7 @@ class Gate:
         return self
 
 
-Handler = Callable[[Delivery], Any]
+Handler = Callable[[Any], Any]
 Options = InstanceOptions | StreamsOptions
 
 
@@ -285,8 +285,18 @@ class Facade(Opened):
     def register_callback(self, channel: str, key: str, handler: Handler, **how: Any) -> Registered:
         return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler), **how))
 
+    def request(self, channel: str, body: bytes, key: str = "", **options: Any) -> Reply:
+        return self._call("request", channel, body, key, **options)  # type: ignore[no-any-return]  # as above
+
+    def gather(self, channel: str, body: bytes, key: str = "", **options: Any) -> list[Reply]:
+        return self._call("gather", channel, body, key, **options)  # type: ignore[no-any-return]  # as above
+
+    def respond(self, channel: str, handler: Handler, key: str = "", **options: Any) -> Registered:
+        answering = self._adapted(handler) if callable(handler) else handler
+        return Registered(self.world, self._call("respond", channel, answering, key, **options))
+
     def _adapted(self, handler: Handler) -> Handler:
-        def handle(delivery: Delivery) -> Any:
+        def handle(delivery: Any) -> Any:
             result = handler(delivery)
             return self.world.later(result) if isinstance(result, Gate) else result
 

@@ -188,6 +188,33 @@ class TooFewRecipients(TolliverError):
         )
 
 
+class NoResponders(TolliverError):
+    """Nobody is there who answers requests for these names: it was sent to nobody, or nobody had a handler (P-13)."""
+
+    def __init__(self, channel: str, key: str) -> None:
+        super().__init__(channel, key)
+        self.channel = channel
+        self.key = key
+
+    def __str__(self) -> str:
+        return (
+            f"nobody answers requests for {self.channel!r:.100} {self.key!r:.100}: is the peer connected, and does it "
+            "call `respond`? (P-13)"
+        )
+
+
+class RequestFailed(TolliverError):
+    """A responder's handler failed, and this is why, in its own words. `peer` is whose it was (P-12)."""
+
+    def __init__(self, peer: UUID, text: str) -> None:
+        super().__init__(peer, text)
+        self.peer = peer
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class UndeliveredReason(StrEnum):
     """Reason for which a message was given up."""
 

@@ -16,10 +16,11 @@ from uuid import UUID
 
 from .._common.causes import DialCause
 from .._common.certificates import CertificateExpires
-from .._common.errors import LocalProtocolError, TolliverError, Undelivered, UndeliveredReason
+from .._common.errors import LocalProtocolError, RequestFailed, TolliverError, Undelivered, UndeliveredReason
 from .._common.records import record
 from .._common.transport import Remote, TransportAction
 from .._wire.events import Message, Subscription
+from .envelopes import REQUESTS, body_in, id_in
 from .store import Found, Operation, RetainedValue, Store
 
 Handler = Hashable
@@ -116,6 +117,44 @@ class Delivery:
         return f"Delivery({self.channel!r:.100}, {self.key!r:.100}, {len(self.body)} bytes, id={self.message_id})"
 
 
+class Request:
+    """A request in the hands of a responder's handler, which returns the reply's body. Its id is the requester's."""
+
+    __slots__ = ("_delivery", "body")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self.body = body_in(delivery.message.body)
+
+    @property
+    def channel(self) -> str:
+        """The channel that it was asked on."""
+        return self._delivery.message.channel.removeprefix(REQUESTS)
+
+    @property
+    def key(self) -> str:
+        """The key within the channel; it may be empty."""
+        return self._delivery.message.key
+
+    @property
+    def peer_id(self) -> UUID:
+        """The requester."""
+        return self._delivery.peer_id
+
+    @property
+    def request_id(self) -> int:
+        """The requester's id of it: the same when it is asked again, or comes again (P-16)."""
+        return id_in(self._delivery.message.body) or 0
+
+    @property
+    def durable(self) -> bool:
+        """True if it is stored by its requester, and comes again until its reply is stored here."""
+        return self._delivery.reliable
+
+    def __repr__(self) -> str:
+        return f"Request({self.channel!r:.100}, {self.key!r:.100}, {len(self.body)} bytes, id={self.request_id})"
+
+
 class Receipt:
     """Outcome of a send, final when Stored names it (T-53, T-62).
 
@@ -155,6 +194,49 @@ class Receipt:
         return f"Receipt(messages={len(self.counts)}, recipients={self.recipients}, deliveries={self.deliveries})"
 
 
+@record
+class Reply:
+    """An answer to a request: its `body`, and the peer that gave it.
+
+    Of several answers (`gather`) one may be a failure: then `error` says so, and the body is empty.
+    """
+
+    peer_id: UUID
+    body: bytes
+    error: RequestFailed | None = None
+
+
+class Asked:
+    """A request that was asked, until Answered names it. `durable` ones are stored, `gathers` collects all answers."""
+
+    __slots__ = ("body", "channel", "durable", "error", "gathers", "key", "left", "lost", "replies", "request_id", "to")
+
+    def __init__(
+        self,
+        request_id: int,
+        channel: str,
+        key: str,
+        body: bytes,
+        durable: bool,
+        gathers: bool,
+        to: frozenset[UUID] | None,
+    ) -> None:
+        self.request_id = request_id
+        self.channel = channel  # as it travels
+        self.key = key
+        self.body = body  # with its envelope; dropped when it is on its way
+        self.durable = durable
+        self.gathers = gathers
+        self.to = to
+        self.left: set[Hashable] = set()  # who may answer yet
+        self.replies: list[Reply] = []
+        self.error: RequestFailed | None = None  # the first of them
+        self.lost = False  # a connection ended that may have brought it
+
+    def __repr__(self) -> str:
+        return f"Asked({self.channel!r:.100}, {self.key!r:.100}, id={self.request_id})"
+
+
 class NoticeKind(StrEnum):
     """Subject of a notice."""
 
@@ -179,6 +261,7 @@ class NoticeKind(StrEnum):
     REFUSED = "refused"  # D-5: the same, as the peer may not publish it
     IGNORED = "ignored"  # T-10, T-20, T-27: the same, as it cannot be understood
     HANDLER_FAILED = "handler_failed"  # T-45: it is sent again
+    RESPONDER_FAILED = "responder_failed"  # P-12: its requester was told
     ID_REUSED = "id_reused"  # T-48: other messages came under ids that are known; throttled, with a count
     HANDLER_STUCK = "handler_stuck"  # D-9: what comes for it is let go until it ends
     HANDED_OUT_AGAIN = "handed_out_again"  # T-48: a copy, as the handler has not ended in time; throttled, with a count
@@ -309,6 +392,18 @@ class Acked:
 
 
 @record
+class Answered:
+    """This request is over: the replies that came for it, or, with an error, why there is none (P-12, P-13).
+
+    `error` is RequestFailed, NoResponders, ConnectionLost, StoreError, ConnectionClosing, or TimeoutError.
+    """
+
+    asked: Asked
+    replies: Sequence[Reply]
+    error: TolliverError | TimeoutError | None = None
+
+
+@record
 class PeerUp:
     """The handshake is over and the peer's subscriptions are stored. `remote` is None where the peer dialled us."""
 
@@ -383,6 +478,7 @@ Action = (
     | TakeBack
     | Stored
     | Acked
+    | Answered
     | PeerUp
     | PeerDown
     | SubscriptionsChanged

@@ -2,11 +2,11 @@
 
 A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`, `room`,
 `sending`, `holds`, `retained`, `handling`, `receiving`, `again`, `handshakes`, `storing`, `maintenance`, `retrying`,
-`flushing`, and last the node itself (`node`), which takes inputs and picks the next action. They share this state as a
-commit, a handshake and an acknowledgement each touch most of it. Parts that can be told apart are objects that the node
-holds: `HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether somebody is still there,
-`OutboxSearch` what the store has, `RetainedSizes` how much is retained. `Link`, `Peer`, `Outbox` and `Batch` are data
-with their own rules; the table of connections is the base of all.
+`flushing`, `requesting`, and last the node itself (`node`), which takes inputs and picks the next action. They share
+this state as a commit, a handshake and an acknowledgement each touch most of it. Parts that can be told apart are
+objects that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether
+somebody is still there, `OutboxSearch` what the store has, `RetainedSizes` how much is retained. `Link`, `Peer`,
+`Outbox` and `Batch` are data with their own rules; the table of connections is the base of all.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from .._wire.frames import encoder
 from .._wire.limits import Limits
 from .._wire.state import State
 from .access import Acl
-from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
+from .actions import Action, Asked, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
 from .calls import Calls
 from .dedupe import DedupeCache
 from .drops import Drops
+from .envelopes import reply_channel
 from .gate import HandshakeGate
 from .ids import IdAllocator, Randomness
 from .inbox import Bound, Inbox
@@ -43,6 +44,7 @@ from .opening import Fate, Opening
 from .patience import Patience
 from .policy import Policy
 from .receipts import HeldReceipts
+from .requests import HeldReplies, OpenRequests, WaitingFrames
 from .retained_sizes import RetainedSizes
 from .store import Loaded
 from .subscriptions import Routes
@@ -146,6 +148,17 @@ class NodeState(ConnectionTable[Link, Action]):
         self._bounds: dict[Handler, Bound] = {}
         self._counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
         self._stuck: set[Handler] = set()
+        # Requests, our own and the peers'.
+        self._requests = OpenRequests(rng)
+        self._reply_to = Subscription(reply_channel(instance_id), "")
+        self._hears_replies = self._reply_to in self._own  # and that is stored
+        self._unready: list[Asked] = []  # requests that wait for that
+        self._request_channels: dict[str, str] = {}
+        self._replied: dict[tuple[UUID, int | None], Delivery | None] = {}  # their replies are being stored
+        self._reply_channels: dict[int, Subscription] = {}  # by UUID, as a number
+        self._held_replies: dict[Peer, HeldReplies] = {}
+        self._waiting: dict[Link, WaitingFrames] = {}
+        # Peers.
         self._peers: dict[UUID, Peer] = {}
         self._left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)

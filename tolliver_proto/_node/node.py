@@ -53,11 +53,11 @@ from .._wire.state import HANDSHAKING
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
 from .dialing import Dialer, RemoteInfo
-from .flushing import Flushing
 from .handshakes import look_of
 from .ids import Randomness
 from .link import ControlSync, Hold, Link
 from .policy import Policy
+from .requesting import Requesting
 from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
@@ -72,7 +72,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Flushing):
+class Node(Requesting):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -153,6 +153,9 @@ class Node(Flushing):
             "duel": self._on_duel_timeout,
             "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,
+            "requests": self._on_requests_timeout,
+            "asked": self._on_asked_timeout,
+            "replies": self._on_replies_timeout,
             "due": self._on_due_timeout,
             "redial": self._on_redial_timeout,
             "removals": self._on_removals_timeout,
@@ -248,6 +251,8 @@ class Node(Flushing):
                 self._look_at_acks(link, link.ack_watch.sent(self._now))
             self._sendable[link] = None
             link.in_flight = []
+        if link in self._waiting:
+            self._send_waiting(link)
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
         """The Dial came to nothing: CertificateError is final, anything else is tried again (T-73)."""
@@ -334,6 +339,7 @@ class Node(Flushing):
         """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
         self._tick(now)
         self.closing = True
+        self._end_requests()
         self._end_waiting([*self._again])
         for remote in self._dialer.remotes():
             self.disconnect(remote)
@@ -573,6 +579,7 @@ class Node(Flushing):
             own_subscriptions=len(self._own),
             peer_subscriptions=len(self._routes),
             stuck_handlers=len(self._stuck),
+            requests_outstanding=len(self._requests),
             held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
             retained=self._retained.count,
             retained_bytes=self._retained.bytes,

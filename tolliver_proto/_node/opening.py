@@ -25,6 +25,7 @@ class Fate(Enum):
     DOUBTFUL = "doubtful"  # nobody wants it so far
     WANTED = "wanted"  # and not acknowledged, so that it comes again
     STUCK = "stuck"  # one of its handlers is: neither handed out nor acknowledged (D-9)
+    REPLY = "reply"  # to a request of ours: the node's own (P-10)
 
 
 class Opening:

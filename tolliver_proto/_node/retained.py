@@ -170,9 +170,9 @@ class Retaining(Holding):
         if giving.look not in self._retained.looks:
             self._retained.looks.append(giving.look)
         giving.after, giving.room = None, self._room_of(self._peers.get(giving.uuid))
-        self._ask(giving)
+        self._look_for_values(giving)
 
-    def _ask(self, giving: Giving) -> None:
+    def _look_for_values(self, giving: Giving) -> None:
         giving.search_id = next(self._questions)
         question = FindRetained(giving.search_id, giving.look.wanted, giving.after, _PIECE, _PIECE_BYTES)
         self._actions.append(question)
@@ -193,7 +193,7 @@ class Retaining(Holding):
             self._look_at(giving)
         else:
             giving.after = found[-1].channel, found[-1].key
-            self._ask(giving)
+            self._look_for_values(giving)
 
     def _look_at(self, giving: Giving, _error: TolliverError | None = None) -> None:
         """The search is over. A change that was seen counts once it is stored, or goes with the list."""

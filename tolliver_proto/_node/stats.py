@@ -38,6 +38,13 @@ class NodeStats(Snapshot):
     not_kept: int = counter()
     unreliable_sent: int = counter()
     unreliable_dropped: int = counter()
+    requests: int = counter()
+    requests_answered: int = counter()
+    requests_failed: int = counter()
+    requests_timed_out: int = counter()
+    late_replies: int = counter()
+    replies: int = counter()
+    replies_dropped: int = counter()
     refused_subscriptions: int = counter()
     refused_messages: int = counter()
     refused_handshakes: int = counter()
@@ -63,6 +70,7 @@ class NodeStats(Snapshot):
     stuck_handlers: int = gauge()
     retained: int = gauge()
     retained_bytes: int = gauge()
+    requests_outstanding: int = gauge()
 
     @classmethod
     def of(cls, counts: Mapping[str, int], **gauges: int) -> NodeStats:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from .._wire.events import Subscription
+from .envelopes import is_envelope
 from .store import AddPeerSubscription, Operation, RemovePeerSubscription, ReplacePeerSubscriptions
 
 T = TypeVar("T", bound=Hashable)
@@ -50,6 +51,10 @@ class Routes(Generic[T, R]):
             del self._targets[subscription]
         self._matches.clear()
 
+    def has(self, subscription: Subscription) -> bool:
+        """True if somebody has exactly that entry."""
+        return subscription in self._targets
+
     def match(self, channel: str, key: str) -> R:
         found = self._matches.get((channel, key))
         return found if found is not None else self._look_up(channel, key)
@@ -87,6 +92,9 @@ def removed_by(operations: Iterable[Operation]) -> frozenset[Subscription]:
     return frozenset(one.subscription for one in operations if isinstance(one, RemovePeerSubscription))
 
 
-def matching(channel: str, key: str) -> tuple[Subscription, Subscription, Subscription, Subscription]:
-    """The subscriptions that such a message matches, exact first (T-24)."""
+def matching(channel: str, key: str) -> tuple[Subscription, ...]:
+    """The subscriptions that such a message matches, exact first (T-24). A request or a reply matches no wildcard of
+    channels: who wants everything wants no envelopes (P-11)."""
+    if is_envelope(channel):
+        return Subscription(channel, key), Subscription(channel, "")
     return Subscription(channel, key), Subscription(channel, ""), Subscription("", key), Subscription("", "")

@@ -20,6 +20,7 @@ THROTTLED = frozenset(
         NoticeKind.HANDLER_FAILED,
         NoticeKind.IDENTITY_MISMATCH,
         NoticeKind.PROTOCOL_ERROR,
+        NoticeKind.RESPONDER_FAILED,
         NoticeKind.SELF_CONNECTION,
     }
 )

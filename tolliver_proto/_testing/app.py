@@ -11,13 +11,14 @@ from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
-from .._node.actions import Delivery, Receipt, Verdict
+from .._node.actions import Answered, Asked, Delivery, Receipt, Request, Verdict
 from .._node.base import Item
 from .._node.lanes import Lanes
 from .._node.node import Node
 from .._node.terms import To
 
 Handling = Callable[[Delivery], object]
+Responding = Callable[[Request], bytes]
 Told = Callable[[TolliverError | None], object]
 
 
@@ -57,8 +58,8 @@ class App:
     """One life of an instance. Every call raises ConnectionClosing when that is over.
 
     `disk` is a dict for what the program keeps beside the instance's store: it survives crashes, and a change of it is
-    there at once. Functions that are given to `later`, `every`, `when_stored` and `when_acked` are forgotten with this
-    life.
+    there at once. Functions that are given to `later`, `every`, `when_stored`, `when_acked` and `when_answered` are
+    forgotten with this life.
     """
 
     def __init__(self, stage: Stage, name: str, node: Node, disk: dict[Any, Any]) -> None:
@@ -69,6 +70,7 @@ class App:
         self.over = False
         self.clock = 0.0
         """Seconds by the instance's own monotonic clock, of its last input."""
+        self.asking: dict[Asked, list[Callable[[Answered], object]]] = {}
         self.waiting: dict[tuple[str, Receipt], list[Told]] = {}
         self._stage = stage
 
@@ -164,6 +166,55 @@ class App:
             lanes = Lanes(concurrency, _key_of if ordered_by else None)
         self.node.register(channel, key, Calls(handler, settles, lanes), pending)
 
+    # Requests.
+
+    def request(
+        self,
+        channel: str,
+        body: bytes,
+        key: str = "",
+        *,
+        timeout: float = 5.0,
+        to: To = None,
+        durable: bool = False,
+        request_id: int | None = None,
+        gathers: bool = False,
+    ) -> Asked:
+        """Ask the peers that `respond` to these names; `when_answered` tells what comes of it. With `gathers` it waits
+        for the answers of all. Raises as an adapter's `request` does where nothing was asked."""
+        asked: Asked = self._call(
+            "request", channel, key, body, timeout, to=to, durable=durable, request_id=request_id, gathers=gathers
+        )
+        return asked
+
+    def when_answered(self, asked: Asked, told: Callable[[Answered], object]) -> None:
+        """Call `told` with what has `replies` and an `error`, one of them, when the request is over."""
+        self._check()
+        self.asking.setdefault(asked, []).append(told)
+
+    def respond(self, channel: str, handler: Responding, key: str = "", *, delay: float = 0.0) -> None:
+        """Answer requests with what `handler(request)` returns, bytes, after so many seconds. An AssertionError is a
+        failure of the test, any other exception reaches the requester as RequestFailed."""
+
+        def handle(delivery: Delivery) -> None:
+            name: str
+            what: bytes | str
+            try:
+                name, what = "reply", handler(Request(delivery))
+            except AssertionError:
+                raise
+            except Exception as error:
+                name, what = "refuse", str(error)
+            if delay:
+                self.later(delay, answer, delivery, name, what)
+            else:
+                answer(delivery, name, what)
+
+        def answer(delivery: Delivery, name: str, what: bytes | str) -> None:
+            (delivery.ack if self._call(name, delivery, what) else delivery.fail)()
+
+        self._call("respond", channel, key, Calls(handle, settles=True))
+
     # Connections.
 
     def connect(self, peer: str) -> None:
@@ -224,6 +275,11 @@ class App:
         for receipt in receipts:
             for told in self.waiting.pop((what, receipt), ()):
                 told(error)
+
+    def tell_answered(self, answered: Answered) -> None:
+        """The world has what came of a request."""
+        for told in self.asking.pop(answered.asked, ()):
+            told(answered)
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         self._check()

@@ -17,6 +17,7 @@ from uuid import UUID
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.actions import (
     Acked,
+    Answered,
     Commit,
     Deliver,
     Delivery,
@@ -112,6 +113,7 @@ class Programs(Faults[Actor]):
             ResumeReading: self._with_end(self._resume_reading),
             Stored: partial(self._tell, "stored"),
             Acked: partial(self._tell, "acked"),
+            Answered: self._tell_answered,
         }
         operations_by_weight = [
             (4, self._op_break),
@@ -300,6 +302,10 @@ class Programs(Faults[Actor]):
         assert actor.app is not None
         receipts = [one for one in action.tokens if isinstance(one, Receipt)]
         self._at(0.0, self._do_later, actor.app, actor.app.tell, (what, receipts, action.error))
+
+    def _tell_answered(self, actor: Actor, action: Answered) -> None:
+        assert actor.app is not None
+        self._at(0.0, self._do_later, actor.app, actor.app.tell_answered, (action,))
 
     def _deliver(self, actor: Actor, action: Deliver) -> None:
         """Handlers are called one after the other, in the order in which messages have come."""

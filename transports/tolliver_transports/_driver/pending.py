@@ -82,7 +82,7 @@ class PendingCalls:
             call = self._calls[name] = PendingCall(answer)
         return call
 
-    def settle(self, name: Hashable, value: Any, error: TolliverError | None = None) -> None:
+    def settle(self, name: Hashable, value: Any, error: TolliverError | TimeoutError | None = None) -> None:
         """Answer the call of that name, if there is one."""
         call = self._calls.pop(name, None)
         if call is None:

@@ -15,6 +15,8 @@ from uuid import UUID
 
 from tolliver_proto import (
     Acked,
+    Answered,
+    Asked,
     CertificateExpires,
     Commit,
     ConnectionClosing,
@@ -34,6 +36,7 @@ from tolliver_proto import (
     PeerDown,
     PeerUp,
     Receipt,
+    Reply,
     Store,
     Stored,
     SubscriptionsChanged,
@@ -57,7 +60,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 log = logging.getLogger("tolliver")
 NOTICES_KEPT = 1000
-_LOGGED_EACH = frozenset({NoticeKind.HANDLER_FAILED})
+_LOGGED_EACH = frozenset({NoticeKind.HANDLER_FAILED, NoticeKind.RESPONDER_FAILED})
 """Kinds that are logged where they happen, and not as notices."""
 
 
@@ -85,6 +88,7 @@ class NodeDriver(Driver):
         self.node = node
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
         self._stored, self._acked = PendingCalls(), PendingCalls()  # by their receipts
+        self._answered = PendingCalls()  # by what was asked
         self._awaited: dict[_Awaited, PendingCall[int]] = {}
         self._storing = world.store
         self._beside = world.beside
@@ -103,6 +107,7 @@ class NodeDriver(Driver):
                 TakeBack: self._take_back,
                 Stored: self._on_stored,
                 Acked: self._on_acked,
+                Answered: self._on_answered,
                 PeerUp: self._on_peer_up,
                 PeerDown: self._on_peer_down,
                 SubscriptionsChanged: self._on_subscriptions_changed,
@@ -158,8 +163,12 @@ class NodeDriver(Driver):
             self.turn()
         return call
 
+    def when_answered(self, asked: Asked, answer: Callable[[Sequence[Reply]], T]) -> PendingCall[T]:
+        """Answered with the replies, when the request is over."""
+        return self._answered.of(asked, answer)
+
     def give_up(self) -> None:
-        for calls in (self._stored, self._acked):
+        for calls in (self._stored, self._acked, self._answered):
             calls.give_up()
         super().give_up()
 
@@ -212,6 +221,9 @@ class NodeDriver(Driver):
 
     def _on_acked(self, action: Acked) -> None:
         self._acked.settle_all(action.tokens, action.error)
+
+    def _on_answered(self, action: Answered) -> None:
+        self._answered.settle(action.asked, action.replies, action.error)
 
     def _on_peer_up(self, action: PeerUp) -> None:
         log.info("peer %s is up, version %d", self._who(action.peer), action.version)

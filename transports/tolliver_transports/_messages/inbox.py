@@ -261,11 +261,17 @@ class Mailbox:
         self._held: list[Run] = []
         with core.lock:
             core.check_open()
-            core.node.register(channel, key, self, pending)
+            self._register(pending)
             core.mailboxes.add(self)
 
     def __str__(self) -> str:
         return f"{self._calls or 'an iterator'} for {self.channel!r:.100} {self.key!r:.100}"
+
+    def _register(self, pending: int | None) -> None:
+        self._core.node.register(self.channel, self.key, self, pending)
+
+    def _unregister(self) -> None:
+        self._core.node.unregister(self.channel, self.key, self)
 
     def put(
         self, deliveries: Sequence[Delivery], settle: Settle, originals: Mapping[Delivery, Delivery] | None = None
@@ -305,8 +311,13 @@ class Mailbox:
 
     def take_back(self, peer: UUID) -> None:
         """Let go what nobody has begun and came from this peer: others need its credit."""
+        for run in self._held:
+            run.take_back(peer)
+        self._take_back_waiting(peer)
+
+    def _take_back_waiting(self, peer: UUID) -> None:
         runs = self._runs.pop(peer, deque())
-        for run in (*self._held, *runs):
+        for run in runs:
             run.take_back(peer)
         if left := deque(run for run in runs if not run.settled):
             self._runs[peer] = left
@@ -318,7 +329,7 @@ class Mailbox:
                 return
             self.closed = True
             self._core.mailboxes.discard(self)
-            self._core.node.unregister(self.channel, self.key, self)
+            self._unregister()
             for run in (*self._held, *(one for runs in self._runs.values() for one in runs)):
                 run.fail()
             self._runs.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
@@ -29,6 +29,7 @@ from tolliver_proto import (
     PeerInfo,
     Receipt,
     RemoteInfo,
+    Reply,
     RetainedValue,
     Subscription,
     TolliverError,
@@ -186,6 +187,38 @@ class BaseInstanceCore(BaseEndpoint):
             raise TypeError(f"{receipt!r:.100} is no receipt: give what `send` or `send_many` returned")
         call = self._driver.when_acked(receipt, _nothing)
         call.late = partial(self._unacked, receipt)
+        return call
+
+    # Requests.
+
+    def request(
+        self, channel: str, key: str, body: bytes, timeout: float, to: To, durable: bool, request_id: int | None
+    ) -> PendingCall[Reply]:
+        return self._ask(channel, key, body, timeout, to, durable, request_id, False, _first)
+
+    def gather(
+        self, channel: str, key: str, body: bytes, timeout: float, to: To, durable: bool, request_id: int | None
+    ) -> PendingCall[list[Reply]]:
+        return self._ask(channel, key, body, timeout, to, durable, request_id, True, list)
+
+    def _ask(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        timeout: float,
+        to: To,
+        durable: bool,
+        request_id: int | None,
+        gathers: bool,
+        answer: Callable[[Sequence[Reply]], T],
+    ) -> PendingCall[T]:
+        self.check_open()
+        asked = self.node.request(
+            channel, key, body, timeout, monotonic(), to=to, durable=durable, request_id=request_id, gathers=gathers
+        )
+        call = self._driver.when_answered(asked, answer)
+        self.turn_soon()
         return call
 
     # Upkeep.
@@ -362,9 +395,11 @@ class BaseInstanceCore(BaseEndpoint):
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None:
+        is_asked = kind is NoticeKind.RESPONDER_FAILED
+        what, end = ("request", "") if is_asked else ("message", ": not acknowledged")
         detail = (
             f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100}, attempt {delivery.attempt} of peer "
-            f"{delivery.peer_id}'s message, {text}: not acknowledged"
+            f"{delivery.peer_id}'s {what}, {text}{end}"
         )
         with self.lock:  # a handler's thread says it
             self._driver.complain(kind, delivery.peer_id, detail, error)
@@ -401,6 +436,10 @@ def words_of(remote: RemoteInfo) -> str:
 
 def _nothing(_receipt: Receipt) -> None:
     return None
+
+
+def _first(replies: Sequence[Reply]) -> Reply:
+    return replies[0]
 
 
 def _total(receipt: Receipt) -> int:

@@ -40,7 +40,7 @@ class Receiver:
         return f"<{type(self).__name__} of {box.channel!r:.100} {box.key!r:.100}{state}>"
 
 
-def name_of(handler: Handler) -> str:
+def name_of(handler: Callable[..., object]) -> str:
     return f"{getattr(handler, '__qualname__', type(handler).__qualname__)!s:.100}"
 
 

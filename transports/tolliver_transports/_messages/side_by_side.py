@@ -84,9 +84,7 @@ class LaneMailbox(Mailbox):
         """Let go what nobody has begun and came from this peer: others need its credit."""
         for one in self._lanes.take_out(lambda delivery: delivery.peer_id == peer):
             self._run_of.pop(one).settle((one,), None)
-        for run in self._runs:
-            run.take_back(peer)
-        self._runs = type(self._runs)(run for run in self._runs if not run.settled)
+        self._take_back_waiting(peer)
 
 
 class SideBySideCalls:

@@ -13,10 +13,11 @@ from .._extras import door, needed
 needed("anyio", "attrs", "anyio")
 
 if TYPE_CHECKING:
-    from tolliver_proto import Delivery
+    from tolliver_proto import Delivery, Reply, Request
 
     from .._messages.inbox import Handler, Run
     from .._messages.iterators import Messages, Registration, Runs
+    from .._messages.responding import Responder
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
     from .._options.streams import StreamsOptions
@@ -34,9 +35,10 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received",
+            "tolliver_proto": "Delivery, Delivery as Received, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
+            ".._messages.responding": "Responder",
             ".._options.acl_file": "load_acl",
             ".._options.instance": "TLS, InstanceOptions, Remote",
             ".._options.streams": "StreamsOptions",
@@ -63,6 +65,9 @@ __all__ = [
     "Received",
     "Registration",
     "Remote",
+    "Reply",
+    "Request",
+    "Responder",
     "Run",
     "Runs",
     "Streams",

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import anyio
 
-from tolliver_proto import DeadLetter, Receipt, RetainedValue, TolliverError
+from tolliver_proto import DeadLetter, Receipt, Reply, RetainedValue, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import Events, OnEvent, call_on_loop
@@ -27,6 +27,7 @@ from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.iterators import Messages, Registration, Runs
+from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
 from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
@@ -80,6 +81,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
         return Registration(self, channel, key, checked(handler), how)
+
+    def respond(self, channel: str, key: str, handler: Responding, concurrency: int) -> Responder:
+        return LoopResponder(self, channel, key, *checked_responder(handler, concurrency))
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)
@@ -256,6 +260,53 @@ class Instance(BaseInstance[InstanceCore]):
         `timeout` seconds.
         """
         await self._core.wait(self._core.wait_acked(receipt), timeout)
+
+    async def request(
+        self,
+        channel: str,
+        body: bytes,
+        key: str = "",
+        *,
+        timeout: float = 5.0,
+        to: To = None,
+        durable: bool = False,
+        request_id: int | None = None,
+    ) -> Reply:
+        """Ask the peers that `respond` to these names and return the first answer: `reply.body`, `reply.peer_id`.
+
+        `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by `send`, and so is
+        its reply; with a `request_id` of its own a program asks the same again after a restart (P-16). Raises
+        NoResponders at once where nobody is there, RequestFailed with the words of a handler that raised,
+        ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Raises OutboxFull,
+        StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
+        """
+        return await self._core.wait(self._core.request(channel, key, body, timeout, to, durable, request_id))
+
+    async def gather(
+        self,
+        channel: str,
+        body: bytes,
+        key: str = "",
+        *,
+        timeout: float = 5.0,
+        to: To = None,
+        durable: bool = False,
+        request_id: int | None = None,
+    ) -> list[Reply]:
+        """As `request`, of everybody: the replies of all that were asked, or those that came within `timeout` seconds.
+
+        A handler that failed is a reply with an `error`. Raises as `request` does, but no TimeoutError.
+        """
+        return await self._core.wait(self._core.gather(channel, key, body, timeout, to, durable, request_id))
+
+    def respond(self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
+        """Answer requests with what `handler(request)`, plain or async, returns: the reply's body, bytes.
+
+        Subscribes to them; "" is any key. What the handler raises reaches the requester as RequestFailed. At most
+        `concurrency` requests are awaited at once. `close()` ends it. Raises ReservedChannel, OwnLimitExceeded,
+        LocalProtocolError, TypeError, ValueError.
+        """
+        return self._core.respond(channel, key, handler, concurrency)
 
     async def forget_peer(self, peer: UUID) -> None:
         """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).

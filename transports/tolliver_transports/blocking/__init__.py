@@ -14,9 +14,10 @@ from .._extras import door, needed
 needed("blocking", "attrs")
 
 if TYPE_CHECKING:
-    from tolliver_proto import Delivery
+    from tolliver_proto import Delivery, Reply, Request
 
     from .._messages.inbox import Handler, Run
+    from .._messages.responding import Responder
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
     from .._options.streams import StreamsOptions
@@ -38,8 +39,9 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received",
+            "tolliver_proto": "Delivery, Delivery as Received, Reply, Request",
             ".._messages.inbox": "Handler, Run",
+            ".._messages.responding": "Responder",
             ".._options.acl_file": "load_acl",
             ".._options.instance": "TLS, InstanceOptions, Remote",
             ".._options.streams": "StreamsOptions",
@@ -72,6 +74,9 @@ __all__ = [
     "Received",
     "Registration",
     "Remote",
+    "Reply",
+    "Request",
+    "Responder",
     "Run",
     "Runs",
     "Streams",

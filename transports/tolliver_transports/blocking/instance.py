@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from tolliver_proto import DeadLetter, Receipt, RetainedValue, TolliverError
+from tolliver_proto import DeadLetter, Receipt, Reply, RetainedValue, TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import OnEvent
@@ -24,12 +24,14 @@ from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, To, checked
+from .._messages.responding import Responder, Responding, checked_responder
 from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
+from .responding import CONCURRENCY, ThreadResponder
 from .side_by_side import Registrations
 
 GOES_ON = "it is not withdrawn, and may still be stored"
@@ -74,6 +76,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         if how.is_one:
             return Registration(self, channel, key, checked(handler), how.pending)
         return Registrations(self, channel, key, checked(handler), how)
+
+    def respond(self, channel: str, key: str, handler: Responding, concurrency: int) -> Responder:
+        return ThreadResponder(self, channel, key, *checked_responder(handler, concurrency))
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_thread(self, self.feed, function)
@@ -291,6 +296,53 @@ class Instance(BaseInstance[InstanceCore]):
         `timeout` seconds.
         """
         self._core.ask(lambda: self._core.wait_acked(receipt), timeout)
+
+    def request(
+        self,
+        channel: str,
+        body: bytes,
+        key: str = "",
+        *,
+        timeout: float = 5.0,
+        to: To = None,
+        durable: bool = False,
+        request_id: int | None = None,
+    ) -> Reply:
+        """Ask the peers that `respond` to these names and return the first answer: `reply.body`, `reply.peer_id`.
+
+        `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by `send`, and so is
+        its reply; with a `request_id` of its own a program asks the same again after a restart (P-16). Raises
+        NoResponders at once where nobody is there, RequestFailed with the words of a handler that raised,
+        ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Raises OutboxFull,
+        StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
+        """
+        return self._core.ask(lambda: self._core.request(channel, key, body, timeout, to, durable, request_id), None)
+
+    def gather(
+        self,
+        channel: str,
+        body: bytes,
+        key: str = "",
+        *,
+        timeout: float = 5.0,
+        to: To = None,
+        durable: bool = False,
+        request_id: int | None = None,
+    ) -> list[Reply]:
+        """As `request`, of everybody: the replies of all that were asked, or those that came within `timeout` seconds.
+
+        A handler that failed is a reply with an `error`. Raises as `request` does, but no TimeoutError.
+        """
+        return self._core.ask(lambda: self._core.gather(channel, key, body, timeout, to, durable, request_id), None)
+
+    def respond(self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
+        """Answer requests with what `handler(request)` returns: the reply's body, bytes.
+
+        Subscribes to them; "" is any key. What the handler raises reaches the requester as RequestFailed. It is called
+        on threads of its own, at most `concurrency` of them, which come as they are needed. `close()` ends it. Raises
+        ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutOfThreads, TypeError for an async handler, ValueError.
+        """
+        return self._core.respond(channel, key, handler, concurrency)
 
     def forget_peer(self, peer: UUID, *, timeout: float | None = None) -> None:
         """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).

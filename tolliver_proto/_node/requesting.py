@@ -1,0 +1,448 @@
+"""Requests and replies, in both directions (P-10 to P-19).
+
+A request is a message on a channel of its own, and so is its reply: subscriptions say who answers, the protocol knows
+of neither. The table of what is outstanding ends each request once: with an answer, a failure, nobody, or its time.
+Over the high-water mark both wait in order, where a message that may be lost would be dropped: somebody waits for each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from uuid import UUID
+
+from .._common.errors import (
+    ConnectionClosing,
+    ConnectionLost,
+    LocalProtocolError,
+    NoResponders,
+    OutboxFull,
+    RequestFailed,
+    TolliverError,
+)
+from .._wire.events import Message, Subscription
+from .actions import Answered, Asked, Delivery, Handler, Receipt, Reply
+from .envelopes import LAST_REQUEST_ID, REQUESTS, Status, id_in, read_reply, reply_body, reply_channel, request_body
+from .flushing import Flushing
+from .link import Link, Peer
+from .opening import Fate
+from .requests import WaitingFrames
+from .terms import To, uuids_of
+
+_LOST = "the connection ended before the answer came: the request may have been handled"
+HELD_FOR = 5.0
+"""Seconds for which a reply waits for its requester to subscribe to replies (P-15)."""
+_CHANNELS_KNOWN = 4096
+_RequestKey = tuple[UUID, int | None]
+"""The requester, and its id of the message."""
+
+
+class Requesting(Flushing):
+    """Requests of the application, and its answers to those of peers."""
+
+    # The requester.
+
+    def request(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        timeout: float,
+        now: float | None = None,
+        *,
+        to: To = None,
+        durable: bool = False,
+        request_id: int | None = None,
+        gathers: bool = False,
+    ) -> Asked:
+        """Ask the peers that respond to these names, or of them those of `to`; Answered names the request, once.
+
+        The first answer ends it; with `gathers` all of them, or what has come after `timeout` seconds. A `durable` one
+        is stored, as by `send`, and so is its reply: peers that are away count (P-16). `request_id`, which the program
+        gives and remembers, lets it ask the same again after a restart. Raises, before anything changes, NoResponders,
+        OutboxFull, ReservedChannel, OwnLimitExceeded, LocalProtocolError, ConnectionClosing, ValueError, TypeError.
+        """
+        self._tick(now)
+        if self.closing:
+            raise ConnectionClosing("the instance is closing: nothing was asked")
+        if not timeout > 0:
+            raise ValueError(f"timeout={timeout!r:.100}: give seconds above 0")
+        table = self._requests
+        request_id = table.new_id() if request_id is None else self._checked_id(request_id)
+        channel = self._request_channels.get(channel) or self._request_channel(channel)
+        if type(body) is not bytes:
+            raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
+        framed = request_body(request_id, body)
+        if (channel, key) not in self._pair_sizes or len(framed) > self.limits.max_body:
+            self._size(channel, key, framed)
+        asked = Asked(request_id, channel, key, framed, durable, gathers, None if to is None else uuids_of(to))
+        peers = self._responders(asked)
+        if not peers:
+            raise _nobody(asked)
+        if self._hears_replies:
+            self._ask(asked, peers)
+        else:
+            self._hear_replies()
+            self._unready.append(asked)
+        due = self._now + timeout
+        table.add(asked, due)
+        self._timers.set_earlier("requests", due)
+        self._counts["requests"] += 1
+        return asked
+
+    def _checked_id(self, request_id: object) -> int:
+        if not isinstance(request_id, int) or not 0 <= request_id <= LAST_REQUEST_ID:
+            raise ValueError(f"request_id={request_id!r:.100}: give an int from 0 to 2**64 - 1")
+        if request_id in self._requests.by_id:
+            raise LocalProtocolError("request_id_in_use", f"the request {request_id} is outstanding: wait for its end")
+        return request_id
+
+    def _request_channel(self, channel: str) -> str:
+        """The channel that requests for this one travel on."""
+        self._checked(channel, "")
+        if not channel:
+            raise LocalProtocolError("no_channel", "a request needs a channel: there is no wildcard for requests")
+        if len(self._request_channels) >= _CHANNELS_KNOWN:
+            self._request_channels.clear()
+        name = self._request_channels[channel] = REQUESTS + channel
+        return name
+
+    def _responders(self, asked: Asked) -> Sequence[Peer]:
+        """Those who would get it now."""
+        channel, key = asked.channel, asked.key
+        recipients = self._routes.match(channel, key) if asked.to is None else self._narrow(channel, key, asked.to)
+        if asked.durable:
+            return recipients.peers
+        return [
+            peer
+            for peer in recipients.peers
+            if peer.link is not None and _is_live(peer.link) and not (peer.kept_back and peer.holds(channel, key))
+        ]
+
+    def _hear_replies(self) -> None:
+        """Subscribe to replies, once: requests go out behind the message that says so, so that none comes too soon."""
+        if not self._unready:
+            self.subscribe(*self._reply_to)
+            self._batch.then.append(self._on_hearing_replies)
+
+    def _on_hearing_replies(self, error: TolliverError | None) -> None:
+        self._hears_replies = error is None
+        unready, self._unready = self._unready, []
+        for asked in unready:
+            if asked.request_id not in self._requests.by_id:
+                continue  # its time is over
+            peers = self._responders(asked)
+            if error is None and peers:
+                try:
+                    self._ask(asked, peers)
+                    continue
+                except TolliverError as failure:
+                    error = failure
+            self._end_request(asked, error or _nobody(asked))
+
+    def _ask(self, asked: Asked, peers: Sequence[Peer]) -> None:
+        """Send it to them. Raises OutboxFull and what else `send` raises."""
+        framed, asked.body = asked.body, b""
+        if asked.durable:
+            receipt = self.send(asked.channel, asked.key, framed, to=frozenset(peer.uuid for peer in peers))
+            for peer in peers:
+                self._requests.ask(asked, peer)
+            self._watch_storing(asked, receipt)
+            return
+        marked, frame = None, b""
+        for peer in peers:
+            link = peer.link
+            assert link is not None
+            assert link.connection is not None
+            if link.connection.unreliable_id != marked or not frame:
+                marked = link.connection.unreliable_id
+                frame = link.connection.unreliable_frame(asked.channel, asked.key, framed)
+            if self._say(link, frame, asked.request_id, self.limits.outbox_bytes):
+                self._requests.ask(asked, peer)
+        if not asked.left:
+            raise OutboxFull(f"{self.limits.outbox_bytes} bytes of requests wait for each peer that would answer this")
+
+    def _watch_storing(self, asked: Asked, receipt: Receipt) -> None:
+        """Where its commit fails, that is its end. One that waits inside the node may only time out."""
+        if receipt.counts:
+
+            def stored(error: TolliverError | None) -> None:
+                if error is not None and self._requests.by_id.get(asked.request_id) is asked:
+                    self._end_request(asked, error)
+
+            self._batch.then.append(stored)
+
+    def _on_reply(self, link: Link, message: Message) -> None:
+        if message.message_id is not None:
+            self._ack(link, [message.message_id])
+        reply, peer = read_reply(message.body), link.peer
+        asked = self._requests.by_id.get(reply[0]) if reply is not None else None
+        if reply is None or asked is None or peer not in asked.left:
+            self._counts["late_replies"] += 1
+            return
+        assert peer is not None
+        _, status, body = reply
+        self._requests.heard(asked, peer)
+        if status == Status.ANSWER:
+            asked.replies.append(Reply(peer.uuid, body))
+        elif status != Status.NOBODY:
+            failure = RequestFailed(peer.uuid, body.decode(errors="replace"))
+            asked.error = asked.error or failure
+            if asked.gathers:
+                asked.replies.append(Reply(peer.uuid, b"", failure))
+        if not asked.left or (asked.replies and not asked.gathers):
+            self._end_request(asked)
+
+    def _end_request(self, asked: Asked, error: TolliverError | TimeoutError | None = None) -> None:
+        """Once: it leaves the table."""
+        self._requests.end(asked)
+        if error is None and not asked.replies:
+            error = asked.error or (ConnectionLost(_LOST) if asked.lost else _nobody(asked))
+        if error is None:
+            self._counts["requests_answered"] += 1
+        else:
+            self._counts["requests_timed_out" if isinstance(error, TimeoutError) else "requests_failed"] += 1
+        self._actions.append(Answered(asked, asked.replies, error))
+
+    def _end_requests(self) -> None:
+        """The node closes."""
+        for asked in [*self._requests.by_id.values()]:
+            self._end_request(asked, ConnectionClosing("the instance was closed before an answer came"))
+
+    def _on_requests_timeout(self, _subject: None) -> None:
+        for asked in self._requests.due(self._now):
+            if asked.gathers:
+                self._requests.end(asked)
+                self._counts["requests_answered" if asked.replies else "requests_timed_out"] += 1
+                self._actions.append(Answered(asked, asked.replies))
+            else:
+                self._end_request(asked, asked.error or self._late(asked))
+        due = self._requests.next_deadline()
+        if due is not None:
+            self._timers.set_earlier("requests", due)
+
+    def _late(self, asked: Asked) -> TimeoutError:
+        whom = ", ".join(sorted(str(peer.uuid) for peer in asked.left if isinstance(peer, Peer)))
+        return TimeoutError(
+            f"the request {asked.request_id} for {asked.channel.removeprefix(REQUESTS)!r:.100} {asked.key!r:.100} has "
+            f"no answer in time from {whom or 'anybody'}: it may be handled yet"
+        )
+
+    def _take_down(self, link: Link, error: TolliverError | None) -> None:
+        super()._take_down(link, error)
+        self._waiting.pop(link, None)
+        if link.peer is not None and self._requests.by_peer.get(link.peer):
+            self._timers.set(("asked", link.peer), self._now)  # by then another connection may have taken its place
+
+    def _on_asked_timeout(self, peer: Peer) -> None:
+        if peer.link is None:
+            for asked in self._requests.lose(peer):
+                self._end_request(asked)
+
+    # The responder.
+
+    def respond(self, channel: str, key: str, handler: Handler, now: float | None = None) -> Receipt:
+        """Hand requests for these names to this handler; "" is any key. `reply` or `refuse` each, then settle it.
+
+        Subscribes: that is how requesters know of it. Raises as `subscribe` does.
+        """
+        names = self._request_channel(channel)
+        receipt = self.subscribe(names, key, now)
+        self.register(names, key, handler)
+        return receipt
+
+    def stop_responding(
+        self, channel: str, key: str, handler: Handler, now: float | None = None, *, is_over: bool = True
+    ) -> None:
+        """This handler gets no more. Where `is_over` and no other is left for these names, the subscription ends."""
+        names = self._request_channel(channel)
+        self.unregister(names, key, handler)
+        if is_over and not self._handlers.has(self._checked(names, key)):
+            self.unsubscribe(names, key, now)
+
+    def reply(self, delivery: Delivery, body: bytes, now: float | None = None) -> bool:
+        """Answer this request. True: acknowledge it now; False: let it go, so that it comes again (P-16).
+
+        Raises LocalProtocolError, OwnLimitExceeded, and, for a durable one, what `send` raises: refuse it instead, or
+        let it go.
+        """
+        if type(body) is not bytes:
+            raise LocalProtocolError("not_bytes", f"a reply must be bytes, not {type(body).__name__}: encode it first")
+        self._tick(now)
+        return self._answer(delivery, Status.ANSWER, body)
+
+    def refuse(self, delivery: Delivery, text: str, now: float | None = None) -> bool:
+        """As `reply`, where the handler failed: the requester gets RequestFailed with these words."""
+        self._tick(now)
+        return self._answer(delivery, Status.FAILED, text.encode(errors="replace"))
+
+    def _answer(self, delivery: Delivery, status: Status, body: bytes) -> bool:
+        message = delivery.message
+        request_id = id_in(message.body)
+        if request_id is None:
+            return True  # nobody can be told
+        link = self._links.get(delivery.cid)
+        peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
+        if peer is None:
+            self._counts["replies_dropped"] += 1
+            return True
+        names = self._reply_channels.get(peer.uuid.int) or self._reply_channel(peer)
+        framed = reply_body(request_id, status, body)
+        if names not in self._pair_sizes or len(framed) > self.limits.max_body:
+            self._size(*names, framed)
+        if message.message_id is not None:
+            return self._answer_durably(peer, names, framed, delivery)
+        if names not in peer.routed or (peer.kept_back and peer.holds(*names)):
+            self._hold_reply(peer, framed)
+        else:
+            self._say_reply(peer, names, framed)
+        return True
+
+    def _reply_channel(self, peer: Peer) -> Subscription:
+        if len(self._reply_channels) >= _CHANNELS_KNOWN:
+            self._reply_channels.clear()
+        names = self._reply_channels[peer.uuid.int] = Subscription(reply_channel(peer.uuid), "")
+        return names
+
+    def _answer_durably(self, peer: Peer, names: Subscription, framed: bytes, delivery: Delivery) -> bool:
+        """Store the reply. The request is acknowledged when that is done; where nobody would get it, it comes again."""
+        receipt = self.send(*names, framed, to=peer.uuid)
+        if not receipt.recipients:
+            self._counts["replies_dropped"] += 1
+            return False
+        self._counts["replies"] += 1
+        self._replied[_key_of(delivery)] = None
+        self._batch.then.append(partial(self._on_reply_stored, _key_of(delivery)))
+        return True
+
+    def _on_reply_stored(self, key: _RequestKey, error: TolliverError | None) -> None:
+        delivery = self._replied.pop(key, None)
+        if delivery is not None:
+            (super().acknowledge if error is None else super().let_go)([delivery])
+
+    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """All matching handlers succeeded (T-45). That of a durable request waits for its reply's commit (P-16)."""
+        super().acknowledge(self._keep_replied(deliveries) if self._replied else deliveries, now)
+
+    def _keep_replied(self, deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
+        for one in deliveries:
+            if _key_of(one) in self._replied:
+                self._replied[_key_of(one)] = one
+            else:
+                yield one
+
+    def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        deliveries = list(deliveries)
+        super().fail(deliveries, now)
+        self._refuse_all(deliveries)
+
+    def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        deliveries = list(deliveries)
+        super().let_go(deliveries, now)
+        self._refuse_all(deliveries)
+
+    def _refuse_all(self, deliveries: Iterable[Delivery]) -> None:
+        """No handler answers these: a durable one comes again, for the others that is the answer."""
+        for one in deliveries:
+            self._replied.pop(_key_of(one), None)
+            if one.message.message_id is None and one.channel.startswith(REQUESTS):
+                self._answer(one, Status.FAILED, b"the responder was closed, or is stuck: it was not handled")
+
+    def _leave(self, link: Link, message: Message, fate: Fate) -> None:
+        if fate is Fate.REPLY:
+            self._on_reply(link, message)
+            return
+        super()._leave(link, message, fate)
+        if message.message_id is None and message.channel.startswith(REQUESTS) and link.peer is not None:
+            status = Status.FAILED if fate is Fate.STUCK else Status.NOBODY
+            text = b"the responder is stuck: it was not handled" if fate is Fate.STUCK else b""
+            self._answer(Delivery(link.cid, link.peer.uuid, message), status, text)
+
+    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | Fate:
+        if channel != self._reply_to.channel:
+            return super()._judge(channel, key)
+        self._verdicts[channel, key] = Fate.REPLY
+        return Fate.REPLY
+
+    # Replies on their way.
+
+    def _say_reply(self, peer: Peer, names: Subscription, framed: bytes) -> None:
+        link = peer.link
+        is_said = False
+        if link is not None and link.connection is not None and link.connection.live:
+            frame = link.connection.unreliable_frame(*names, framed)
+            is_said = self._say(link, frame, None, self.limits.inbox_bytes)
+        self._counts["replies" if is_said else "replies_dropped"] += 1
+
+    def _say(self, link: Link, frame: bytes, request_id: int | None, most: int) -> bool:
+        """Send it, or have it wait in order. False where more than that waits already."""
+        connection = link.connection
+        assert connection is not None
+        if link not in self._waiting:
+            if connection.unsent_bytes + link.in_transit < self.limits.high_water:
+                connection.send_encoded(frame)
+                self._writable[link] = None
+                return True
+            self._waiting[link] = WaitingFrames()
+        waiting = self._waiting[link]
+        if waiting.size + len(frame) > most:
+            return False
+        waiting.add(frame, request_id)
+        return True
+
+    def _send_waiting(self, link: Link) -> None:
+        """There is room again: those behind a request that is over by now come first."""
+        connection, waiting = link.connection, self._waiting[link]
+        assert connection is not None
+        while waiting and connection.live and connection.unsent_bytes + link.in_transit < self.limits.high_water:
+            request_id, frame = waiting.take()
+            if request_id is None or request_id in self._requests.by_id:
+                connection.send_encoded(frame)
+        if not waiting:
+            del self._waiting[link]
+        self._writable[link] = None
+
+    def _hold_reply(self, peer: Peer, framed: bytes) -> None:
+        held = self._held_replies.get(peer)
+        if held is None:
+            held = self._held_replies[peer] = deque()
+            self._timers.set(("replies", peer), self._now + HELD_FOR)
+        if sum(len(one) for _, one in held) + len(framed) > self.limits.low_water:
+            self._counts["replies_dropped"] += 1
+            return
+        held.append((self._now + HELD_FOR, framed))
+
+    def _reroute(self, peer: Peer) -> None:
+        super()._reroute(peer)
+        if peer in self._held_replies:
+            self._send_held(peer)
+
+    def _send_held(self, peer: Peer) -> None:
+        names = self._reply_channel(peer)
+        if names in peer.routed and peer.link is not None:
+            for _, framed in self._held_replies.pop(peer):
+                self._say_reply(peer, names, framed)
+            self._timers.cancel(("replies", peer))
+
+    def _on_replies_timeout(self, peer: Peer) -> None:
+        held = self._held_replies[peer]
+        while held and held[0][0] <= self._now:
+            held.popleft()
+            self._counts["replies_dropped"] += 1
+        if held:
+            self._timers.set(("replies", peer), held[0][0])
+        else:
+            del self._held_replies[peer]
+
+
+def _is_live(link: Link) -> bool:
+    return link.connection is not None and link.connection.live
+
+
+def _nobody(asked: Asked) -> NoResponders:
+    return NoResponders(asked.channel.removeprefix(REQUESTS), asked.key)
+
+
+def _key_of(delivery: Delivery) -> _RequestKey:
+    return delivery.peer_id, delivery.message.message_id

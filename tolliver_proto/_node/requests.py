@@ -1,0 +1,111 @@
+"""Requests that are outstanding: by id, by who was asked, by when they end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+
+from .._common.timers import Timers
+from .actions import Asked
+from .ids import Randomness
+
+_HALF = 2**32
+HeldReplies = deque[tuple[float, bytes]]
+"""Replies to a peer that does not subscribe to them yet, and until when they are held."""
+
+
+class WaitingFrames:
+    """Frames for one connection that is over its high-water mark: of requests with their ids, and of replies."""
+
+    __slots__ = ("_frames", "size")
+
+    def __init__(self) -> None:
+        self._frames: deque[tuple[int | None, bytes]] = deque()
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def add(self, frame: bytes, request_id: int | None) -> None:
+        self._frames.append((request_id, frame))
+        self.size += len(frame)
+
+    def take(self) -> tuple[int | None, bytes]:
+        """The oldest."""
+        request_id, frame = self._frames.popleft()
+        self.size -= len(frame)
+        return request_id, frame
+
+
+class OpenRequests:
+    """Requests without an end. Each has a deadline in one heap: none of them has a timer of its own."""
+
+    __slots__ = ("_next_id", "_rng", "by_id", "by_peer", "deadlines")
+
+    def __init__(self, rng: Randomness) -> None:
+        self._rng = rng
+        self._next_id: int | None = None
+        self.by_id: dict[int, Asked] = {}
+        self.by_peer: dict[Hashable, set[int]] = {}  # unreliable ones, which end with the connection
+        self.deadlines = Timers()
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def new_id(self) -> int:
+        """An id that is not in use. They begin anywhere at each opening: what an earlier one asked is not ours."""
+        request_id = self._next_id
+        if request_id is None:
+            request_id = int(self._rng.random() * _HALF) * _HALF + int(self._rng.random() * _HALF)
+        while request_id in self.by_id:
+            request_id = (request_id + 1) % 2**64
+        self._next_id = (request_id + 1) % 2**64
+        return request_id
+
+    def add(self, asked: Asked, due: float) -> None:
+        self.by_id[asked.request_id] = asked
+        self.deadlines.set(asked.request_id, due)
+
+    def ask(self, asked: Asked, peer: Hashable) -> None:
+        """This peer may answer it."""
+        asked.left.add(peer)
+        if not asked.durable:
+            ids = self.by_peer.get(peer)
+            if ids is None:
+                ids = self.by_peer[peer] = set()
+            ids.add(asked.request_id)
+
+    def heard(self, asked: Asked, peer: Hashable) -> None:
+        """This peer will say no more of it."""
+        asked.left.remove(peer)
+        ids = self.by_peer.get(peer)
+        if ids is not None:
+            ids.discard(asked.request_id)
+
+    def end(self, asked: Asked) -> None:
+        del self.by_id[asked.request_id]
+        self.deadlines.cancel(asked.request_id)
+        for peer in [*asked.left]:
+            self.heard(asked, peer)
+
+    def lose(self, peer: Hashable) -> Sequence[Asked]:
+        """What only this peer's connection was to answer, which is over: those that nobody else may answer."""
+        ended = []
+        for request_id in sorted(self.by_peer.pop(peer, ())):
+            asked = self.by_id[request_id]
+            asked.left.remove(peer)
+            asked.lost = True
+            if not asked.left:
+                ended.append(asked)
+        return ended
+
+    def due(self, now: float) -> Sequence[Asked]:
+        """Those whose time is over."""
+        due = []
+        while (request_id := self.deadlines.pop_due(now)) is not None:
+            due.append(self.by_id[request_id])  # type: ignore[index]  # the keys are ids
+        return due
+
+    def next_deadline(self) -> float | None:
+        first = self.deadlines.earliest()
+        return None if first is None else first[0]

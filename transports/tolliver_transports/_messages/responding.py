@@ -1,0 +1,250 @@
+"""Responders: handlers whose results go back to whoever asked (P-10).
+
+They are called as other handlers are, but several requests may be at work at once, up to the responder's `concurrency`.
+Nothing here knows the loop; the first half serves threads, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic
+
+from tolliver_proto import Delivery, LocalProtocolError, NoticeKind, Request, TolliverError
+
+from .._driver.adapter import AwaitableBell, Bell
+from .._driver.ends import is_interrupt, shown
+from .inbox import Core, Mailbox, Run, hand_out
+from .iterators import AsyncCore, Receiver, name_of
+
+Responding = Callable[[Request], object]
+"""A function of a request that returns the reply's body, bytes. On a loop, its result may be awaitable."""
+
+CONCURRENCY = 64
+_WORDS = 1000
+_Item = tuple[Run, Delivery, Awaitable[object]]
+
+
+class RequestBox(Mailbox):
+    """Requests for one responder. Its subscription is how requesters know of it, and outlives the instance: durable
+    requests wait for the next one (P-16)."""
+
+    def __init__(self, core: Core, channel: str, key: str, bell: Bell, calls: str) -> None:
+        super().__init__(core, channel, key, bell, calls)
+        with core.lock:
+            core.turn()
+
+    def _register(self, _pending: int | None) -> None:
+        self._core.node.respond(self.channel, self.key, self, monotonic())
+
+    def _unregister(self) -> None:
+        self._core.node.stop_responding(self.channel, self.key, self, monotonic(), is_over=False)
+
+    def leave(self) -> None:
+        """Nobody responds here any more."""
+        with self._core.lock:
+            if not self.closed:
+                self._core.node.stop_responding(self.channel, self.key, self, monotonic())
+                self.close()
+                self._core.turn()
+
+
+class Responder(Receiver):
+    """A responder at work. `close()` ends it, and requesters are told that nobody is here."""
+
+    _mailbox: RequestBox
+
+    def close(self) -> None:
+        """Answer no more: what is at work fails at its requester. A durable request waits for the next responder."""
+        self._mailbox.leave()
+
+
+def answer(core: Core, run: Run, delivery: Delivery, result: object) -> None:
+    """The handler has returned this. Under the machine's lock."""
+    try:
+        is_settled = core.node.reply(delivery, result, monotonic())  # type: ignore[arg-type]  # it says so itself
+    except LocalProtocolError as error:
+        refuse(core, run, delivery, error)
+    except TolliverError as error:  # a durable one, for whose reply there is no room: it comes again
+        core.complain(NoticeKind.HANDLER_FAILED, delivery, f"has a reply that cannot be stored: {error}", None)
+        run.settle((delivery,), None)
+    else:
+        run.settle((delivery,), True if is_settled else None)
+
+
+def refuse(core: Core, run: Run, delivery: Delivery, error: BaseException) -> None:
+    """The handler has raised this: its requester is told, and is the one who may ask again."""
+    text = words_of(error)
+    core.complain(NoticeKind.RESPONDER_FAILED, delivery, f"raised {shown(error)}: the requester is told", error)
+    try:
+        is_settled = core.node.refuse(delivery, text, monotonic())
+    except TolliverError:
+        is_settled = False
+    run.settle((delivery,), True if is_settled else None)
+
+
+def words_of(error: BaseException) -> str:
+    """An error's own words, cut off; its type where it has none."""
+    try:
+        text = error.detail if isinstance(error, LocalProtocolError) else str(error)
+    except BaseException as failure:
+        if is_interrupt(failure):
+            raise
+        text = ""
+    return f"{text:.{_WORDS}}" or type(error).__name__
+
+
+class RequestCalls:
+    """Calls of one responder's handler: the requests that wait, and the places for those at work.
+
+    The node holds it for stuck where every place has been taken for too long (D-9): one slow request is none.
+    """
+
+    mailbox: RequestBox
+
+    def __init__(self, handler: Responding, concurrency: int) -> None:
+        self._handler = handler
+        self._free = concurrency
+        self._run: Run | None = None
+        self._last: tuple[Run, Delivery] | None = None  # it has the last place
+
+    def next(self) -> tuple[Run, Delivery] | None:
+        """The request that waits for longest."""
+        while not self.mailbox.closed:
+            run = self._run
+            if run is None:
+                run = self._run = self.mailbox.take()
+                if run is None:
+                    return None
+                hand_out(run)
+            delivery = run.next()
+            if delivery is not None:
+                return run, delivery
+            self._run = None
+        return None
+
+    @property
+    def has_more(self) -> bool:
+        """True if there may be another one."""
+        return not self.mailbox.closed and (self._run is not None or self.mailbox.waiting)
+
+    def begin(self, run: Run, delivery: Delivery) -> None:
+        """It takes a place."""
+        self._free -= 1
+        if not self._free:
+            self._last = run, delivery
+            run.begin((delivery,))
+
+    def end(self) -> None:
+        """A place is free again."""
+        if self._last is not None:
+            run, delivery = self._last
+            self._last = None
+            run.end((delivery,))
+        self._free += 1
+
+
+class _Worker:
+    """A task that awaits what handlers have returned, one after the other."""
+
+    __slots__ = ("bell", "cancel", "item")
+
+    def __init__(self, bell: AwaitableBell) -> None:
+        self.bell = bell
+        self.item: _Item | None = None
+        self.cancel: Callable[[], object] = bell.ring
+
+
+class _LoopCalls(RequestCalls):
+    """On a loop, which makes the calls at the end of the turn that has read the requests.
+
+    What a call gives back to be awaited is a task's, of which there are as many as were at work at once; they stay for
+    the next ones.
+    """
+
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
+        super().__init__(handler, concurrency)
+        self._core = core
+        self._context = core.context()
+        self._idle: list[_Worker] = []
+        self._workers: list[_Worker] = []
+        self.mailbox = RequestBox(core, channel, key, self, name_of(handler))
+
+    def ring(self) -> None:
+        """Something has come, or nothing will any more."""
+        if self.mailbox.closed:
+            for worker in self._workers:
+                worker.cancel()
+        elif self._free:
+            self._core.call_at_end(self)
+
+    def call(self, until: float) -> None:
+        while self._free and (taken := self.next()) is not None:
+            run, delivery = taken
+            try:
+                result = self._context.run(self._handler, Request(delivery))
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
+                refuse(self._core, run, delivery, error)
+            else:
+                if type(result) is bytes or not isinstance(result, Awaitable):
+                    answer(self._core, run, delivery, result)
+                else:
+                    self._await(run, delivery, result)
+            if monotonic() > until:
+                self._core.call_at_end(self)
+                return
+
+    def _await(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> None:
+        self.begin(run, delivery)
+        item = run, delivery, result
+        if self._idle:
+            worker = self._idle.pop()
+            worker.item = item
+            worker.bell.ring()
+        else:
+            worker = _Worker(self._core.bell())
+            worker.item = item
+            self._workers.append(worker)
+            worker.cancel = self._context.run(self._core.spawn, partial(self._work, worker))
+
+    async def _work(self, worker: _Worker) -> None:
+        while not self.mailbox.closed:
+            if worker.item is None:
+                await worker.bell.heard()
+                continue
+            await self._wait_for(*worker.item)
+            worker.item = None
+            self._idle.append(worker)
+            self.end()
+            if self.has_more:
+                self._core.call_at_end(self)
+
+    async def _wait_for(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> None:
+        try:
+            outcome = await result
+        except BaseException as error:
+            if self._core.is_outside(error):
+                raise
+            if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
+                refuse(self._core, run, delivery, error)
+        else:
+            if not self.mailbox.closed:
+                answer(self._core, run, delivery, outcome)
+
+
+class LoopResponder(Responder):
+    """A responder on a loop."""
+
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
+        self._mailbox = _LoopCalls(core, channel, key, handler, concurrency).mailbox
+
+
+def checked_responder(handler: Responding, concurrency: int) -> tuple[Responding, int]:
+    """Both, which will do. Raises TypeError, ValueError."""
+    if not callable(handler):
+        raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a request")
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise ValueError(f"concurrency={concurrency!r:.100}: give a number of requests, 1 or more")
+    return handler, concurrency

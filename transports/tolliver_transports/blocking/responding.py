@@ -1,0 +1,124 @@
+"""Responders on threads: a pool for each, as large as there are requests at work at once.
+
+A thread that waits reads the sockets, as a handler's does. One that takes a request wakes or starts another where more
+wait, up to the responder's `concurrency`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from contextlib import suppress
+
+from tolliver_proto import Delivery, OutOfThreads, Request
+
+from .._driver.ends import is_interrupt
+from .._driver.threads import interrupt_program, start
+from .._messages.inbox import Run
+from .._messages.iterators import name_of
+from .._messages.responding import RequestBox, RequestCalls, Responder, Responding, answer, refuse
+from .iterators import ThreadCore
+from .loop import PAUSE
+from .wire import BorrowerBell
+
+CONCURRENCY = 8
+_Result = tuple[object, BaseException | None]
+
+
+class _ThreadCalls(RequestCalls):
+    """Calls of one responder's handler, and its threads."""
+
+    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
+        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+            raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
+        super().__init__(handler, concurrency)
+        self._core = core
+        self._concurrency = concurrency
+        self._name = f"tolliver answers {getattr(handler, '__name__', handler)!s:.100}"
+        self._idle: list[BorrowerBell] = []
+        self._bells: list[BorrowerBell] = []
+        self.mailbox = RequestBox(core, channel, key, self, name_of(handler))
+        try:
+            self._start()
+        except OutOfThreads:
+            self.mailbox.leave()
+            raise
+
+    def ring(self) -> None:
+        """Something has come, or nothing will any more. Under the lock."""
+        if self.mailbox.closed:
+            for bell in self._bells:
+                bell.ring()
+        else:
+            self._call_another()
+
+    def _call_another(self) -> None:
+        if self._idle:
+            self._idle.pop().ring()
+        elif len(self._bells) < self._concurrency:
+            with suppress(OutOfThreads):  # then those that are there do it
+                self._start()
+
+    def _start(self) -> None:
+        bell = self._core.borrower_bell()
+        start(threading.Thread(target=self._work, args=(bell,), name=self._name, daemon=True))
+        self._bells.append(bell)
+
+    def _work(self, bell: BorrowerBell) -> None:
+        taken = self._next(bell)
+        while taken is not None:
+            began = time.monotonic()
+            result = self._call(taken[1])
+            bell.lends = time.monotonic() < began + PAUSE
+            with self._core.lock:
+                self._settle(*taken, *result)
+                bell.look()
+            taken = self._next(bell)
+
+    def _next(self, bell: BorrowerBell) -> tuple[Run, Delivery] | None:
+        """The next request; None when the responder is closed."""
+        with self._core.lock:
+            while not self.mailbox.closed:
+                taken = self.next()
+                if taken is not None:
+                    self.begin(*taken)
+                    if self.has_more:
+                        self._call_another()
+                    return taken
+                self._idle.append(bell)
+                bell.wait_for_it(lambda: self.mailbox.waiting or self.mailbox.closed)
+                if bell in self._idle:
+                    self._idle.remove(bell)
+        return None
+
+    def _call(self, delivery: Delivery) -> _Result:
+        try:
+            result = self._handler(Request(delivery))
+            if type(result) is not bytes and inspect.isawaitable(result):
+                if inspect.iscoroutine(result):
+                    result.close()
+                raise TypeError("an awaitable, which nobody awaits here: give a plain function")
+        except BaseException as error:
+            if is_interrupt(error):
+                self.mailbox.leave()
+                interrupt_program()  # the thread that it would end is ours
+                raise
+            return None, error
+        return result, None
+
+    def _settle(self, run: Run, delivery: Delivery, result: object, error: BaseException | None) -> None:
+        self.end()
+        if self.mailbox.closed:
+            return
+        if error is not None:
+            refuse(self._core, run, delivery, error)
+        else:
+            answer(self._core, run, delivery, result)
+
+
+class ThreadResponder(Responder):
+    """A responder on threads of its own."""
+
+    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
+        self._mailbox = _ThreadCalls(core, channel, key, handler, concurrency).mailbox
