@@ -255,10 +255,10 @@ class BaseInstanceCore(BaseEndpoint):
         self._watch_certificate()
 
     def _read_tls(self) -> Pumps:
-        pumps = Pumps(self.options.tls)
+        pumps = Pumps.renewed(self.options.tls)
         if not pumps.identity.may_be(self.node.instance_id):
             raise IdentityConflict(
-                f"this instance is {self.node.instance_id}, and the certificate in {self.options.tls} says "
+                f"this instance is {self.node.instance_id}, and the certificate {pumps.name} says "
                 f"{pumps.identity.names}: renew it with the same UUID"
             )
         return pumps
