@@ -9,7 +9,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from tolliver_proto import CertificateError, PeerIdentity, TolliverError
