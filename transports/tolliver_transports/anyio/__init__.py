@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .._streams.bridge import async_bridge as bridge
     from .._streams.codecs import Codec
     from .._streams.publishing import Publication
+    from .._tls.policy import Pumps
+    from .connection import AsyncConnection, open_connection
     from .instance import Instance, create_instance, run
     from .streams import Peer, Streams, create_streams
 
@@ -44,6 +46,8 @@ else:
             ".._streams.bridge": "async_bridge as bridge",
             ".._streams.codecs": "Codec",
             ".._streams.publishing": "Publication",
+            ".._tls.policy": "Pumps",
+            ".connection": "AsyncConnection, open_connection",
             ".instance": "Instance, create_instance, run",
             ".streams": "Peer, Streams, create_streams",
         },
@@ -52,6 +56,7 @@ else:
 
 __all__ = [
     "TLS",
+    "AsyncConnection",
     "Codec",
     "Delivery",
     "Handler",
@@ -60,6 +65,7 @@ __all__ = [
     "Messages",
     "Peer",
     "Publication",
+    "Pumps",
     "Received",
     "Registration",
     "Remote",
@@ -72,5 +78,6 @@ __all__ = [
     "create_instance",
     "create_streams",
     "load_acl",
+    "open_connection",
     "run",
 ]
