@@ -157,7 +157,7 @@ BREACHES: list[tuple[str, Callable[[ssl.SSLContext], None], str]] = [
     ("server", _options_without(ssl.OP_NO_RENEGOTIATION), r"server.options \|= ssl.OP_NO_RENEGOTIATION"),
     ("server", _options_without(ssl.OP_NO_COMPRESSION), r"server.options \|= ssl.OP_NO_COMPRESSION"),
     ("client", _set("maximum_version", ssl.TLSVersion.TLSv1_2), "client.maximum_version = ssl.TLSVersion.MAXIMUM"),
-    ("server", lambda context: context.set_alpn_protocols(["h2"]) or None, ""),
+    ("server", lambda context: context.set_alpn_protocols(["h2"]), ""),
 ]
 
 
