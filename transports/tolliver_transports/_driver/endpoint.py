@@ -228,7 +228,7 @@ class BaseEndpoint(ABC):
         """Our own, which the machine knows by the time that it has left."""
         ends, tls = self._pumps.identity.not_after, self.options.tls
         if ends is not None and tls is not None:
-            self._machine.watch_certificate(ends - time(), str(tls.cert), monotonic())
+            self._machine.watch_certificate(ends - time(), tls.name, monotonic())
 
     # Connections.
 

@@ -335,10 +335,10 @@ class BaseInstanceCore(BaseEndpoint):
             log.warning("instance %s is on %s: for trials and tests", self.node.instance_id, _where(self.options))
 
     def _read_tls(self) -> Pumps:
-        pumps = Pumps(self.options.tls)
+        pumps = Pumps.renewed(self.options.tls)
         if not pumps.identity.may_be(self.node.instance_id):
             raise IdentityConflict(
-                f"this instance is {self.node.instance_id}, and the certificate in {self.options.tls} says "
+                f"this instance is {self.node.instance_id}, and the certificate {pumps.name} says "
                 f"{pumps.identity.names}: renew it with the same UUID"
             )
         return pumps

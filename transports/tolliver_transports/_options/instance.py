@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-import os
-import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
-from attrs import Attribute, converters, define, evolve, field, validators
+from attrs import converters, define, evolve, field, validators
 
 from tolliver_proto import Acl, Dialect, Limits, Policy, Probe, QuotaPolicy, Revision, Subscription
 
+from .checks import as_path as _path
+from .checks import check as _check
+from .checks import flag as _flag
+from .checks import is_a as _is
+from .tls import TLS as TLS
+
 DEFAULT_PORT = 7011  # T-78
 
-_Validator = Callable[[Any, "Attribute[Any]", Any], None]
 Registering = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable[..., object], Mapping[str, Any]]
 """Channel, key and handler, and the choices of `register_callback` where they are not the usual ones."""
 
@@ -30,24 +33,6 @@ _QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPoli
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 
 
-def _check(predicate: Callable[[Any], bool], remedy: str, error: type[Exception] = ValueError) -> _Validator:
-    """A validator that names the option, shows its value and says what to give instead."""
-
-    def validate(instance: Any, attribute: Attribute[Any], value: Any) -> None:
-        if not predicate(value):
-            raise error(f"{type(instance).__name__}.{attribute.name.lstrip('_')} is {value!r}: {remedy}")
-
-    return validate
-
-
-def _is(kind: type[Any] | types.UnionType, remedy: str) -> _Validator:
-    """A value of the type. A bool is no number here."""
-    return _check(
-        lambda value: isinstance(value, kind) and (kind is bool or not isinstance(value, bool)), remedy, TypeError
-    )
-
-
-_flag = _is(bool, "give True or False")
 _seconds_or_none = _check(
     lambda value: value is None or (isinstance(value, int | float) and not isinstance(value, bool)),
     "give seconds as a number, or None",
@@ -59,33 +44,6 @@ _uuid = validators.optional(
         _check(lambda value: value not in _NO_UUIDS, "nil and max name nobody, give a real one (T-03)"),
     ]
 )
-
-
-def _path(value: str | os.PathLike[str]) -> Path:
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"a path must be a str or a PathLike, not {value!r}: give the file's name")
-    if not os.fspath(value):
-        raise ValueError("a path is empty: give the file's name")
-    return Path(value)
-
-
-@define(frozen=True)
-class TLS:
-    """Our certificate and the CA that we trust: paths of three PEM files (D-1).
-
-    `cert` holds our certificate (any intermediate ones after it), `key` its private key without a passphrase, `ca`
-    the private CA that signs every member; the system's own store is never used. `tolliver certs` makes all three.
-
-    `insecure_ca_only=True` dials without a check of the host name: any member of the CA can then pose as any remote
-    (D-2). `tls12=True` admits TLS 1.2 beside 1.3. The files are read when the instance starts, not here.
-    Raises TypeError or ValueError.
-    """
-
-    cert: Path = field(converter=_path)
-    key: Path = field(converter=_path)
-    ca: Path = field(converter=_path)
-    insecure_ca_only: bool = field(default=False, kw_only=True, validator=_flag)
-    tls12: bool = field(default=False, kw_only=True, validator=_flag)
 
 
 def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:

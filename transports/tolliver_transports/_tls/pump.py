@@ -103,6 +103,11 @@ class Pump:
         return self._closed_by_peer and not self._read_ahead
 
     @property
+    def application_protocol(self) -> str | None:
+        """The name that both ends have by ALPN, if any (R-35)."""
+        return self._tls.selected_alpn_protocol()
+
+    @property
     def failed(self) -> bool:
         """TLS has failed: what follows the plaintext of before is the error."""
         return self._failure is not None
@@ -283,6 +288,8 @@ class PlainPump:
         """Always False: plain TCP cannot tell."""
         self.failed = False
         """Always False."""
+        self.application_protocol = None
+        """Always None."""
 
     @property
     def peer_closed(self) -> bool:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .._streams.bridge import async_bridge as bridge
     from .._streams.codecs import Codec
     from .._streams.publishing import Publication
+    from .._tls.policy import Pumps
+    from .connection import AsyncConnection, open_connection
     from .instance import Instance, create_instance, run
     from .streams import Peer, Streams, create_streams
 
@@ -46,6 +48,8 @@ else:
             ".._streams.bridge": "async_bridge as bridge",
             ".._streams.codecs": "Codec",
             ".._streams.publishing": "Publication",
+            ".._tls.policy": "Pumps",
+            ".connection": "AsyncConnection, open_connection",
             ".instance": "Instance, create_instance, run",
             ".streams": "Peer, Streams, create_streams",
         },
@@ -54,6 +58,7 @@ else:
 
 __all__ = [
     "TLS",
+    "AsyncConnection",
     "Codec",
     "Delivery",
     "Handler",
@@ -62,6 +67,7 @@ __all__ = [
     "Messages",
     "Peer",
     "Publication",
+    "Pumps",
     "Received",
     "Registration",
     "Remote",
@@ -77,5 +83,6 @@ __all__ = [
     "create_instance",
     "create_streams",
     "load_acl",
+    "open_connection",
     "run",
 ]

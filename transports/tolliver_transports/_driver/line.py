@@ -1,0 +1,73 @@
+"""Session of a single connection, driven by the calls of a program: no endpoint, and nobody to wake."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import Self
+
+from tolliver_proto import Connection, PeerIdentity, Role, State
+
+from .._tls.pump import AnyPump
+from .socket_session import SocketSession
+
+UNDECIDED = (State.DECIDING, State.CONFIRMING, State.RENEWING)
+Intake = Callable[[bytes], bytes]
+
+
+class Line(SocketSession):
+    """The session of a `Connection`, and its own driver: there is no other connection, and nobody to wake."""
+
+    def __init__(self, connection: Connection, role: Role, pump: AnyPump, intake: Intake | None) -> None:
+        super().__init__(self, 0, role, pump)
+        self.paused = True  # so that it reads one chunk at a time
+        self.has_company = False
+        self._connection = connection
+        self._intake = intake
+
+    def begin(self, sock: socket.socket) -> None:
+        """It is connected; a client's TLS handshake begins."""
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                self.start(sock)
+            except OSError as failure:
+                self.broken(failure)
+        else:  # a pair of sockets has no addresses
+            self._go_on()
+
+    def has_output(self) -> bool:
+        """True if `write` has something to do. The machine is asked once all before it is written."""
+        if self._opened and not self.busy:
+            if self._connection.unsent_bytes:
+                self.transmit(self._connection.data_to_send())
+            elif self._connection.wants_write_shutdown and not self._closing:
+                self.shutdown_write()
+        return self.busy
+
+    # The driver.
+
+    @property
+    def machine(self) -> Self:
+        return self
+
+    def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None:
+        """`has_output` may ask the machine from here on."""
+
+    def received(self, cid: int, plaintext: bytes) -> None:
+        if self._intake is not None:
+            plaintext = self._intake(plaintext)
+        if plaintext:
+            self._connection.receive_data(plaintext, time.monotonic())
+
+    def receive_eof(self, cid: int, now: float | None = None) -> None:
+        self._connection.receive_eof(now)
+
+    def sent(self, cid: int, now: float | None = None) -> None:
+        """`has_output` sees that by itself."""
+
+    def turn(self) -> None:
+        """Nothing follows by itself: the program that has the connection asks for events."""
+
+    def write_soon(self) -> None:
+        self.busy = True

@@ -1,0 +1,41 @@
+"""Validators and converters common to all options: each says what to give instead."""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attrs import Attribute
+
+Validator = Callable[[Any, "Attribute[Any]", Any], None]
+
+
+def check(predicate: Callable[[Any], bool], remedy: str, error: type[Exception] = ValueError) -> Validator:
+    """A validator that names the option, shows its value and says what to give instead."""
+
+    def validate(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+        if not predicate(value):
+            raise error(f"{type(instance).__name__}.{attribute.name.lstrip('_')} is {value!r}: {remedy}")
+
+    return validate
+
+
+def is_a(kind: type[Any] | types.UnionType, remedy: str) -> Validator:
+    """A value of the type. A bool is no number here."""
+    return check(
+        lambda value: isinstance(value, kind) and (kind is bool or not isinstance(value, bool)), remedy, TypeError
+    )
+
+
+flag = is_a(bool, "give True or False")
+
+
+def as_path(value: str | os.PathLike[str]) -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"a path must be a str or a PathLike, not {value!r}: give the file's name")
+    if not os.fspath(value):
+        raise ValueError("a path is empty: give the file's name")
+    return Path(value)

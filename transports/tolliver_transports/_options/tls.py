@@ -1,0 +1,146 @@
+"""TLS options: our certificate, its key and the CA that we trust, as files, as bytes or as contexts of one's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from ssl import SSLContext
+from typing import cast, overload
+
+from attrs import define, field
+
+from .checks import as_path, flag
+
+LoadPEM = Callable[[], tuple[bytes, bytes, bytes]]
+"""Gives cert, key and ca."""
+_NO_FILE = cast(Path, None)  # a TLS is typed by its files, which nearly all have
+
+
+@define(frozen=True)
+class TLS:
+    """Our certificate and the CA that we trust: paths of three PEM files (D-1).
+
+    `cert` holds our certificate (any intermediate ones after it), `key` its private key without a passphrase, `ca`
+    the private CA that signs every member; the system's own store is never used. `tolliver certs` makes all three.
+    Where they are no files: `TLS.from_bytes`, `TLS.from_contexts`.
+
+    `insecure_ca_only=True` dials without a check of the host name: any member of the CA can then pose as any remote
+    (D-2). `tls12=True` admits TLS 1.2 beside 1.3. The files are read when the instance starts, not here.
+    Raises TypeError or ValueError.
+    """
+
+    cert: Path = field(converter=as_path)
+    key: Path = field(converter=as_path)
+    ca: Path = field(converter=as_path)
+    insecure_ca_only: bool = field(default=False, kw_only=True, validator=flag)
+    tls12: bool = field(default=False, kw_only=True, validator=flag)
+
+    @property
+    def name(self) -> str:
+        """Our certificate, as a sentence names it: its file, or how it was given."""
+        return str(self.cert)
+
+    @overload
+    @staticmethod
+    def from_bytes(
+        cert: bytes, key: bytes, ca: bytes, *, insecure_ca_only: bool = False, tls12: bool = False
+    ) -> TLS: ...
+
+    @overload
+    @staticmethod
+    def from_bytes(cert: LoadPEM, *, insecure_ca_only: bool = False, tls12: bool = False) -> TLS: ...
+
+    @staticmethod
+    def from_bytes(
+        cert: bytes | LoadPEM,
+        key: bytes | None = None,
+        ca: bytes | None = None,
+        *,
+        insecure_ca_only: bool = False,
+        tls12: bool = False,
+    ) -> TLS:
+        """TLS of PEM that is in memory, as a secret store gives it. Nothing of it stays on a disk, and `repr` hides it.
+
+        Give three `bytes`, or one function that returns the three: it is called when the instance starts, and by each
+        `reload_tls()`, on a thread, so it may ask the store again. Bytes that were given as they are cannot be
+        reloaded.
+
+        OpenSSL takes a certificate and its key from files alone. On Linux these are in memory (`memfd_create`) and
+        gone when they are read; elsewhere, and where /proc is missing, they are two temporary files of mode 0600,
+        which are removed as soon as they are read. Raises TypeError.
+        """
+        if callable(cert):
+            if key is not None or ca is not None:
+                raise TypeError("a function gives all three: give no key and no ca beside it")
+            return BytesTLS(cert, None, insecure_ca_only=insecure_ca_only, tls12=tls12)
+        pem = (cert, key, ca)
+        for name, value in zip(("cert", "key", "ca"), pem, strict=True):
+            if not isinstance(value, bytes):  # and it is not shown: it may be a key
+                raise TypeError(f"{name} is {type(value).__name__}: give PEM as bytes, or one function of all three")
+        given = cast(tuple[bytes, bytes, bytes], pem)
+        return BytesTLS(None, given, insecure_ca_only=insecure_ca_only, tls12=tls12)
+
+    @staticmethod
+    def from_contexts(
+        *,
+        client: SSLContext,
+        server: SSLContext,
+        cert: bytes | str | os.PathLike[str] | Callable[[], bytes],
+        pinned: SSLContext | None = None,
+        insecure_ca_only: bool = False,
+        tls12: bool = False,
+    ) -> TLS:
+        """TLS of `ssl.SSLContext` objects that you make: for keys in hardware, or settings that this has not.
+
+        `client` dials, `server` listens, `cert` is the certificate that both show: PEM as bytes, a path, or a function
+        that returns the bytes. `pinned` dials remotes that are pinned, and does not check host names; without it their
+        host names are checked as well.
+
+        When the instance starts they are held to the same policy as our own (D-1, D-2): TLS 1.3, or 1.2 with
+        `tls12=True`; certificates required both ways; host names checked; no tickets, no renegotiation, no
+        compression; a CA of your own. CertificateError lists all that is to be set. The protocol's name is offered by
+        ALPN: where the contexts agree on none, it is set in them, so give an instance and streams contexts of their
+        own. A system's store of CAs cannot always be seen in a context: never load it.
+
+        `reload_tls()` checks them again: load a new certificate into the same contexts, then call it. From the load
+        on new connections show that certificate, whatever the check says. Raises TypeError or ValueError.
+        """
+        contexts = {"client": client, "server": server, **({} if pinned is None else {"pinned": pinned})}
+        for name, context in contexts.items():
+            if not isinstance(context, SSLContext):
+                raise TypeError(f"{name} is {context!r}: give an ssl.SSLContext")
+        given = cert if callable(cert) or isinstance(cert, bytes) else as_path(cert)
+        return ContextsTLS(client, server, given, pinned, insecure_ca_only=insecure_ca_only, tls12=tls12)
+
+
+@define(frozen=True)
+class BytesTLS(TLS):
+    """TLS that `TLS.from_bytes` made."""
+
+    load: LoadPEM | None = field(repr=False)
+    pem: tuple[bytes, bytes, bytes] | None = field(repr=False)
+    cert: Path = field(init=False, default=_NO_FILE, repr=False)
+    key: Path = field(init=False, default=_NO_FILE, repr=False)
+    ca: Path = field(init=False, default=_NO_FILE, repr=False)
+
+    @property
+    def name(self) -> str:
+        return "given as bytes"
+
+
+@define(frozen=True)
+class ContextsTLS(TLS):
+    """TLS that `TLS.from_contexts` made."""
+
+    client: SSLContext
+    server: SSLContext
+    shown: bytes | Path | Callable[[], bytes] = field(repr=False)
+    pinned: SSLContext | None
+    cert: Path = field(init=False, default=_NO_FILE, repr=False)
+    key: Path = field(init=False, default=_NO_FILE, repr=False)
+    ca: Path = field(init=False, default=_NO_FILE, repr=False)
+
+    @property
+    def name(self) -> str:
+        return "of the contexts"

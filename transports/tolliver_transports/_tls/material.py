@@ -1,0 +1,113 @@
+"""PEM of a certificate, its key and the CA, read from files or taken from memory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from tolliver_proto import CertificateError
+
+from .._options.tls import TLS, BytesTLS
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PEM:
+    """One of the three. Its text is never shown: it may be a key."""
+
+    name: str
+    """Its file, or how it was given, to stand in a sentence."""
+    text: bytes = field(repr=False)
+    path: Path | None = None
+    """None if it has no file."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    @contextmanager
+    def as_file(self) -> Iterator[str | Path]:
+        """A path from which OpenSSL reads it: for as long as the block lasts, where it has no file."""
+        if self.path is not None:
+            yield self.path
+        else:
+            with _in_memory(self.text) as path:
+                yield path
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Certificate, key and CA as they are now, and the choices of their TLS."""
+
+    cert: PEM
+    key: PEM
+    ca: PEM
+    insecure_ca_only: bool
+    tls12: bool
+
+
+def read(tls: TLS | Material) -> Material:
+    """Reads the files, or calls the function. Raises CertificateError."""
+    if isinstance(tls, Material):
+        return tls
+    if isinstance(tls, BytesTLS):
+        cert, key, ca = (
+            PEM(f"the {name} given as bytes", text)
+            for name, text in zip(("cert", "key", "ca"), _bytes_of(tls), strict=True)
+        )
+    else:
+        cert, key, ca = (PEM(str(path), read_file(path), path) for path in (tls.cert, tls.key, tls.ca))
+    return Material(cert, key, ca, tls.insecure_ca_only, tls.tls12)
+
+
+def read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CertificateError(
+            f"{path} cannot be read ({error.strerror}): correct the path or its permissions, or make the file with "
+            "`tolliver certs`"
+        ) from error
+
+
+def called(load: Callable[[], T], name: str) -> T:
+    """A user's function, whose failure is one of certificates."""
+    try:
+        return load()
+    except Exception as error:
+        raise CertificateError(f"the function of TLS.{name} failed: {type(error).__name__}: {error}") from error
+
+
+def _bytes_of(tls: BytesTLS) -> tuple[bytes, bytes, bytes]:
+    if tls.load is None:
+        assert tls.pem is not None, "one of both is given"
+        return tls.pem
+    given: object = called(tls.load, "from_bytes")
+    if not isinstance(given, tuple) or len(given) != 3 or not all(isinstance(one, bytes) for one in given):
+        raise CertificateError("the function of TLS.from_bytes has to return (cert, key, ca), each PEM as bytes")
+    return given
+
+
+@contextmanager
+def _in_memory(text: bytes) -> Iterator[str]:
+    """A file that no directory has, else a private one that is removed at once."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("tolliver"), "wb") as file:
+            path = f"/proc/self/fd/{file.fileno()}"
+            if os.path.exists(path):
+                file.write(text)
+                file.flush()
+                yield path
+                return
+    descriptor, path = tempfile.mkstemp(prefix="tolliver-")  # of mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text)
+        yield path
+    finally:
+        os.unlink(path)

@@ -1,0 +1,267 @@
+"""Single connection over a connected socket, on asyncio and trio, without a task of its own.
+
+Each call drives the connection for as long as it lasts. Where several tasks wait at once, one of them drives, and the
+others wait for what it moves. Only readiness is waited for, so a cancelled call cuts no frame. Nothing is stored, sent
+again or acknowledged unless you say so.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Self
+from uuid import UUID
+
+import anyio
+
+from tolliver_proto import (
+    Ack,
+    Closed,
+    Connection,
+    ConnectionClosing,
+    Event,
+    Limits,
+    Message,
+    Revision,
+    Role,
+    Subscribe,
+    Subscription,
+    TolliverError,
+    Unsubscribe,
+)
+
+from .._driver.line import UNDECIDED, Intake, Line
+from .._driver.sockets import unreached
+from .._options.instance import DEFAULT_PORT, TLS, EndpointOptions, Remote
+from .._options.uuid7 import uuid7
+from .._tls.policy import Pumps
+from .._tls.pump import AnyPump, PlainPump
+from .dialing import dial
+from .threads import off_loop
+
+
+class AsyncConnection:
+    """A connection over a socket that is connected and that it owns from now on: dialled, or accepted.
+
+    `pump` is the TLS: `Pumps(tls).client(remote)` or `.server()`; None is plaintext. The other options are those of
+    `tolliver_proto.Connection`, which is here as `machine`. A handshake that was handed out is accepted when the next
+    event is asked for; until then `machine.reject()` refuses it. Timeouts are in seconds; after a TimeoutError, or
+    when a call was cancelled, go on. `intake` is as for `BlockingConnection`.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        role: Role,
+        *,
+        pump: AnyPump | None = None,
+        instance_id: UUID | None = None,
+        subscriptions: Iterable[Subscription] = (),
+        version: int = 1,
+        revision: Revision = Revision.DRAFT_2,
+        limits: Limits | None = None,
+        intake: Intake | None = None,
+    ) -> None:
+        self.machine = Connection(
+            role,
+            instance_id=instance_id or uuid7(),
+            version=version,
+            subscriptions=subscriptions,
+            revision=revision,
+            limits=limits,
+            now=time.monotonic(),
+        )
+        self._sock = sock
+        self._line = Line(self.machine, role, pump or PlainPump(), intake)
+        self._over = False
+        self._waiting: anyio.CancelScope | None = None  # of the task that drives
+        self._moved = anyio.Event()
+        sock.setblocking(False)
+        self._line.begin(sock)
+
+    async def send(self, frame: Message | Ack | Subscribe | Unsubscribe, timeout: float | None = None) -> None:
+        """Returns when the system has taken it. After a TimeoutError it is still on its way: do not send it again.
+
+        Raises LocalProtocolError before Established came, and ConnectionClosing once the connection is ending.
+        """
+        self.machine.send(frame, time.monotonic())
+        await self._until(timeout, self.flush, f"the system has not taken {type(frame).__name__}")
+
+    async def send_encoded(self, frames: bytes, timeout: float | None = None) -> None:
+        """As `send`, for any number of whole frames that `encode` made, or would have, for this revision.
+
+        b"" sends nothing new: it goes on with what a TimeoutError has left. Their content is not checked.
+        """
+        if frames:
+            self.machine.send_encoded(frames)
+        await self._until(timeout, self.flush, "the system has not taken all frames")
+
+    async def receive(self, timeout: float | None = None) -> Event:
+        """The next event. Closed is the last one; asking on raises ConnectionClosing.
+
+        Raises CertificateError, IdentityConflict or ConnectionLost where TLS or the network failed.
+        """
+        if self._over:
+            raise ConnectionClosing("the connection is over: make another one")
+        if self.machine.state in UNDECIDED:
+            self.machine.accept(now=time.monotonic())
+        found: list[Event] = []
+        await self._until(timeout, lambda: self._find(found), "nothing has come")
+        return found[0]
+
+    def next_event(self) -> Event | None:
+        """The next event of what has come already, or None; what the machine answers is written as far as it goes.
+
+        Raises as `receive`, but accepts no handshake.
+        """
+        event = self.machine.next_event()
+        self.flush()
+        if event is None and self._line.error is not None:
+            self._over = True
+            raise self._line.error
+        self._over = self._over or isinstance(event, Closed)
+        return event
+
+    def flush(self) -> bool:
+        """Write what the system takes at once; whether that was all."""
+        line = self._line
+        while line.has_output():
+            line.write(self._sock)
+            if line.rest:
+                return False
+        return True
+
+    async def step(self, timeout: float | None = None) -> None:
+        """Wait until the system can take more or has brought something, at most until the machine has a deadline.
+
+        For loops of yours: call `next_event` until it is None, then this.
+        """
+        if self._waiting is not None:
+            if self._line.rest:
+                self._waiting.cancel()  # it may wait for something to read alone
+            with anyio.move_on_after(timeout):
+                await self._moved.wait()
+            return
+        now = time.monotonic()
+        wait = min(math.inf if timeout is None else timeout, (self.machine.next_timeout() or math.inf) - now)
+        writing = bool(self._line.rest)
+        crowded = writing and self.machine.buffered_bytes > self.machine.limits.high_water
+        reading = not (crowded or self._line.reading_over)
+        try:
+            with anyio.move_on_after(max(0.0, wait)) as self._waiting:
+                await self._ready(reading, writing)
+        finally:
+            self._waiting = None
+            self._moved.set()
+            self._moved = anyio.Event()
+        if self._sock.fileno() >= 0:
+            if reading:
+                self._line.read(self._sock)
+            self.machine.handle_timeout(time.monotonic())
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """All events but Closed; raises its error if it has one."""
+        return self._events()
+
+    async def _events(self) -> AsyncIterator[Event]:
+        while not isinstance(event := await self.receive(), Closed):
+            yield event
+        if event.error is not None:
+            raise event.error
+
+    async def close(self) -> None:
+        """End in order, and close the socket: at most `Limits.close_timeout`. All that still comes is dropped.
+
+        Where it is cancelled it says goodbye, as far as the system takes that at once, and waits for no answer.
+        """
+        if self._sock.fileno() < 0:
+            return
+        limit = self.machine.limits.close_timeout
+        try:
+            with suppress(TolliverError):
+                self.machine.close(time.monotonic())
+                self.flush()
+            with suppress(TolliverError, TimeoutError):
+                while not isinstance(await self.receive(limit), Closed):
+                    pass
+            with suppress(TolliverError, TimeoutError):
+                await self._until(limit, self.flush, "")
+        finally:
+            self._over = True
+            self._sock.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    def _find(self, found: list[Event]) -> bool:
+        event = self.next_event()
+        if event is not None:
+            found.append(event)
+        return event is not None
+
+    async def _until(self, timeout: float | None, done: Callable[[], bool], late: str) -> None:
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"after {timeout:g} s {late}: go on")
+            await self.step(left)
+
+    async def _ready(self, reading: bool, writing: bool) -> None:
+        if reading and writing:
+            async with anyio.create_task_group() as either:
+                for wait in (anyio.wait_readable, anyio.wait_writable):
+                    either.start_soon(self._first, wait, either.cancel_scope)
+        elif writing:
+            await anyio.wait_writable(self._sock)
+        elif reading:
+            await anyio.wait_readable(self._sock)
+        else:
+            await anyio.sleep_forever()  # until the machine's deadline
+
+    async def _first(self, wait: Callable[[Any], Any], scope: anyio.CancelScope) -> None:
+        await wait(self._sock)
+        scope.cancel()
+
+
+@asynccontextmanager
+async def open_connection(
+    host: str,
+    port: int = DEFAULT_PORT,
+    *,
+    tls: TLS | None = None,
+    plaintext: bool = False,
+    identity: UUID | None = None,
+    spki_sha256: bytes | None = None,
+    timeout: float | None = None,
+    **options: Any,
+) -> AsyncIterator[AsyncConnection]:
+    """A connection that dials; leaving the block ends it in order. Give `tls`, or on one machine `plaintext=True`.
+
+    `identity` and `spki_sha256` pin the peer, as in `Remote`. `timeout` is for dialling, in seconds. `options` are
+    those of `AsyncConnection`; `instance_id` is the UUID in our certificate, where it has one.
+
+    Raises ValueError, CertificateError, ConnectionLost where nobody is reached, and TimeoutError.
+    """
+    security = EndpointOptions(tls=tls, plaintext=plaintext)
+    security.check_security(None)
+    remote = security.remote(Remote(host, port, identity, spki_sha256))
+    pumps = await off_loop(partial(Pumps, tls))
+    if len(pumps.identity.uuids) == 1:
+        options.setdefault("instance_id", *pumps.identity.uuids)
+    try:
+        with anyio.fail_after(timeout):
+            sock = await dial(host, port)
+    except TimeoutError as error:
+        raise TimeoutError(f"after {timeout} s nobody has answered at {remote}") from error
+    except OSError as error:
+        raise unreached(remote, error) from error
+    async with AsyncConnection(sock, Role.CLIENT, pump=pumps.client(remote), **options) as connection:
+        yield connection
