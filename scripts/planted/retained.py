@@ -10,10 +10,7 @@ from .bug import Bug
 RETAINED = "tolliver_proto/_node/retained.py"
 SIZES = "tolliver_proto/_node/retained_sizes.py"
 SENDING = "tolliver_proto/_node/sending.py"
-HANDSHAKES = "tolliver_proto/_node/handshakes.py"
-RECEIVING = "tolliver_proto/_node/receiving.py"
 FLUSHING = "tolliver_proto/_node/flushing.py"
-SQLITE = "transports/tolliver_transports/_store/sqlite.py"
 
 _NODE = "tests/node/test_retained.py::"
 _FLUSH = "tests/node/test_flushing.py::"
@@ -66,14 +63,6 @@ BUGS = (
         "giving is not None",
         "False",
         (f"{_NODE}test_one_list_of_a_peer_after_the_other",),
-    ),
-    Bug(
-        "values go to who may not have them",
-        RETAINED,
-        "Retaining._give_values",
-        "if peer in recipients.peers",
-        "if recipients is not None",
-        (f"{_NODE}test_access_rules_hold_for_what_is_retained",),
     ),
     Bug(
         "values on a full disk keep a peer out",
