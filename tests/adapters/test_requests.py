@@ -147,7 +147,7 @@ def test_what_takes_its_time_holds_up_no_other(nodes: Nodes) -> None:
             handles[int(at_work[-2 if at_work[-1] == last else 3])].wait()
         for body, gate in gates.items():
             gate.open(body)
-        assert sorted(at_work) == sorted(gates) or until(lambda: sorted(at_work) == sorted(gates)) is None
+        until(lambda: sorted(at_work) == sorted(gates))
         for number, handle in enumerate(handles):
             handle.outcome()
             assert at_work.count(b"%d" % number) == 1
@@ -247,16 +247,19 @@ def test_a_durable_request_outlives_both_ends(nodes: Nodes) -> None:
 
 @EACH_ADAPTER
 def test_what_is_refused(nodes: Nodes) -> None:
+    nothing: Any = None
+    text: Any = "text"
     with pair(nodes) as (left, right, _):
-        for error, call in (
-            (TypeError, lambda: right.respond("x", None)),  # type: ignore[arg-type]
+        calls: list[tuple[type[Exception], Callable[[], object]]] = [
+            (TypeError, lambda: right.respond("x", nothing)),
             (ValueError, lambda: right.respond("x", double, concurrency=0)),
             (LocalProtocolError, lambda: right.respond("", double)),
             (OwnLimitExceeded, lambda: right.respond("x" * 5000, double)),
-            (LocalProtocolError, lambda: left.request("double", "text")),  # type: ignore[arg-type]
+            (LocalProtocolError, lambda: left.request("double", text)),
             (ValueError, lambda: left.request("double", b"", timeout=0)),
             (TypeError, lambda: left.request("double", b"", to="somebody")),
-        ):
+        ]
+        for error, call in calls:
             with pytest.raises(error):
                 call()
         assert left.stats().requests_outstanding == 0

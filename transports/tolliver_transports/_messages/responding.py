@@ -158,7 +158,7 @@ class _Worker:
 class _LoopCalls(RequestCalls):
     """On a loop, which makes the calls at the end of the turn that has read the requests.
 
-    What a call gives back to be awaited is a task's, of which there are as many as were at work at once; they stay for
+    Awaitables that they give back are for tasks, of which there are as many as were at work at once; they stay for
     the next ones.
     """
 
