@@ -138,13 +138,14 @@ def test_what_takes_its_time_holds_up_no_other(nodes: Nodes) -> None:
     with pair(nodes, handler, concurrency=3) as (left, _, _responder):
         handles = [left.start("request", "double", b"%d" % number, timeout=50) for number in range(6)]
         until(lambda: len(at_work) == 3)
-        last = at_work[-1]
-        gates[last].open(b"done")
-        assert handles[int(last)].wait().body == b"done"
+        third = at_work[2]
+        gates[third].open(b"done")
+        assert handles[int(third)].wait().body == b"done"
         until(lambda: len(at_work) == 4)
-        gates[at_work[-1]].open(RuntimeError("not that one"))
+        fourth = at_work[3]
+        gates[fourth].open(RuntimeError("not that one"))
         with pytest.raises(RequestFailed, match="not that one"):
-            handles[int(at_work[-2 if at_work[-1] == last else 3])].wait()
+            handles[int(fourth)].wait()
         for body, gate in gates.items():
             gate.open(body)
         until(lambda: sorted(at_work) == sorted(gates))
