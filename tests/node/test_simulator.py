@@ -149,3 +149,10 @@ def test_a_full_disk_that_is_taken_for_an_end_is_found(monkeypatch: pytest.Monke
     monkeypatch.setattr(Batch, "follow", lambda _batch, _failed: None)
     with pytest.raises(SimFailure):
         list(harmed())
+
+
+def test_handlers_that_want_a_message_again_break_no_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P-22."""
+    monkeypatch.setattr(SimNet, "again_chance", 0.7)
+    counts = sum((Counter(SimNet(seed, policy=Policy(dedupe=1000)).run().counts) for seed in range(4)), Counter[str]())
+    assert counts["again"] > 5

@@ -16,6 +16,10 @@ from .world import Host, World
 class Handlers(World):
     """Calls of simulated handlers, from the delivery to its settlement."""
 
+    again_chance = 0.0
+    """Chance that a message that failed is handled again here, after `again_in` seconds (P-22)."""
+    again_in = 3.0
+
     def _deliver(self, host: Host, action: Deliver) -> None:
         for delivery in action.deliveries:
             host.ledger.delivery(delivery, self._ledgers)
@@ -84,7 +88,11 @@ class Handlers(World):
                 assert isinstance(end.witness, WireWitness)
                 end.witness.acknowledged.add(one.message_id)
         self._call(host, "end", "handler", deliveries)
-        self._call(host, "fail", failed)
+        again = [one for one in failed if self.again_chance and self._chance(self.again_chance)]
+        if again:
+            self.counts["again"] += len(again)
+            self._call(host, "handle_again", again, self.again_in)
+        self._call(host, "fail", [one for one in failed if one not in again])
         self._call(host, "acknowledge", handled)
         if handled and self._chance(0.02):
             self._call(host, "acknowledge", handled)  # twice does no harm
