@@ -138,13 +138,14 @@ def test_what_takes_its_time_holds_up_no_other(nodes: Nodes) -> None:
     with pair(nodes, handler, concurrency=3) as (left, _, _responder):
         handles = [left.start("request", "double", b"%d" % number, timeout=50) for number in range(6)]
         until(lambda: len(at_work) == 3)
-        last = at_work[-1]
-        gates[last].open(b"done")
-        assert handles[int(last)].wait().body == b"done"
+        third = at_work[2]
+        gates[third].open(b"done")
+        assert handles[int(third)].wait().body == b"done"
         until(lambda: len(at_work) == 4)
-        gates[at_work[-1]].open(RuntimeError("not that one"))
+        fourth = at_work[3]
+        gates[fourth].open(RuntimeError("not that one"))
         with pytest.raises(RequestFailed, match="not that one"):
-            handles[int(at_work[-2 if at_work[-1] == last else 3])].wait()
+            handles[int(fourth)].wait()
         for body, gate in gates.items():
             gate.open(body)
         until(lambda: sorted(at_work) == sorted(gates))
@@ -247,17 +248,19 @@ def test_a_durable_request_outlives_both_ends(nodes: Nodes) -> None:
 
 @EACH_ADAPTER
 def test_what_is_refused(nodes: Nodes) -> None:
+    nothing: Any = None
+    text: Any = "text"
     with pair(nodes) as (left, right, _):
-        refused: list[tuple[type[Exception], Callable[[], object]]] = [
-            (TypeError, lambda: right.respond("x", None)),
+        calls: list[tuple[type[Exception], Callable[[], object]]] = [
+            (TypeError, lambda: right.respond("x", nothing)),
             (ValueError, lambda: right.respond("x", double, concurrency=0)),
             (LocalProtocolError, lambda: right.respond("", double)),
             (OwnLimitExceeded, lambda: right.respond("x" * 5000, double)),
-            (LocalProtocolError, lambda: left.request("double", "text")),
+            (LocalProtocolError, lambda: left.request("double", text)),
             (ValueError, lambda: left.request("double", b"", timeout=0)),
             (TypeError, lambda: left.request("double", b"", to="somebody")),
         ]
-        for error, call in refused:
+        for error, call in calls:
             with pytest.raises(error):
                 call()
         assert left.stats().requests_outstanding == 0

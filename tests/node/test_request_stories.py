@@ -89,7 +89,7 @@ def test_each_request_ends_once_with_its_own_answer() -> None:
         return chatter(net, callers[-1])
 
     callers: list[Caller] = []
-    reports = rehearse(story, range(25))
+    reports = rehearse(story, range(12))
     for caller in callers:
         ends += caller.ends
         late += caller.late
@@ -139,6 +139,6 @@ def errands(net: ProgramNet) -> Done:
 
 
 def test_a_durable_request_is_answered_though_both_ends_crash() -> None:
-    reports = rehearse(errands, range(25))
+    reports = rehearse(errands, range(12))
     happened = sum((Counter(report.counts) for report in reports), Counter())
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0

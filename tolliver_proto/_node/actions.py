@@ -228,7 +228,7 @@ class Asked:
         self.durable = durable
         self.gathers = gathers
         self.to = to
-        self.left: set[Hashable] = set()  # who may answer yet
+        self.left: set[Hashable] = set()  # peers that may answer yet
         self.replies: list[Reply] = []
         self.error: RequestFailed | None = None  # the first of them
         self.lost = False  # a connection ended that may have brought it

@@ -1,4 +1,4 @@
-"""Requests and replies, in both directions (P-10 to P-19).
+"""Requests and replies, in both directions (P-10 to P-18).
 
 A request is a message on a channel of its own, and so is its reply: subscriptions say who answers, the protocol knows
 of neither. The table of what is outstanding ends each request once: with an answer, a failure, nobody, or its time.

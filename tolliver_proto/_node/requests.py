@@ -89,7 +89,7 @@ class OpenRequests:
             self.heard(asked, peer)
 
     def lose(self, peer: Hashable) -> Sequence[Asked]:
-        """What only this peer's connection was to answer, which is over: those that nobody else may answer."""
+        """This peer's connection is over. Returns the requests that nobody else may answer."""
         ended = []
         for request_id in sorted(self.by_peer.pop(peer, ())):
             asked = self.by_id[request_id]

@@ -6,7 +6,7 @@ Nothing here knows the loop; the first half serves threads, too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from time import monotonic
 
@@ -154,11 +154,18 @@ class _Worker:
         self.item: _Item | None = None
         self.cancel: Callable[[], object] = bell.ring
 
+    def end(self) -> None:
+        """It awaits nothing more. A coroutine that it has not begun will not be."""
+        item, self.item = self.item, None
+        if item is not None and isinstance(item[2], Coroutine):
+            item[2].close()
+        self.cancel()
+
 
 class _LoopCalls(RequestCalls):
     """On a loop, which makes the calls at the end of the turn that has read the requests.
 
-    What a call gives back to be awaited is a task's, of which there are as many as were at work at once; they stay for
+    Awaitables that they give back are for tasks, of which there are as many as were at work at once; they stay for
     the next ones.
     """
 
@@ -174,7 +181,7 @@ class _LoopCalls(RequestCalls):
         """Something has come, or nothing will any more."""
         if self.mailbox.closed:
             for worker in self._workers:
-                worker.cancel()
+                worker.end()
         elif self._free:
             self._core.call_at_end(self)
 
@@ -211,11 +218,11 @@ class _LoopCalls(RequestCalls):
 
     async def _work(self, worker: _Worker) -> None:
         while not self.mailbox.closed:
-            if worker.item is None:
+            item, worker.item = worker.item, None
+            if item is None:
                 await worker.bell.heard()
                 continue
-            await self._wait_for(*worker.item)
-            worker.item = None
+            await self._wait_for(*item)
             self._idle.append(worker)
             self.end()
             if self.has_more:

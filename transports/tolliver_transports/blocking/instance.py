@@ -338,7 +338,7 @@ class Instance(BaseInstance[InstanceCore]):
     def respond(self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
         """Answer requests with what `handler(request)` returns: the reply's body, bytes.
 
-        Subscribes to them; "" is any key. What the handler raises reaches the requester as RequestFailed. It is called
+        Subscribes to them; "" is any key. An exception of it reaches the requester as RequestFailed. It is called
         on threads of its own, at most `concurrency` of them, which come as they are needed. `close()` ends it. Raises
         ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutOfThreads, TypeError for an async handler, ValueError.
         """

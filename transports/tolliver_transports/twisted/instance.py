@@ -296,7 +296,7 @@ class Instance(BaseInstance[InstanceCore]):
     def respond(self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
         """Answer requests with what `handler(request)` returns, or its Deferred or coroutine: the reply's body, bytes.
 
-        Subscribes to them; "" is any key. What the handler raises reaches the requester as RequestFailed. At most
+        Subscribes to them; "" is any key. An exception of it reaches the requester as RequestFailed. At most
         `concurrency` requests are awaited at once. `close()` ends it. Raises ReservedChannel, OwnLimitExceeded,
         LocalProtocolError, TypeError, ValueError.
         """

@@ -1,0 +1,110 @@
+"""Bugs in requests and replies (P-10 to P-18)."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+NODE = "tolliver_proto/_node/requesting.py"
+TABLE = "tolliver_proto/_node/requests.py"
+RESPONDING = "transports/tolliver_transports/_messages/responding.py"
+IN_NODE = ("tests/node/test_requests.py",)
+ON_ADAPTERS = ("tests/adapters/test_requests.py",)
+
+BUGS = (
+    Bug(
+        "who subscribes to everything is asked",
+        "tolliver_proto/_node/subscriptions.py",
+        "matching",
+        "is_envelope(channel)",
+        "False",
+        IN_NODE,
+    ),
+    Bug(
+        "the first request goes out before the subscription to replies",
+        NODE,
+        "Requesting.request",
+        "self._hears_replies",
+        "True",
+        IN_NODE,
+    ),
+    Bug(
+        "a second answer ends a request once more",
+        TABLE,
+        "OpenRequests.end",
+        "del self.by_id[asked.request_id]",
+        "pass",
+        IN_NODE,
+    ),
+    Bug(
+        "anybody's reply is an answer",
+        NODE,
+        "Requesting._on_reply",
+        "reply is None or asked is None or peer not in asked.left",
+        "reply is None or asked is None",
+        IN_NODE,
+    ),
+    Bug(
+        "a failure ends a request that another may answer",
+        NODE,
+        "Requesting._on_reply",
+        "not asked.left or (asked.replies and not asked.gathers)",
+        "not asked.gathers or not asked.left",
+        IN_NODE,
+    ),
+    Bug(
+        "ids begin at the same place at each opening",
+        TABLE,
+        "OpenRequests.new_id",
+        "request_id = int(self._rng.random() * _HALF) * _HALF + int(self._rng.random() * _HALF)",
+        "request_id = 0",
+        IN_NODE,
+    ),
+    Bug(
+        "requests outlive the connection that was to answer them",
+        NODE,
+        "Requesting._on_asked_timeout",
+        "peer.link is None",
+        "False",
+        IN_NODE,
+    ),
+    Bug(
+        "a durable request is acknowledged before its reply is stored",
+        NODE,
+        "Requesting._keep_replied",
+        "_key_of(one) in self._replied",
+        "False",
+        IN_NODE,
+    ),
+    Bug(
+        "a reply is not held for its subscription",
+        NODE,
+        "Requesting._hold_reply",
+        "held.append((self._now + HELD_FOR, framed))",
+        "pass",
+        IN_NODE,
+    ),
+    Bug(
+        "frames that wait for room are left",
+        "tolliver_proto/_node/node.py",
+        "Node._on_sent",
+        "self._send_waiting(link)",
+        "pass",
+        IN_NODE,
+    ),
+    Bug(
+        "a place is never free again",
+        RESPONDING,
+        "RequestCalls.end",
+        "self._free += 1",
+        "pass",
+        ON_ADAPTERS,
+    ),
+    Bug(
+        "a closed responder stays subscribed",
+        RESPONDING,
+        "RequestBox.leave",
+        "self._core.node.stop_responding(self.channel, self.key, self, monotonic())",
+        "pass",
+        ON_ADAPTERS,
+    ),
+)
