@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         AccessDenied,
         AlreadyClosed,
         Blocked,
+        BodyNotDecoded,
+        BodyNotEncoded,
         CannotListen,
         CertificateError,
         ConnectionClosing,
@@ -140,11 +142,11 @@ else:
             "._common.certificates": "CertificateExpires",
             "._common.derived": "is_derive_prefix, is_derived",
             "._common.errors": (
-                "AccessDenied, AlreadyClosed, Blocked, CannotListen, CertificateError, ConnectionClosing, "
-                "ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, LimitExceeded, "
-                "LocalProtocolError, MalformedFrame, NotOpenYet, OutboxFull, OutOfThreads, OwnLimitExceeded, "
-                "ProtocolError, RemoteProtocolError, ReservedChannel, SelfConnection, StoreError, TolliverError, "
-                "TooFewRecipients, Undelivered, UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
+                "AccessDenied, AlreadyClosed, Blocked, BodyNotDecoded, BodyNotEncoded, CannotListen, CertificateError, "
+                "ConnectionClosing, ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, "
+                "LimitExceeded, LocalProtocolError, MalformedFrame, NotOpenYet, OutboxFull, OutOfThreads, "
+                "OwnLimitExceeded, ProtocolError, RemoteProtocolError, ReservedChannel, SelfConnection, StoreError, "
+                "TolliverError, TooFewRecipients, Undelivered, UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
             ),
             "._common.snapshot": "Snapshot, counter, gauge",
             "._common.transport": (
@@ -196,6 +198,8 @@ __all__ = [
     "AddPeerSubscription",
     "AlreadyClosed",
     "Blocked",
+    "BodyNotDecoded",
+    "BodyNotEncoded",
     "CannotListen",
     "CertificateError",
     "CertificateExpires",
