@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 from tolliver_transports.codecs import Json, TypedDelivery
 
-from tolliver_proto import BodyNotEncoded, Limits, NoticeKind
-
 from .facade import Items, until
-from .nodes import AGAIN, Nodes, noticed, subscribed
+from .nodes import Nodes, subscribed
 
 
 @dataclass

@@ -103,8 +103,7 @@ class TypedMessages(_AsyncTyped, Generic[T]):
 
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool, codec: AnyCodec[T]) -> None:
         self._opening = Opening(core, codec)  # which may refuse the codec
-        source = Messages(core, channel, key, subscribe)
-        super().__init__(source)
+        super().__init__(source := Messages(core, channel, key, subscribe))
         self._next = source.__anext__
 
     async def __anext__(self) -> TypedDelivery[T]:
@@ -118,8 +117,7 @@ class TypedRuns(_AsyncTyped, Generic[T]):
 
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool, codec: AnyCodec[T]) -> None:
         self._opening = Opening(core, codec)  # which may refuse the codec
-        source = Runs(core, channel, key, subscribe)
-        super().__init__(source)
+        super().__init__(source := Runs(core, channel, key, subscribe))
         self._next = source.__anext__
 
     async def __anext__(self) -> TypedRun[T]:

@@ -84,7 +84,10 @@ def dumps(value: object) -> bytes:
 
 def loads(body: bytes) -> Any:
     """Raises ValueError, RecursionError."""
-    return json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
+    value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
+    if b"\\u" in body:
+        dumps(value)  # a lone surrogate can be escaped, and is no text
+    return value
 
 
 def _refuse(name: str) -> NoReturn:

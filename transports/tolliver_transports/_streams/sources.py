@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from ..codecs._codec import Codec, Coding, MessageClass, coding_of
-
-__all__ = ["Codec", "Coding", "Elements", "MessageClass", "PlainSource", "Source", "coding_of", "converted"]
-
 T = TypeVar("T")
 PlainSource = Iterable[T] | Callable[[str], Iterable[T]]
 """Elements of a publication: an iterable, or a function of the requested name that returns one."""
