@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Self, TypeVar
 
 from tolliver_proto import BodyNotDecoded, Delivery, NoticeKind
@@ -43,6 +43,10 @@ class TypedRun(Sequence[TypedDelivery[T]]):
     def fail(self) -> None:
         """Not handled: the senders keep them, and send them again (T-50)."""
         self._run.fail()
+
+    def settle(self, deliveries: Iterable[TypedDelivery[T]], well: bool) -> None:
+        """Say it of these, once each."""
+        self._run.settle([one.delivery for one in deliveries], well)
 
     @property
     def settled(self) -> bool:

@@ -18,22 +18,22 @@ T = TypeVar("T")
 
 
 class TypedDelivery(Delivery, Generic[T]):
-    """A delivery with the `value` that its codec made of its body. `ack()` and `fail()` settle that delivery."""
+    """A delivery with the `value` that its codec made of its body. `ack()` and `fail()` settle the `delivery`."""
 
-    __slots__ = ("_delivery", "value")
+    __slots__ = ("delivery", "value")
 
     def __init__(self, delivery: Delivery, value: T) -> None:
         super().__init__(delivery.cid, delivery.peer_id, delivery.message, delivery.attempt)
-        self._delivery = delivery
+        self.delivery = delivery
         self.value = value
 
     def ack(self) -> None:
         """Handled: the sender may forget it (T-45). Does nothing the second time."""
-        self._delivery.ack()
+        self.delivery.ack()
 
     def fail(self) -> None:
         """Not handled: the sender keeps it, and sends it again after its resend interval (T-50)."""
-        self._delivery.fail()
+        self.delivery.fail()
 
     def __repr__(self) -> str:
         return f"Typed{super().__repr__()}"

@@ -14,7 +14,7 @@ Format = Literal["json", "msgpack"]
 class Msgspec(Generic[T]):
     """Values of a msgspec Struct, a dataclass, or any other type that msgspec knows, as JSON or MessagePack.
 
-    What is decoded is checked against the type. Needs the extra `msgspec`. Raises TypeError where msgspec does not
+    The decoder checks a body against the type. Needs the extra `msgspec`. Raises TypeError where msgspec does not
     take the type, ValueError for another format.
     """
 

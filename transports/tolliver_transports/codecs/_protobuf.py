@@ -70,12 +70,13 @@ class ProtobufTypes:
             files = FileDescriptorSet.FromString(descriptors)
         except DecodeError as error:
             raise ValueError(f"no descriptor set, as protoc --descriptor_set_out writes it: {error}") from error
-        self._pool = DescriptorPool()
+        self.pool = DescriptorPool()
+        """All that the set describes."""
         self.names: list[str] = []
         """Full names of all message types, in order."""
         for file in files.file:
             try:
-                self._pool.AddSerializedFile(file.SerializeToString())
+                self.pool.AddSerializedFile(file.SerializeToString())
             except TypeError as error:
                 raise ValueError(f"{file.name}: {error}: make the set with --include_imports") from error
             package = f"{file.package}." if file.package else ""
@@ -107,7 +108,8 @@ class ProtobufTypes:
 
         if name not in self.names:
             raise ValueError(f"there is no message type {name!r:.100}: there are {', '.join(self.names) or 'none'}")
-        return Protobuf(GetMessageClass(self._pool.FindMessageTypeByName(name)))
+        kind: Any = GetMessageClass(self.pool.FindMessageTypeByName(name))
+        return Protobuf(kind)
 
 
 def _names(prefix: str, types: Iterable[Any]) -> list[str]:
