@@ -216,7 +216,7 @@ def test_no_codec_and_no_handler_are_refused(nodes: Nodes) -> None:
                 right.start(name, *arguments, codec=5).wait()
         with pytest.raises(TypeError, match="handler None cannot be called"):
             right.start("subscribe", "c", codec=READINGS).wait()
-        assert right.subscriptions() == []
+        assert right.start("subscriptions").wait() == []
 
 
 def test_streams_have_the_same_codecs(stage: Stage) -> None:

@@ -261,9 +261,8 @@ def listen(
 
     with words.clear_errors(), _interruptible(0):
         bodies = schema.bodies()
-        show: listening.Show = listening.as_json if json else listening.as_text
-        if bodies is not None:
-            show = partial(show, value=bodies.decode)
+        plain = listening.as_json if json else listening.as_text
+        show = plain if bodies is None else partial(plain, value=bodies.decode)
         wanted = [Subscription(*one) for one in product(channel or [""], key or [""])]
         run(
             partial(

@@ -10,7 +10,7 @@ from attrs import define
 
 from tolliver_proto import Delivery
 
-from ..codecs import Protobuf, ProtobufTypes
+from ..codecs import Protobuf, ProtobufTypes, TypedDelivery
 
 
 @define(frozen=True)
@@ -47,21 +47,23 @@ class Bodies:
         from google.protobuf import json_format
 
         self.codec = codec
+        self._name = codec.kind.DESCRIPTOR.full_name
         self._pool = types.pool
         self._format: Any = json_format
 
     def encode(self, text: bytes, place: str) -> bytes:
         """The body of a message in JSON. Raises ValueError, which names the place."""
         try:
-            message = self._format.Parse(text, self.codec.kind(), descriptor_pool=self._pool)  # type: ignore[operator]
+            message = self._format.Parse(text, self.codec.kind(), descriptor_pool=self._pool)
             return self.codec.encode(message)
         except (self._format.Error, ValueError, RecursionError) as error:
-            raise ValueError(f"{place} is no {self.codec.kind.DESCRIPTOR.full_name} in JSON: {error}") from error  # type: ignore[attr-defined]
+            raise ValueError(f"{place} is no {self._name} in JSON: {error}") from error
 
     def decode(self, delivery: Delivery) -> str:
-        """JSON on one line."""
+        """The value of a typed delivery, on one line."""
+        assert isinstance(delivery, TypedDelivery)
         text: str = self._format.MessageToJson(
-            delivery.value,  # type: ignore[attr-defined]
+            delivery.value,
             indent=None,
             preserving_proto_field_name=True,
             ensure_ascii=False,

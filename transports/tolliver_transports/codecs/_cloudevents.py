@@ -2,7 +2,7 @@
 
 The draft has no headers: what would stand in them stands in the event, its id, source, type and time, and extensions
 such as `traceparent`. The library takes more than it should when it reads, and makes up what is missing. So the JSON is
-read here, strictly, and the library checks and builds the event.
+read here, strictly, and the library checks and builds the event (P-44).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """JSON bodies: plain values by the standard library, types by msgspec.
 
-Both are strict: UTF-8 alone, no NaN or infinity, and nothing is decoded that could not be encoded.
+Both are strict (P-45): UTF-8 alone, no NaN or infinity, and nothing is decoded that could not be encoded.
 """
 
 from __future__ import annotations

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from .._extras import needed
-from ._codec import MessageClass
 
 T = TypeVar("T")
 
@@ -23,7 +19,7 @@ class Protobuf(Generic[T]):
     those that lack required fields.
     """
 
-    def __init__(self, kind: MessageClass[T]) -> None:
+    def __init__(self, kind: type[T]) -> None:
         needed("protobuf", "google.protobuf")
         from google.protobuf.message import Message
 
@@ -32,7 +28,7 @@ class Protobuf(Generic[T]):
         self._kind: Any = kind
 
     @property
-    def kind(self) -> MessageClass[T]:
+    def kind(self) -> type[T]:
         """The class of the messages."""
         return self._kind  # type: ignore[no-any-return]  # as it was given
 
@@ -91,6 +87,10 @@ class ProtobufTypes:
         Raises ValueError with the compiler's own words.
         """
         needed("protoc", "grpc_tools")
+        import subprocess  # and the others that most programs never load
+        import sys
+        import tempfile
+
         paths = [Path(fspath(one)) for one in files]
         folders = [*dict.fromkeys([*(str(Path(fspath(one))) for one in include), *(str(one.parent) for one in paths)])]
         with tempfile.TemporaryDirectory() as directory:
