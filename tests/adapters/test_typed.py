@@ -93,7 +93,7 @@ def test_a_body_that_does_not_decode_fails_its_handler_until_it_is_a_dead_letter
         assert (letter.channel, letter.key, letter.body, letter.attempts) == ("readings", "cpu0", POISON, 2)
         assert letter.peer == left.instance_id
         told = noticed(right, NoticeKind.HANDLER_FAILED)[0]
-        assert f"'readings' 'cpu0' from peer {left.instance_id}" in told
+        assert f"did not get it: the body of 'readings' 'cpu0' from peer {left.instance_id} has no value" in told
         assert "Json(Reading) raised ValidationError" in told
         assert seen == [Reading(17)]
     logged = [record for record in caplog.records if "handler_failed" in record.getMessage()]
@@ -115,7 +115,7 @@ def test_an_iterator_leaves_out_what_does_not_decode_and_goes_on(nodes: Nodes) -
         left.wait_acked(bad)
         assert [letter.body for letter in right.dead_letters()] == [POISON]
         told = noticed(right, NoticeKind.HANDLER_FAILED)[0]
-        assert f"attempt 1 of peer {left.instance_id}'s message, was not handed out: the body of 'readings'" in told
+        assert f"attempt 1 of peer {left.instance_id}'s message, did not get it: the body of 'readings'" in told
         left.send("readings", "cpu0", Reading(18), codec=READINGS)
         last = items.settled(waiting.wait())
         assert last.value == Reading(18)

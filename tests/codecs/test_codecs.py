@@ -351,7 +351,7 @@ def test_what_is_no_codec_is_refused() -> None:
     with pytest.raises(TypeError, match="codec is None"):
         Opener(None)  # type: ignore[arg-type]  # that is the test
     with pytest.raises(TypeError, match="no protobuf message class"):
-        Protobuf(Reading)  # type: ignore[arg-type]  # that is the test
+        Protobuf(Reading)
     with pytest.raises(ValueError, match="'json' or 'msgpack'"):
         Msgspec(Reading, "yaml")  # type: ignore[call-overload]  # that is the test
     with pytest.raises(TypeError, match="cannot be called"):

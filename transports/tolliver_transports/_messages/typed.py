@@ -65,7 +65,7 @@ class Opening(Generic[T]):
         try:
             return self._open(delivery)
         except BodyNotDecoded as error:
-            self._core.complain(NoticeKind.HANDLER_FAILED, delivery, f"was not handed out: {error}", error)
+            self._core.complain(NoticeKind.HANDLER_FAILED, delivery, f"did not get it: {error}", error)
             delivery.fail()
             return None
 
