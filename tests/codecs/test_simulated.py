@@ -18,10 +18,14 @@ def story(net: ProgramNet) -> Callable[[], bool]:
     seen: list[Reading] = []
 
     def sender(app: App) -> None:
-        if not app.disk:
+        def offer() -> None:
+            if app.disk.get("sent") or app.subscribed("readings") < 2:
+                return
             items = [("readings", "", READINGS.encode(one)) for one in WANTED]
             receipt = app.send_many([*items, ("readings", "", b"poison")])
-            app.when_stored(receipt, lambda error: app.disk.update(sent=True) if error is None else None)
+            app.when_stored(receipt, lambda error: error is None and app.disk.update(sent=True))
+
+        app.every(1.0, offer)
 
     def receiver(app: App) -> None:
         def on_reading(delivery: TypedDelivery[Reading]) -> None:
@@ -35,8 +39,8 @@ def story(net: ProgramNet) -> Callable[[], bool]:
 
         app.register_callback("readings", "", decoding(READINGS, on_reading), settles=True)
 
-    net.instance("receiver", receiver, subscriptions=["readings"], limits=Limits(max_attempts=3))
-    net.instance("settling", settling, subscriptions=["readings"], limits=Limits(max_attempts=3))
+    net.instance("receiver", receiver, subscriptions=[("readings", "")], limits=Limits(max_attempts=3))
+    net.instance("settling", settling, subscriptions=[("readings", "")], limits=Limits(max_attempts=3))
     net.instance("sender", sender, remotes=["receiver", "settling"])
     return lambda: all(one in seen for one in WANTED)
 
