@@ -35,7 +35,7 @@ def test_json_goes_in_and_json_comes_out(who: Who, tmp_path: Path, proto: Path) 
     start = ("--listen", "127.0.0.1:0", "--count", 3, "--json")
     with listener(tmp_path / "out", who("alice"), *start, *typed) as alice:
         there = ("--connect", alice.address, *who("bob", own=True), *typed)
-        one = tolliver("send", "readings", "cpu0", '{"percent": 17, "host_name": "x\x1b"}', *there)
+        one = tolliver("send", "readings", "cpu0", '{"percent": 17, "host_name": "x\\u001b"}', *there)
         assert one.exit_code == 0, one.stderr
         assert tolliver("send", "readings", "cpu0", "--file", tmp_path / "lines", *there).exit_code == 0
         assert alice.process.wait(SECONDS) == 0
