@@ -13,7 +13,9 @@ ASYNCIO_WIRE = "transports/tolliver_transports/anyio/asyncio_wire.py"
 ANYIO_WIRE = "transports/tolliver_transports/anyio/wire.py"
 SOCKET_SESSION = "transports/tolliver_transports/_driver/socket_session.py"
 SOCKETS = "transports/tolliver_transports/_driver/sockets.py"
+LOOP = "transports/tolliver_transports/blocking/loop.py"
 TURNS = "tests/anyio/test_turns.py::"
+BORROWING = "tests/blocking/test_borrowing.py::"
 
 BUGS = (
     Bug(
@@ -198,5 +200,13 @@ BUGS = (
         "not isinstance(loop, asyncio.BaseEventLoop)",
         "False",
         (f"{TURNS}test_a_reset_with_the_last_bytes_is_seen_on_uvloop",),
+    ),
+    Bug(
+        "the sockets stay with a borrower that is away",
+        LOOP,
+        "Loop._stand_by",
+        "not self._baton.locked()",
+        "False",
+        (f"{BORROWING}test_a_handler_that_had_the_sockets_may_block",),
     ),
 )
