@@ -19,6 +19,7 @@ from . import (
     spark,
     storage,
     streams,
+    typed,
     wire,
     wires,
 )
@@ -41,5 +42,6 @@ BUGS = (
     *field.BUGS,
     *handling.BUGS,
     *events.BUGS,
+    *typed.BUGS,
     *drafts.BUGS,
 )
