@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tolliver_transports.codecs import Json, TypedDelivery, decoding
 
+from tests.codecs.kinds import HOSTILE
 from tolliver_proto import BodyNotEncoded, Limits, NoticeKind
 
 from .facade import Items, until
@@ -128,6 +129,22 @@ def test_an_iterator_leaves_out_what_does_not_decode_and_goes_on(nodes: Nodes) -
             next(items)
 
 
+@EACH_ADAPTER
+def test_hostile_bodies_fail_one_by_one(nodes: Nodes) -> None:
+    """On whatever thread they are decoded: none of them ends it, and none has a value."""
+    limits = Limits(max_attempts=1)
+    with nodes.pair(channels=(), right={"limits": limits}) as (left, right, _):
+        right.subscribe("readings")
+        items = right.messages("readings", codec=READINGS)
+        right.register_callback("readings", "", lambda delivery: delivery.value, codec=Json(list))
+        subscribed(left)
+        left.send_many([("readings", name, body) for name, body in HOSTILE.items()])
+        left.send("readings", "", Reading(17), codec=READINGS)
+        assert next(items).value == Reading(17)
+        until(lambda: {letter.key for letter in right.dead_letters()} >= {*HOSTILE})
+        items.close()
+
+
 def test_runs_have_values_and_leave_out_what_has_none(nodes: Nodes) -> None:
     limits = Limits(max_attempts=1)
     with nodes.pair(channels=(), left=AGAIN, right={"limits": limits}) as (left, right, _):
@@ -144,7 +161,6 @@ def test_runs_have_values_and_leave_out_what_has_none(nodes: Nodes) -> None:
             assert run[0].value == next(iter(run)).value
             found += [one.value for one in run]
             assert not run.settled
-            run.settle([run[0]], True)
             run.ack()
             assert run.settled
         assert found == [Reading(1), Reading(2)]

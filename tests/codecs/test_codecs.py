@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,12 +19,21 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.wrappers_pb2 import StringValue
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tolliver_transports.codecs import CloudEvents, Codec, Json, Msgspec, Protobuf, ProtobufTypes, decoding
+from tolliver_transports.codecs import (
+    CloudEvents,
+    Codec,
+    Json,
+    Msgspec,
+    Protobuf,
+    ProtobufTypes,
+    TypedDelivery,
+    decoding,
+)
 from tolliver_transports.codecs._bodies import Opener, encoded, encoded_items
 
 from tolliver_proto import BodyNotDecoded, BodyNotEncoded, Delivery, Message
 
-from .kinds import Place, Reading, Sample, Unit
+from .kinds import HOSTILE, Place, Reading, Sample, Unit
 
 PEER = UUID("01890000-0000-7000-8000-000000000001")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -66,30 +77,6 @@ EACH: dict[str, tuple[Codec[Any], st.SearchStrategy[Any]]] = {
     "messagepack": (Msgspec(Sample, "msgpack"), SAMPLES),
     "protobuf": (Protobuf(StringValue), st.builds(StringValue, value=TEXTS)),
     "cloudevents": (CloudEvents(), EVENTS),
-}
-DEEP = 100_000
-HOSTILE = {
-    "nothing": b"",
-    "invalid utf-8": b'"\xff\xfe"',
-    "utf-16": '{"percent": 1}'.encode("utf-16"),
-    "deep lists": b"[" * DEEP,
-    "deep objects": b'{"percent":' * DEEP,
-    "a deep list, whole": b"[" * DEEP + b"]" * DEEP,
-    "deep in a field": b'{"percent":1,"parts":' + b"[" * DEEP,
-    "deep messagepack": b"\x91" * DEEP,
-    "deep groups": b"\x0b" * DEEP,
-    "a huge number": b"9" * 100_000,
-    "a huge number in a field": b'{"percent":' + b"9" * 100_000 + b"}",
-    "a huge float": b"1e999",
-    "no number": b"NaN",
-    "infinity": b'{"percent":-Infinity}',
-    "a lone surrogate": b'{"percent":"\\ud800"}',
-    "cut off": b'{"percent":',
-    "more behind it": b'{"percent":1}}',
-    "a length beyond the end": b"\x0a\xff\xff\xff\xff\x0f",
-    "a map of four thousand million": b"\xdf\xff\xff\xff\xff",
-    "a byte string of four thousand million": b"\xc6\xff\xff\xff\xff",
-    "zeros": bytes(1000),
 }
 
 
@@ -253,6 +240,11 @@ def test_an_event_that_breaks_the_specification_is_refused(field: dict[str, Any]
         CloudEvents().decode(Json().encode({**EVENT, **field}))
 
 
+def test_an_event_is_an_object() -> None:
+    with pytest.raises(TypeError, match="an event is an object, not a list"):
+        CloudEvents().decode(b"[]")
+
+
 # Protobuf.
 
 
@@ -396,6 +388,22 @@ def test_a_decoding_handler_is_named_as_the_programs_own() -> None:
             seen.append(delivery.value)
 
     assert decoding(Json(), Handler()).__name__ == "Handler"
+
+
+def test_an_async_handler_stays_one() -> None:
+    seen: list[object] = []
+
+    async def on_reading(delivery: TypedDelivery[Reading]) -> bool:
+        await asyncio.sleep(0)
+        seen.append(delivery.value)
+        return False
+
+    handler = decoding(Json(Reading), on_reading)
+    assert iscoroutinefunction(handler), "an adapter for threads refuses it at once"
+    assert asyncio.run(handler(Delivery(1, PEER, Message("c", "k", b'{"percent": 17}', 1)))) is False
+    with pytest.raises(BodyNotDecoded):
+        asyncio.run(handler(Delivery(1, PEER, Message("c", "k", b"", 1))))
+    assert seen == [Reading(17)]
 
 
 def test_a_typed_delivery_is_the_delivery() -> None:
