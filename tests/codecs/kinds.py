@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -29,10 +29,7 @@ class Place(TypedDict):
     height: float
 
 
-class Sample(msgspec.Struct):
-    at: datetime
-    values: dict[str, int]
-    raw: bytes = b""
+Sample: Any = msgspec.defstruct("Sample", [("at", datetime), ("values", dict[str, int]), ("raw", bytes, b"")])
 
 
 DEEP = 100_000

@@ -82,7 +82,7 @@ EACH: dict[str, tuple[Codec[Any], st.SearchStrategy[Any]]] = {
 
 def same(one: object, other: object) -> bool:
     if isinstance(one, CloudEvent) and isinstance(other, CloudEvent):
-        return one.get_attributes() == other.get_attributes() and one.get_data() == other.get_data()
+        return bool(one.get_attributes() == other.get_attributes() and one.get_data() == other.get_data())
     return one == other and type(one) is type(other)
 
 
