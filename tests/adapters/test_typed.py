@@ -192,7 +192,7 @@ def test_a_block_that_is_left_closes_the_iterator(nodes: Nodes) -> None:
 def test_two_handlers_have_a_value_each(nodes: Nodes) -> None:
     """With a codec of its own: one of them may have no use for the body."""
     seen: list[object] = []
-    with nodes.pair(channels=(), left=AGAIN) as (left, right, _):
+    with nodes.pair(channels=()) as (left, right, _):
         right.subscribe("readings", handler=lambda delivery: seen.append(delivery.value), codec=READINGS)
         items = right.messages("readings", codec=Json(dict), subscribe=False)
         subscribed(left)
