@@ -62,6 +62,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
     (
         Room("tolliver_transports._options", "options of instances and streams, checked before anything is opened"),
         Room("tolliver_transports._store", "the durable store: one SQLite file, its lock, its checksums"),
+        Room("tolliver_transports.codecs", "door: typed values as bodies of messages and elements of streams"),
     ),
     (
         Room("tolliver_transports._tls", "TLS policy, TLS without I/O, and the reading of certificates"),
@@ -75,7 +76,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
             "messaging without a loop: calls, handlers, store jobs, recorder",
         ),
     ),
-    (Room("tolliver_transports._streams", "streams without a loop: publications, subscriptions, codecs, the bridge"),),
+    (Room("tolliver_transports._streams", "streams without a loop: publications, subscriptions, the bridge"),),
     (
         Room("tolliver_transports.anyio", "door: adapter for asyncio and trio"),
         Room("tolliver_transports.twisted", "door: adapter for Twisted"),

@@ -17,11 +17,13 @@ DOORS = (
     "tolliver_proto",
     "tolliver_transports.anyio",
     "tolliver_transports.blocking",
+    "tolliver_transports.codecs",
     "tolliver_transports.spark",
     "tolliver_transports.twisted",
 )
 STREAMS = {"tolliver_proto.reactive", "tolliver_transports._streams.streams", "tolliver_transports._options.streams"}
 RARE = {"cryptography", "email", "http", "tomllib", "pyarrow", "tolliver_transports.certs", "tolliver_proto.recording"}
+CODED = {"msgspec", "cloudevents", "google", "grpc_tools", "subprocess", "attrs", "anyio", "asyncio"}
 UNLOADED = {
     "import tolliver_proto": {"asyncio", "dataclasses", "inspect", "ssl", "uuid", "tolliver_proto._node.node"},
     "from tolliver_proto import Connection": {"asyncio", "ssl", "sqlite3", "tolliver_proto._node.node"},
@@ -30,6 +32,8 @@ UNLOADED = {
     "import tolliver_transports.anyio": {"anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
     "import tolliver_transports.blocking": {"anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
     "import tolliver_transports.twisted": {"twisted", "anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
+    "import tolliver_transports.codecs": CODED | {"json", "tolliver_proto"},
+    "from tolliver_transports.codecs import Json, Protobuf, decoding; Json(dict)": CODED,
     "import tolliver_transports.spark": {"pyspark", "attrs", "ssl", "sqlite3", "tolliver_proto"},
     "from tolliver_transports.anyio import TLS, InstanceOptions, Remote, create_instance": STREAMS | RARE,
     "from tolliver_transports.blocking import TLS, InstanceOptions, Remote, create_instance": {"anyio", "asyncio"}

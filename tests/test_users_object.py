@@ -63,7 +63,10 @@ OWN = {
     ("twisted", "Streams"): {"close"},
 }
 """Calls that one adapter has beside."""
-KINDS = ("Instance", "Streams", "Peer", "Subscription", "Messages", "Runs", "Run", "Registration", "Delivery")
+KINDS = (
+    *("Instance", "Streams", "Peer", "Subscription", "Messages", "Runs", "Run", "Registration", "Delivery"),
+    *("TypedMessages", "TypedRuns", "TypedRun", "TypedDelivery"),
+)
 
 
 def public(kind: type) -> set[str]:

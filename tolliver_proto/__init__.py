@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         AccessDenied,
         AlreadyClosed,
         Blocked,
+        BodyNotDecoded,
+        BodyNotEncoded,
         CannotListen,
         CertificateError,
         ConnectionClosing,
@@ -155,12 +157,12 @@ else:
             "._common.certificates": "CertificateExpires",
             "._common.derived": "is_derive_prefix, is_derived",
             "._common.errors": (
-                "AccessDenied, AlreadyClosed, Blocked, CannotListen, CertificateError, ConnectionClosing, "
-                "ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, LimitExceeded, "
-                "LocalProtocolError, MalformedFrame, NoResponders, NotOpenYet, OutboxFull, OutOfThreads, "
-                "OwnLimitExceeded, ProtocolError, RemoteProtocolError, RequestFailed, ReservedChannel, SelfConnection, "
-                "StoreError, TolliverError, TooFewRecipients, Undelivered, UndeliveredReason, UnexpectedEOF, "
-                "UnexpectedFrame"
+                "AccessDenied, AlreadyClosed, Blocked, BodyNotDecoded, BodyNotEncoded, CannotListen, CertificateError, "
+                "ConnectionClosing, ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, "
+                "LimitExceeded, LocalProtocolError, MalformedFrame, NoResponders, NotOpenYet, OutboxFull, "
+                "OutOfThreads, OwnLimitExceeded, ProtocolError, RemoteProtocolError, RequestFailed, ReservedChannel, "
+                "SelfConnection, StoreError, TolliverError, TooFewRecipients, Undelivered, UndeliveredReason, "
+                "UnexpectedEOF, UnexpectedFrame"
             ),
             "._common.snapshot": "Snapshot, counter, gauge",
             "._common.transport": (
@@ -217,6 +219,8 @@ __all__ = [
     "Answered",
     "Asked",
     "Blocked",
+    "BodyNotDecoded",
+    "BodyNotEncoded",
     "CannotListen",
     "CertificateError",
     "CertificateExpires",

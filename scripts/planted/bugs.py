@@ -22,6 +22,7 @@ from . import (
     spark,
     storage,
     streams,
+    typed,
     wire,
     wires,
 )
@@ -46,6 +47,7 @@ BUGS = (
     *field.BUGS,
     *handling.BUGS,
     *events.BUGS,
+    *typed.BUGS,
     *drafts.BUGS,
     *retained.BUGS,
 )

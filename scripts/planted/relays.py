@@ -8,7 +8,7 @@ ASYNC_STREAMS = "transports/tolliver_transports/_streams/async_streams.py"
 PUBLISHING = "transports/tolliver_transports/_streams/publishing.py"
 SUBSCRIBING = "transports/tolliver_transports/_streams/subscribing.py"
 STREAMS = "transports/tolliver_transports/_streams/streams.py"
-CODECS = "transports/tolliver_transports/_streams/codecs.py"
+SOURCES = "transports/tolliver_transports/_streams/sources.py"
 WAITS = "transports/tolliver_transports/blocking/waits.py"
 RELAYS = "tests/adapters/test_streams_relay.py::test_rule"
 
@@ -92,7 +92,7 @@ BUGS = (
     ),
     Bug(
         "streams: a codec that raises StopAsyncIteration ends the loop",
-        CODECS,
+        SOURCES,
         "converted",
         "raise RuntimeError(f'the codec raised {type(error).__name__}') from error",
         "raise",

@@ -28,7 +28,6 @@ from tolliver_proto import DeadLetter, NodeStats, Notice, PeerInfo, Receipt, Rem
 
 PATIENCE = 60.0  # seconds for one call, far above what any takes
 STEP = 0.002  # seconds between two looks
-Item = tuple[str, str, bytes]
 
 
 class Deadline:
@@ -258,19 +257,19 @@ class Facade(Opened):
     def remove_connection(self, remote: str | Remote, **options: bool) -> None:
         self._call("remove_connection", remote, **options)
 
-    def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> None:
+    def subscribe(self, channel: str, key: str = "", handler: Any = None, **options: Any) -> None:
         if handler is None:
-            self._call("subscribe", channel, key)
+            self._call("subscribe", channel, key, **options)
         else:
-            self._call("subscribe", channel, key, self._adapted(handler))
+            self._call("subscribe", channel, key, handler=self._adapted(handler), **options)
 
     def unsubscribe(self, channel: str, key: str = "") -> None:
         self._call("unsubscribe", channel, key)
 
-    def send(self, channel: str, key: str, body: bytes, **options: Any) -> Receipt:
+    def send(self, channel: str, key: str, body: Any, **options: Any) -> Receipt:
         return self._call("send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 
-    def send_many(self, items: Iterable[Item], **options: Any) -> Receipt:
+    def send_many(self, items: Iterable[tuple[str, str, Any]], **options: Any) -> Receipt:
         return self._call("send_many", items, **options)  # type: ignore[no-any-return]  # as above
 
     def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
@@ -279,10 +278,10 @@ class Facade(Opened):
     def retained(self, **options: Any) -> list[RetainedValue]:
         return self._call("retained", **options)  # type: ignore[no-any-return]  # as above
 
-    def unreliable_send(self, channel: str, key: str, body: bytes, **options: Any) -> int:
+    def unreliable_send(self, channel: str, key: str, body: Any, **options: Any) -> int:
         return self._call("unreliable_send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 
-    def register_callback(self, channel: str, key: str, handler: Handler, **how: Any) -> Registered:
+    def register_callback(self, channel: str, key: str, handler: Any, **how: Any) -> Registered:
         return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler), **how))
 
     def request(self, channel: str, body: bytes, key: str = "", **options: Any) -> Reply:
@@ -304,10 +303,10 @@ class Facade(Opened):
 
     # Calls that Python adds.
 
-    def messages(self, channel: str, key: str = "", **options: bool) -> Items:
+    def messages(self, channel: str, key: str = "", **options: Any) -> Items:
         return Items(self.world, self._call("messages", channel, key, **options))
 
-    def message_runs(self, channel: str, key: str = "", **options: bool) -> Items:
+    def message_runs(self, channel: str, key: str = "", **options: Any) -> Items:
         return Items(self.world, self._call("message_runs", channel, key, **options))
 
     def flush(self, **options: Any) -> None:

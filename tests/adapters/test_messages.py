@@ -194,7 +194,7 @@ def test_send_many_stores_all_or_none(nodes: Nodes) -> None:
         with pytest.raises(OutboxFull):
             left.send_many([("news", "", b"1")] * 11)
         with pytest.raises(LocalProtocolError):
-            left.send_many([("news", "", b"2"), ("news", "", "no bytes")])  # type: ignore[list-item]  # on purpose
+            left.send_many([("news", "", b"2"), ("news", "", "no bytes")])
         left.wait_acked(left.send("news", "", b"3"))
         assert inbox.bodies == [b"3"]
 

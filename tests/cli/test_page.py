@@ -69,6 +69,7 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     address, streams, stage = free_address(), free_address(), free_address()
     Path("lines.txt").write_text("line 1\nline 2\n")
+    Path("weather.proto").write_text('syntax = "proto3"; package acme; message Weather { int32 degrees = 1; }')
     final, message = encode(HandshakeFinal(True), D2), encode(Message("test", "key", b"hi", 1), D2)
     Path("recorded.bin").write_bytes(final + message + encode(Ack(1), D2))
     Path("cut.bin").write_bytes(final + message[:-1])
@@ -87,7 +88,7 @@ def test_the_page_says_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return text.replace(alice_there, alice_here)
 
     shown = examples()
-    assert len(shown) == 26
+    assert len(shown) == 28
     (certs, again), rest = shown[:2], shown[2:]
     made, refused = tolliver(*certs.arguments), tolliver(*again.arguments)
     for result, example in ((made, certs), (refused, again)):

@@ -9,6 +9,8 @@ import pytest
 
 from tolliver_proto import (
     Acked,
+    BodyNotDecoded,
+    BodyNotEncoded,
     Limits,
     Policy,
     QuotaPolicy,
@@ -178,6 +180,12 @@ def test_the_error_survives_a_process() -> None:
     few = pickle.loads(pickle.dumps(TooFewRecipients("c", "k", 2, 1)))
     assert (few.channel, few.key, few.required, few.found) == ("c", "k", 2, 1)
     assert "2" in str(few)
+    mute = pickle.loads(pickle.dumps(BodyNotEncoded("c", "k", "it is none")))
+    assert (mute.channel, mute.key, mute.why) == ("c", "k", "it is none")
+    assert str(mute) == "the value for 'c' 'k' has no body: it is none"
+    dark = pickle.loads(pickle.dumps(BodyNotDecoded("c", "k", LOW, "it is none")))
+    assert (dark.channel, dark.key, dark.peer, dark.why) == ("c", "k", LOW, "it is none")
+    assert str(dark) == f"the body of 'c' 'k' from peer {LOW} has no value: it is none"
 
 
 # Recipients that a send asks for.

@@ -240,6 +240,33 @@ class Undelivered(TolliverError):
         return f"{self.count} messages of this send were given up for peer {self.peer}: {self.reason} (T-54)"
 
 
+class BodyNotEncoded(TolliverError):
+    """A codec made no body of a value: nothing was stored or sent (P-41)."""
+
+    def __init__(self, channel: str, key: str, why: str) -> None:
+        super().__init__(channel, key, why)
+        self.channel = channel
+        self.key = key
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the value for {self.channel!r:.100} {self.key!r:.100} has no body: {self.why}"
+
+
+class BodyNotDecoded(TolliverError):
+    """A codec made no value of a peer's body: the message has failed, as if its handler had (P-42)."""
+
+    def __init__(self, channel: str, key: str, peer: UUID, why: str) -> None:
+        super().__init__(channel, key, peer, why)
+        self.channel = channel
+        self.key = key
+        self.peer = peer
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the body of {self.channel!r:.100} {self.key!r:.100} from peer {self.peer} has no value: {self.why}"
+
+
 class OutOfThreads(TolliverError):
     """The system starts no further thread for this process: work that must not hold up others could not be done."""
 

@@ -2,6 +2,7 @@
 
 - `anyio`, `twisted`, `blocking`: instances and streams on asyncio and trio, on Twisted, on threads
 - `events`: what `events()` and `on_event` of these tell
+- `codecs`: typed values as bodies of messages and elements of streams
 - `spark`: data sources, sink, streams with demand and delivery audit in PySpark
 - `staging`: messages in files, each once, before they are acknowledged
 - `certs`: a private CA and certificates in PEM files

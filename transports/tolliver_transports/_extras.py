@@ -11,10 +11,17 @@ from typing import Any
 def needed(extra: str, *modules: str) -> None:
     """Raises ModuleNotFoundError, with what to install, where one of the modules is missing."""
     for module in modules:
-        if find_spec(module) is None:
+        if not _is_there(module):
             raise ModuleNotFoundError(
                 f"the module {module} is missing: pip install 'tolliver-proto[{extra}]'", name=module
             )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it is missing
+        return False
 
 
 def door(

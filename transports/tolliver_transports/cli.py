@@ -21,6 +21,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         module = (error.name or "").split(".")[0]
         extra = "cli" if module in _EXTRA else "spark" if module in _SPARK else None
+        if extra is None and "pip install" in str(error):  # a library of a codec, which says so itself
+            sys.exit(f"tolliver: {error}")
         if extra is None:
             raise
         sys.exit(f"tolliver: the module {module} is missing: pip install 'tolliver-proto[{extra}]'")

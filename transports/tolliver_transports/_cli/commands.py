@@ -27,6 +27,7 @@ from .groups import grouped
 if TYPE_CHECKING:
     from .connecting import Meeting, Place
     from .recordings import Filter
+    from .schema import Schema
 
 app = typer.Typer(
     name="tolliver",
@@ -120,6 +121,28 @@ def _place(
     from .connecting import Place
 
     return Place(meeting=meeting, database=database, revision=Revision(revision), habits=habits, record=record)
+
+
+Proto = Annotated[
+    list[Path] | None, typer.Option("--proto", metavar="FILE", help="A .proto file that describes --type; repeatable.")
+]
+Include = Annotated[
+    list[Path] | None, typer.Option("--proto-path", metavar="DIR", help="Where its imports are, too; repeatable.")
+]
+Descriptors = Annotated[
+    Path | None, typer.Option("--descriptors", metavar="FILE", help="A descriptor set that describes it, instead.")
+]
+Type = Annotated[
+    str | None, typer.Option("--type", help="The bodies are protobuf messages of this type, and JSON here.")
+]
+
+
+def _schema(
+    proto: Proto = None, proto_path: Include = None, descriptors: Descriptors = None, kind: Type = None
+) -> Schema:
+    from .schema import Schema
+
+    return Schema(proto=proto or [], include=proto_path or [], descriptors=descriptors, type=kind)
 
 
 class Way(StrEnum):
@@ -220,7 +243,7 @@ def pin(
 
 
 @app.command()
-@grouped(place=_place)
+@grouped(place=_place, schema=_schema)
 def listen(
     *,
     channel: Annotated[list[str] | None, typer.Option(help="A channel; repeatable (default: any).")] = None,
@@ -229,6 +252,7 @@ def listen(
     json: Json = False,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
     only: Annotated[bool, typer.Option("--only", help="Unsubscribe from what earlier runs asked for.")] = False,
+    schema: Schema,
     trio: Trio = False,
 ) -> None:
     """Subscribe and print what arrives; acknowledge each message once it is printed. Ctrl-C ends in order."""
@@ -236,18 +260,28 @@ def listen(
     from .connecting import run
 
     with words.clear_errors(), _interruptible(0):
-        show = listening.as_json if json else listening.as_text
+        bodies = schema.bodies()
+        plain = listening.as_json if json else listening.as_text
+        show = plain if bodies is None else partial(plain, value=bodies.decode)
         wanted = [Subscription(*one) for one in product(channel or [""], key or [""])]
         run(
             partial(
-                listening.listen, place.options(dial=False), place.remotes, wanted, only, count, show, place.meeting.acl
+                listening.listen,
+                place.options(dial=False),
+                place.remotes,
+                wanted,
+                only,
+                count,
+                show,
+                place.meeting.acl,
+                None if bodies is None else bodies.codec,
             ),
             trio,
         )
 
 
 @app.command()
-@grouped(place=_place)
+@grouped(place=_place, schema=_schema)
 def send(
     channel: Channel,
     key: Key,
@@ -259,6 +293,7 @@ def send(
     place: Place,
     unreliable: Annotated[bool, typer.Option("--unreliable", help="Not stored, not acknowledged.")] = False,
     peer: Annotated[list[UUID] | None, typer.Option(help="Only to this peer; repeatable (default: any).")] = None,
+    schema: Schema,
     wait: Wait = True,
     timeout: Timeout = 30.0,
     trio: Trio = False,
@@ -272,8 +307,16 @@ def send(
         if (body is None) is (file is None):
             raise ValueError('what is to be sent? Give a BODY, or --file FILE, or "-" for the lines of standard input')
         source = file if body is None else None if body == "-" else os.fsencode(body)
+        bodies = schema.bodies()
         job = sending.job_of_lines(
-            channel, key, source, reliable=not unreliable, waits=wait, timeout=timeout, to=peer or None
+            channel,
+            key,
+            source,
+            reliable=not unreliable,
+            waits=wait,
+            timeout=timeout,
+            to=peer or None,
+            encode=None if bodies is None else bodies.encode,
         )
         with place.once(waits=job.waits or unreliable) as options:
             complete = sending.send_and_report(job, partial(run, trio=trio), options)

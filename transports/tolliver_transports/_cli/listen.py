@@ -13,25 +13,30 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tolliver_proto import Delivery, Subscription
 
 from .._options.instance import InstanceOptions, Remote
-from ..anyio import Instance, Runs, create_instance
+from ..anyio import Instance, Runs, TypedRuns, create_instance
+from ..codecs import Codec
 from . import words
 from .connecting import alongside, reread_rules
 
+Show = Callable[[Delivery], str]
 
-def as_text(delivery: Delivery) -> str:
-    """One line: time, peer, channel, key, body."""
+
+def as_text(delivery: Delivery, value: Show | None = None) -> str:
+    """One line: time, peer, channel, key, body, or the value in its place."""
+    body = delivery.body if value is None else value(delivery).encode()
     now = datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]
     names = f"{words.name(delivery.channel)} {words.name(delivery.key)}"
-    return f"{now} {words.peer(delivery.peer_id)} {names} {words.body(delivery.body)}\n"
+    return f"{now} {words.peer(delivery.peer_id)} {names} {words.body(body)}\n"
 
 
-def as_json(delivery: Delivery) -> str:
+def as_json(delivery: Delivery, value: Show | None = None) -> str:
     """One object: nothing is cut."""
-    shown = {
+    shown: dict[str, object] = {
         "time": datetime.now().astimezone().isoformat(timespec="milliseconds"),
         "peer": str(delivery.peer_id),
         "channel": delivery.channel,
@@ -40,6 +45,8 @@ def as_json(delivery: Delivery) -> str:
         "attempt": delivery.attempt,
         "body": base64.b64encode(delivery.body).decode(),
     }
+    if value is not None:
+        shown["value"] = json.loads(value(delivery))
     return json.dumps(shown) + "\n"
 
 
@@ -49,12 +56,20 @@ async def listen(
     wanted: list[Subscription],
     only: bool,
     count: int | None,
-    show: Callable[[Delivery], str],
+    show: Show,
     acl: Path | None = None,
+    codec: Codec[Any] | None = None,
 ) -> None:
-    """Until `count` messages were printed, or for ever. The rules in the file `acl` are read again on SIGHUP."""
+    """Until `count` messages were printed, or for ever. The rules in the file `acl` are read again on SIGHUP.
+
+    With a codec, a message that it does not decode fails, which is told on standard error.
+    """
     async with create_instance(options, subscriptions=wanted) as instance:
-        runs = instance.message_runs("", "", subscribe=False)
+        runs: Runs | TypedRuns[Any] = (
+            instance.message_runs("", "", subscribe=False)
+            if codec is None
+            else instance.message_runs("", "", subscribe=False, codec=codec)
+        )
         if only:
             await _drop_earlier(instance, wanted)
         _say_where(instance)
@@ -82,10 +97,10 @@ def _say_where(instance: Instance) -> None:
     words.say(f"subscribed to {listed} ('' is anything); Ctrl-C ends")
 
 
-async def _print(runs: Runs, count: int | None, show: Callable[[Delivery], str]) -> None:
+async def _print(runs: Runs | TypedRuns[Any], count: int | None, show: Show) -> None:
     left = count
     async for run in runs:
-        taken = list(run)[:left]
+        taken: list[Any] = list(run)[:left]
         sys.stdout.write("".join(map(show, taken)))
         sys.stdout.flush()
         run.settle(taken, True)

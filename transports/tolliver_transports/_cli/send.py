@@ -29,6 +29,7 @@ from .._messages.instance import Item
 from .._options.instance import InstanceOptions
 from ..anyio import Instance, create_instance
 from . import words
+from .schema import Encode
 
 BATCH = 1000  # messages in one commit
 _UNDER_WAY = 20  # batches that may wait for their acknowledgements
@@ -77,11 +78,17 @@ def job_of_lines(
     waits: bool,
     timeout: float,
     to: list[UUID] | None = None,
+    encode: Encode | None = None,
 ) -> Job:
-    """`source` is a body, or a path of which each line is one (None is standard input). Raises OSError."""
+    """`source` is a body, or a path of which each line is one (None is standard input).
+
+    `encode` makes the body that is sent of each. Raises OSError, and ValueError for a body that it does not take.
+    """
+    if encode is not None and isinstance(source, bytes):
+        source, encode = encode(source, "the message"), None
     kept = "nothing was kept" if reliable else "or what is under way to them has no room for more"
     return Job(
-        batches=partial(_batches, channel, key, source, reliable),
+        batches=partial(_batches, channel, key, source, reliable, encode),
         wanted=Subscription(channel, key),
         waits=waits and reliable,
         timeout=timeout,
@@ -93,13 +100,20 @@ def job_of_lines(
     )
 
 
-def _batches(channel: str, key: str, source: bytes | Path | None, reliable: bool) -> Iterator[Batch]:
+def _batches(
+    channel: str, key: str, source: bytes | Path | None, reliable: bool, encode: Encode | None
+) -> Iterator[Batch]:
     if isinstance(source, bytes):
         yield Batch([(channel, key, source)], reliable, len(source))
         return
+    number = 0
     with sys.stdin.buffer if source is None else source.open("rb") as file:
         while lines := list(islice(file, BATCH)):
-            yield Batch([(channel, key, line.removesuffix(b"\n")) for line in lines], reliable, sum(map(len, lines)))
+            bodies = [line.removesuffix(b"\n") for line in lines]
+            if encode is not None:
+                bodies = [encode(body, f"line {at}") for at, body in enumerate(bodies, number + 1)]
+            number += len(lines)
+            yield Batch([(channel, key, body) for body in bodies], reliable, sum(map(len, lines)))
 
 
 @define

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from uuid import UUID
 
-from tolliver_proto import Delivery, GiveUp, HandleAgain, Node, NoticeKind, Verdict
+from tolliver_proto import BodyNotDecoded, Delivery, GiveUp, HandleAgain, Node, NoticeKind, Verdict
 
 from .._driver.adapter import Bell
 from .._driver.ends import is_interrupt, shown
@@ -376,7 +376,8 @@ class Verdicts:
             self._failed(delivery, f"returned {shown(result)}")
 
     def raised(self, delivery: Delivery, error: BaseException) -> None:
-        self._failed(delivery, f"raised {shown(error)}", error)
+        text = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {shown(error)}"
+        self._failed(delivery, text, error)
 
     def end(self) -> None:
         if len(self.well) == len(self._run):

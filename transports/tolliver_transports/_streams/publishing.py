@@ -20,7 +20,8 @@ from tolliver_proto import LocalProtocolError
 from tolliver_proto.reactive import UNBOUNDED, Hub
 
 from .._driver.ends import is_interrupt, shown
-from .codecs import Coding, converted
+from ..codecs._codec import Coding
+from .sources import converted
 
 log = logging.getLogger("tolliver")
 BYTES = 65536  # about so much is pulled before others have their turn

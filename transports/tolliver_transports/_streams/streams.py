@@ -50,7 +50,7 @@ from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._tls.policy import Pumps
-from .codecs import Coding
+from ..codecs._codec import Coding
 from .events import StreamsDialFailed, StreamsPeerDown, StreamsPeerUp
 from .peers import BasePeer
 from .publishing import Catalogue, OutboundStream, Publication, check_name

@@ -20,8 +20,9 @@ from tolliver_proto.reactive import UNBOUNDED, Elements, Hub, OnComplete, OnErro
 from .._driver.adapter import Bell
 from .._driver.endpoint import Closable, Closing
 from .._driver.ends import is_interrupt
-from .codecs import Coding, converted
+from ..codecs._codec import Coding
 from .publishing import OutboundStream
+from .sources import converted
 
 PREFETCH = 256  # elements
 

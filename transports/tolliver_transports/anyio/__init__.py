@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from .._messages.inbox import Handler, Run
     from .._messages.iterators import Messages, Registration, Runs
     from .._messages.responding import Responder
+    from .._messages.typed import TypedMessages, TypedRun, TypedRuns
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
     from .._options.streams import StreamsOptions
     from .._streams.async_streams import Subscription
     from .._streams.bridge import async_bridge as bridge
-    from .._streams.codecs import Codec
     from .._streams.publishing import Publication
     from .._tls.policy import Pumps
+    from ..codecs._bodies import TypedDelivery
+    from ..codecs._codec import Codec
     from .connection import AsyncConnection, open_connection
     from .instance import Instance, create_instance, run
     from .streams import Peer, Streams, create_streams
@@ -41,15 +43,17 @@ else:
             ".._messages.inbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
             ".._messages.responding": "Responder",
+            ".._messages.typed": "TypedMessages, TypedRun, TypedRuns",
             ".._options.acl_file": "load_acl",
             ".._options.instance": "TLS, InstanceOptions, Remote",
             ".._options.streams": "StreamsOptions",
             ".._streams.async_streams": "Subscription",
             ".._streams.bridge": "async_bridge as bridge",
-            ".._streams.codecs": "Codec",
             ".._streams.publishing": "Publication",
             ".._tls.policy": "Pumps",
             ".connection": "AsyncConnection, open_connection",
+            "..codecs._bodies": "TypedDelivery",
+            "..codecs._codec": "Codec",
             ".instance": "Instance, create_instance, run",
             ".streams": "Peer, Streams, create_streams",
         },
@@ -79,6 +83,10 @@ __all__ = [
     "Streams",
     "StreamsOptions",
     "Subscription",
+    "TypedDelivery",
+    "TypedMessages",
+    "TypedRun",
+    "TypedRuns",
     "bridge",
     "create_instance",
     "create_streams",

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
 from uuid import UUID
 
 import anyio
@@ -29,7 +29,10 @@ from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.iterators import Messages, Registration, Runs
 from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
 from .._messages.side_by_side import OrderedBy, SideBySide, chosen
+from .._messages.typed import TypedMessages, TypedRuns
 from .._options.instance import InstanceOptions, Registering, Remote
+from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
+from ..codecs._codec import AnyCodec
 from .endpoint import Endpoint
 from .threads import loop_caller, off_loop
 
@@ -128,11 +131,22 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return await self._core.wait(self._core.new_connection(remote, keep_trying), timeout)
 
-    async def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> None:
+    @overload
+    async def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> None: ...
+
+    @overload
+    async def subscribe(self, channel: str, key: str = "", *, handler: TypedHandler[T], codec: AnyCodec[T]) -> None: ...
+
+    async def subscribe(
+        self, channel: str, key: str = "", handler: Any = None, *, codec: AnyCodec[T] | None = None
+    ) -> None:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
 
-        `handler` is registered first, as by `register_callback`. Raises ReservedChannel, OwnLimitExceeded, StoreError.
+        `handler` and its `codec` are registered first, as by `register_callback`. Raises ReservedChannel,
+        OwnLimitExceeded, StoreError, TypeError.
         """
+        if codec is not None:
+            handler = decoding(codec, handler)
         if handler is not None:
             self.register_callback(channel, key, handler)
         await self._core.wait(self._core.subscribe(channel, key))
@@ -141,6 +155,7 @@ class Instance(BaseInstance[InstanceCore]):
         """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
         await self._core.wait(self._core.unsubscribe(channel, key))
 
+    @overload
     async def send(
         self,
         channel: str,
@@ -150,24 +165,76 @@ class Instance(BaseInstance[InstanceCore]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+    ) -> Receipt: ...
+
+    @overload
+    async def send(
+        self,
+        channel: str,
+        key: str,
+        body: T,
+        *,
+        codec: AnyCodec[T],
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt: ...
+
+    async def send(
+        self,
+        channel: str,
+        key: str,
+        body: Any,
+        *,
+        codec: AnyCodec[T] | None = None,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
     ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
         `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
         Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
-        fewer than `require_recipients` are subscribed: then nothing was stored.
+        With a `codec`, `body` is a value that it encodes. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError,
+        OutboxFull, StoreError, BodyNotEncoded, and TooFewRecipients where fewer than `require_recipients` are
+        subscribed: then nothing was stored.
         """
+        if codec is not None:
+            body = encoded(codec, channel, key, body)
         return await self._core.wait(self._core.send(channel, key, body, require_recipients, to, expire_after))
 
+    @overload
     async def send_many(
         self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
+    ) -> Receipt: ...
+
+    @overload
+    async def send_many(
+        self,
+        items: Iterable[tuple[str, str, T]],
+        *,
+        codec: AnyCodec[T],
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt: ...
+
+    async def send_many(
+        self,
+        items: Iterable[Any],
+        *,
+        codec: AnyCodec[T] | None = None,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
     ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
-        `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
+        `receipt.counts` has each one's recipients; `codec` and `require_recipients` are for each of them.
         """
+        if codec is not None:
+            items = encoded_items(codec, items)
         return await self._core.wait(self._core.send_many(items, require_recipients, to, expire_after))
 
     async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
@@ -187,19 +254,56 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return await self._core.wait(self._core.retained(after, count))
 
-    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
+    @overload
+    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int: ...
+
+    @overload
+    def unreliable_send(self, channel: str, key: str, body: T, *, codec: AnyCodec[T], to: To = None) -> int: ...
+
+    def unreliable_send(
+        self, channel: str, key: str, body: Any, *, codec: AnyCodec[T] | None = None, to: To = None
+    ) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
 
-        `to` narrows them as with `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        `to` narrows them as with `send`. With a `codec`, `body` is a value that it encodes. Raises ReservedChannel,
+        OwnLimitExceeded, LocalProtocolError, BodyNotEncoded.
         """
+        if codec is not None:
+            body = encoded(codec, channel, key, body)
         return self._core.unreliable_send(channel, key, body, to)
 
+    @overload
     def register_callback(
         self,
         channel: str,
         key: str,
         handler: Handler,
         *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration: ...
+
+    @overload
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: TypedHandler[T],
+        *,
+        codec: AnyCodec[T],
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration: ...
+
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Any,
+        *,
+        codec: AnyCodec[T] | None = None,
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
@@ -210,18 +314,46 @@ class Instance(BaseInstance[InstanceCore]):
         value or an exception means failed: it is sent again (T-45). One call at a time for each registration, or
         `concurrency` of them; with `ordered_by="key"` one follows the other inside a key (P-20, P-21).
         `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
+        With a `codec`, deliveries have a `value`, and a body that does not decode is a failure too.
         """
+        if codec is not None:
+            handler = decoding(codec, handler)
         return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
-    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
+    @overload
+    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages: ...
+
+    @overload
+    def messages(
+        self, channel: str, key: str = "", *, codec: AnyCodec[T], subscribe: bool = True
+    ) -> TypedMessages[T]: ...
+
+    def messages(
+        self, channel: str, key: str = "", *, codec: AnyCodec[T] | None = None, subscribe: bool = True
+    ) -> Messages | TypedMessages[T]:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
 
-        Subscribes with the first one that is asked for, and raises there what that raises.
+        Subscribes with the first one that is asked for, and raises there what that raises. With a `codec`, deliveries
+        have a `value`; one whose body does not decode is failed, told by a notice, and not handed out.
         """
+        if codec is not None:
+            return TypedMessages(self._core, channel, key, subscribe, codec)
         return Messages(self._core, channel, key, subscribe)
 
-    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
+    @overload
+    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs: ...
+
+    @overload
+    def message_runs(
+        self, channel: str, key: str = "", *, codec: AnyCodec[T], subscribe: bool = True
+    ) -> TypedRuns[T]: ...
+
+    def message_runs(
+        self, channel: str, key: str = "", *, codec: AnyCodec[T] | None = None, subscribe: bool = True
+    ) -> Runs | TypedRuns[T]:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
+        if codec is not None:
+            return TypedRuns(self._core, channel, key, subscribe, codec)
         return Runs(self._core, channel, key, subscribe)
 
     async def wait_subscribed(

@@ -11,13 +11,14 @@ from .._driver.events import Events, OnEvent, call_on_loop
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._streams.async_streams import AsyncOutboundStream, Subscription
-from .._streams.codecs import Codec, MessageClass, Source, coding_of
 from .._streams.events import StreamsEvent
 from .._streams.facade import BaseStreams
 from .._streams.loop_streams import LoopStreamsCore
 from .._streams.peers import BasePeer
 from .._streams.publishing import Publication
+from .._streams.sources import Source
 from .._streams.streams import Key
+from ..codecs._codec import AnyCodec, coding_of
 from .endpoint import Endpoint
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class Peer(BasePeer):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Codec[T] | MessageClass[T],
+        codec: AnyCodec[T],
     ) -> Subscription[T]: ...
 
     def subscribe(
@@ -68,7 +69,7 @@ class Peer(BasePeer):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Codec[T] | MessageClass[T] | None = None,
+        codec: AnyCodec[T] | None = None,
     ) -> Subscription[T] | Subscription[bytes]:
         """As `Streams.subscribe`, at this peer."""
         return self._core.subscription(name, demand, prefetch, codec, self)
@@ -119,16 +120,14 @@ class Streams(BaseStreams[Peer]):
     ) -> Publication: ...
 
     @overload
-    def publish(
-        self, name: str, source: Source[T], *, codec: Codec[T] | MessageClass[T], element_size: int = 0
-    ) -> Publication: ...
+    def publish(self, name: str, source: Source[T], *, codec: AnyCodec[T], element_size: int = 0) -> Publication: ...
 
     def publish(
         self,
         name: str,
         source: Source[T] | Source[bytes],
         *,
-        codec: Codec[T] | MessageClass[T] | None = None,
+        codec: AnyCodec[T] | None = None,
         element_size: int = 0,
     ) -> Publication:
         """Offer elements under a name, to every peer, until the publication is closed.
@@ -163,7 +162,7 @@ class Streams(BaseStreams[Peer]):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Codec[T] | MessageClass[T],
+        codec: AnyCodec[T],
         peer: Peer | None = None,
     ) -> Subscription[T]: ...
 
@@ -173,7 +172,7 @@ class Streams(BaseStreams[Peer]):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Codec[T] | MessageClass[T] | None = None,
+        codec: AnyCodec[T] | None = None,
         peer: Peer | None = None,
     ) -> Subscription[T] | Subscription[bytes]:
         """Ask a peer for the elements under a name, and iterate over them.

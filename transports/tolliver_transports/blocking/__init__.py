@@ -18,18 +18,21 @@ if TYPE_CHECKING:
 
     from .._messages.inbox import Handler, Run
     from .._messages.responding import Responder
+    from .._messages.typed import TypedRun
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
     from .._options.streams import StreamsOptions
     from .._streams.bridge import thread_bridge as bridge
-    from .._streams.codecs import Codec
     from .._streams.publishing import Publication
     from .._tls.policy import Pumps
+    from ..codecs._bodies import TypedDelivery
+    from ..codecs._codec import Codec
     from .connection import BlockingConnection
     from .instance import Instance, create_instance
     from .iterators import Messages, Registration, Runs
     from .streams import Peer, Streams, create_streams
     from .subscription import Subscription
+    from .typed import TypedMessages, TypedRuns
     from .waits import still_wanted
 
     Received = Delivery
@@ -42,18 +45,21 @@ else:
             "tolliver_proto": "Delivery, Delivery as Received, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.responding": "Responder",
+            ".._messages.typed": "TypedRun",
             ".._options.acl_file": "load_acl",
             ".._options.instance": "TLS, InstanceOptions, Remote",
             ".._options.streams": "StreamsOptions",
             ".._streams.bridge": "thread_bridge as bridge",
-            ".._streams.codecs": "Codec",
             ".._streams.publishing": "Publication",
             ".._tls.policy": "Pumps",
+            "..codecs._bodies": "TypedDelivery",
+            "..codecs._codec": "Codec",
             ".connection": "BlockingConnection",
             ".instance": "Instance, create_instance",
             ".iterators": "Messages, Registration, Runs",
             ".streams": "Peer, Streams, create_streams",
             ".subscription": "Subscription",
+            ".typed": "TypedMessages, TypedRuns",
             ".waits": "still_wanted",
         },
     )
@@ -82,6 +88,10 @@ __all__ = [
     "Streams",
     "StreamsOptions",
     "Subscription",
+    "TypedDelivery",
+    "TypedMessages",
+    "TypedRun",
+    "TypedRuns",
     "bridge",
     "create_instance",
     "create_streams",

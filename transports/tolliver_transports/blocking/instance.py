@@ -9,9 +9,9 @@ instance included.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 from uuid import UUID
 
 from tolliver_proto import DeadLetter, Receipt, Reply, RetainedValue, TolliverError
@@ -27,13 +27,17 @@ from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.responding import Responder, Responding, checked_responder
 from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._options.instance import InstanceOptions, Registering, Remote
+from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
+from ..codecs._codec import AnyCodec
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
 from .responding import CONCURRENCY, ThreadResponder
 from .side_by_side import Registrations
+from .typed import TypedMessages, TypedRuns
 
+T = TypeVar("T")
 GOES_ON = "it is not withdrawn, and may still be stored"
 
 
@@ -137,13 +141,38 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return self._core.ask(lambda: self._core.new_connection(remote, keep_trying), timeout)
 
+    @overload
     def subscribe(
         self, channel: str, key: str = "", handler: Handler | None = None, *, timeout: float | None = None
+    ) -> None: ...
+
+    @overload
+    def subscribe(
+        self,
+        channel: str,
+        key: str = "",
+        *,
+        handler: TypedHandler[T],
+        codec: AnyCodec[T],
+        timeout: float | None = None,
+    ) -> None: ...
+
+    def subscribe(
+        self,
+        channel: str,
+        key: str = "",
+        handler: Any = None,
+        *,
+        codec: AnyCodec[T] | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
 
-        `handler` is registered first, as by `register_callback`. Raises ReservedChannel, OwnLimitExceeded, StoreError.
+        `handler` and its `codec` are registered first, as by `register_callback`. Raises ReservedChannel,
+        OwnLimitExceeded, StoreError, TypeError.
         """
+        if codec is not None:
+            handler = decoding(codec, handler)
         if handler is not None:
             self.register_callback(channel, key, handler)
         self._core.subscribe_and_wait(channel, key, timeout)
@@ -153,6 +182,7 @@ class Instance(BaseInstance[InstanceCore]):
         late = f"the end of the subscription is not on disk yet: {GOES_ON}"
         self._core.ask(lambda: self._core.unsubscribe(channel, key), timeout, late)
 
+    @overload
     def send(
         self,
         channel: str,
@@ -163,23 +193,48 @@ class Instance(BaseInstance[InstanceCore]):
         to: To = None,
         expire_after: float | None = None,
         timeout: float | None = None,
+    ) -> Receipt: ...
+
+    @overload
+    def send(
+        self,
+        channel: str,
+        key: str,
+        body: T,
+        *,
+        codec: AnyCodec[T],
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
+    ) -> Receipt: ...
+
+    def send(
+        self,
+        channel: str,
+        key: str,
+        body: Any,
+        *,
+        codec: AnyCodec[T] | None = None,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
     ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
         `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
         Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
-        fewer than `require_recipients` are subscribed: then nothing was stored.
+        With a `codec`, `body` is a value that it encodes. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError,
+        OutboxFull, StoreError, BodyNotEncoded, and TooFewRecipients where fewer than `require_recipients` are
+        subscribed: then nothing was stored.
         """
-        return self.send_many(
-            ((channel, key, body),),
-            require_recipients=require_recipients,
-            to=to,
-            expire_after=expire_after,
-            timeout=timeout,
-        )
+        item = (channel, key, body)
+        items = (item,) if codec is None else encoded_items(codec, (item,))
+        return self._send(items, require_recipients, to, expire_after, timeout)
 
+    @overload
     def send_many(
         self,
         items: Iterable[Item],
@@ -188,12 +243,46 @@ class Instance(BaseInstance[InstanceCore]):
         to: To = None,
         expire_after: float | None = None,
         timeout: float | None = None,
+    ) -> Receipt: ...
+
+    @overload
+    def send_many(
+        self,
+        items: Iterable[tuple[str, str, T]],
+        *,
+        codec: AnyCodec[T],
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
+    ) -> Receipt: ...
+
+    def send_many(
+        self,
+        items: Iterable[Any],
+        *,
+        codec: AnyCodec[T] | None = None,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        timeout: float | None = None,
     ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
-        `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
+        `receipt.counts` has each one's recipients; `codec` and `require_recipients` are for each of them.
         """
-        items = tuple(items)  # a generator may take its time: not under the lock
+        # A generator may take its time: not under the lock.
+        items = tuple(items) if codec is None else encoded_items(codec, items)
+        return self._send(items, require_recipients, to, expire_after, timeout)
+
+    def _send(
+        self,
+        items: Sequence[Item],
+        require_recipients: int,
+        to: To,
+        expire_after: float | None,
+        timeout: float | None,
+    ) -> Receipt:
         late = f"the message is not on disk yet: {GOES_ON}"
         return self._core.ask(lambda: self._core.send_many(items, require_recipients, to, expire_after), timeout, late)
 
@@ -218,20 +307,57 @@ class Instance(BaseInstance[InstanceCore]):
         late = "the database has not answered: ask again"
         return self._core.ask(lambda: self._core.retained(after, count), timeout, late)
 
-    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
+    @overload
+    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int: ...
+
+    @overload
+    def unreliable_send(self, channel: str, key: str, body: T, *, codec: AnyCodec[T], to: To = None) -> int: ...
+
+    def unreliable_send(
+        self, channel: str, key: str, body: Any, *, codec: AnyCodec[T] | None = None, to: To = None
+    ) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
 
-        `to` narrows them as with `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        `to` narrows them as with `send`. With a `codec`, `body` is a value that it encodes. Raises ReservedChannel,
+        OwnLimitExceeded, LocalProtocolError, BodyNotEncoded.
         """
+        if codec is not None:
+            body = encoded(codec, channel, key, body)
         with self._core.lock:
             return self._core.unreliable_send(channel, key, body, to)
 
+    @overload
     def register_callback(
         self,
         channel: str,
         key: str,
         handler: Handler,
         *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration | Registrations: ...
+
+    @overload
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: TypedHandler[T],
+        *,
+        codec: AnyCodec[T],
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration | Registrations: ...
+
+    def register_callback(
+        self,
+        channel: str,
+        key: str,
+        handler: Any,
+        *,
+        codec: AnyCodec[T] | None = None,
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
@@ -243,22 +369,75 @@ class Instance(BaseInstance[InstanceCore]):
         registration, or `concurrency` of them, on as many threads; with `ordered_by="key"` one follows the other inside
         a key (P-20, P-21). Raises TypeError for an async handler.
         `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
+        With a `codec`, deliveries have a `value`, and a body that does not decode is a failure too.
         """
+        if codec is not None:
+            handler = decoding(codec, handler)
         return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
+    @overload
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
-    ) -> Messages:
+    ) -> Messages: ...
+
+    @overload
+    def messages(
+        self,
+        channel: str,
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        subscribe: bool = True,
+        timeout: float | None = None,
+    ) -> TypedMessages[T]: ...
+
+    def messages(
+        self,
+        channel: str,
+        key: str = "",
+        *,
+        codec: AnyCodec[T] | None = None,
+        subscribe: bool = True,
+        timeout: float | None = None,
+    ) -> Messages | TypedMessages[T]:
         """`for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
 
-        The loop ends when no message has come for `timeout` seconds. Subscribes first; raises what that raises.
+        The loop ends when no message has come for `timeout` seconds. Subscribes first; raises what that raises. With a
+        `codec`, deliveries have a `value`; one whose body does not decode is failed, told by a notice, and not handed
+        out.
         """
+        if codec is not None:
+            return TypedMessages(self._core, channel, key, subscribe, timeout, codec)
         return Messages(self._core, channel, key, subscribe, timeout)
 
+    @overload
     def message_runs(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
-    ) -> Runs:
+    ) -> Runs: ...
+
+    @overload
+    def message_runs(
+        self,
+        channel: str,
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        subscribe: bool = True,
+        timeout: float | None = None,
+    ) -> TypedRuns[T]: ...
+
+    def message_runs(
+        self,
+        channel: str,
+        key: str = "",
+        *,
+        codec: AnyCodec[T] | None = None,
+        subscribe: bool = True,
+        timeout: float | None = None,
+    ) -> Runs | TypedRuns[T]:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
+        if codec is not None:
+            return TypedRuns(self._core, channel, key, subscribe, timeout, codec)
         return Runs(self._core, channel, key, subscribe, timeout)
 
     def wait_subscribed(self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None) -> int:

@@ -19,12 +19,13 @@ from .._driver.events import OnEvent
 from .._driver.pending import PendingCall
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
-from .._streams.codecs import Codec, MessageClass, PlainSource, coding_of
 from .._streams.events import StreamsEvent
 from .._streams.facade import BaseStreams
 from .._streams.peers import BasePeer
 from .._streams.publishing import Catalogue, Publication
+from .._streams.sources import PlainSource
 from .._streams.streams import BaseStreamsCore, Key
+from ..codecs._codec import AnyCodec, coding_of
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .feed import ThreadOutboundStream, is_async
@@ -204,7 +205,7 @@ class Peer(BasePeer):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Codec[T] | MessageClass[T],
+        codec: AnyCodec[T],
         timeout: float | None = None,
     ) -> Subscription[T]: ...
 
@@ -214,7 +215,7 @@ class Peer(BasePeer):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Codec[T] | MessageClass[T] | None = None,
+        codec: AnyCodec[T] | None = None,
         timeout: float | None = None,
     ) -> Subscription[T] | Subscription[bytes]:
         """As `Streams.subscribe`, at this peer."""
@@ -286,7 +287,7 @@ class Streams(BaseStreams[Peer]):
 
     @overload
     def publish(
-        self, name: str, source: PlainSource[T], *, codec: Codec[T] | MessageClass[T], element_size: int = 0
+        self, name: str, source: PlainSource[T], *, codec: AnyCodec[T], element_size: int = 0
     ) -> Publication: ...
 
     def publish(
@@ -294,7 +295,7 @@ class Streams(BaseStreams[Peer]):
         name: str,
         source: PlainSource[T] | PlainSource[bytes],
         *,
-        codec: Codec[T] | MessageClass[T] | None = None,
+        codec: AnyCodec[T] | None = None,
         element_size: int = 0,
     ) -> Publication:
         """Offer elements under a name, to every peer, until the publication is closed.
@@ -339,7 +340,7 @@ class Streams(BaseStreams[Peer]):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Codec[T] | MessageClass[T],
+        codec: AnyCodec[T],
         peer: Peer | None = None,
         timeout: float | None = None,
     ) -> Subscription[T]: ...
@@ -350,7 +351,7 @@ class Streams(BaseStreams[Peer]):
         *,
         demand: int | None = None,
         prefetch: int | None = None,
-        codec: Codec[T] | MessageClass[T] | None = None,
+        codec: AnyCodec[T] | None = None,
         peer: Peer | None = None,
         timeout: float | None = None,
     ) -> Subscription[T] | Subscription[bytes]:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Self, TypeVar, cast
 
 from .._driver.ends import is_interrupt
-from .._streams.codecs import Coding, converted
+from .._streams.sources import converted
 from .._streams.subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
+from ..codecs._codec import Coding
 from .waits import wait
 from .wire import Bell, limited
 

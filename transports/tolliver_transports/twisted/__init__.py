@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from .._messages.inbox import Handler, Run
     from .._messages.iterators import Messages, Registration, Runs
     from .._messages.responding import Responder
+    from .._messages.typed import TypedMessages, TypedRun, TypedRuns
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
     from .._options.streams import StreamsOptions
     from .._streams.bridge import async_bridge as bridge
-    from .._streams.codecs import Codec
     from .._streams.publishing import Publication
+    from ..codecs._bodies import TypedDelivery
+    from ..codecs._codec import Codec
     from .instance import Instance, create_instance
     from .service import StreamsService, TolliverService
     from .streams import EndOfStream, Peer, Streams, Subscription, create_streams
@@ -40,12 +42,14 @@ else:
             ".._messages.inbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
             ".._messages.responding": "Responder",
+            ".._messages.typed": "TypedMessages, TypedRun, TypedRuns",
             ".._options.acl_file": "load_acl",
             ".._options.instance": "TLS, InstanceOptions, Remote",
             ".._options.streams": "StreamsOptions",
             ".._streams.bridge": "async_bridge as bridge",
-            ".._streams.codecs": "Codec",
             ".._streams.publishing": "Publication",
+            "..codecs._bodies": "TypedDelivery",
+            "..codecs._codec": "Codec",
             ".instance": "Instance, create_instance",
             ".service": "StreamsService, TolliverService",
             ".streams": "EndOfStream, Peer, Streams, Subscription, create_streams",
@@ -77,6 +81,10 @@ __all__ = [
     "StreamsService",
     "Subscription",
     "TolliverService",
+    "TypedDelivery",
+    "TypedMessages",
+    "TypedRun",
+    "TypedRuns",
     "bridge",
     "create_instance",
     "create_streams",

@@ -1,28 +1,28 @@
-"""Codecs between an application's objects and the bytes of elements.
+"""Protocol of a codec, and the functions of one.
 
-A codec is any object with `encode` and `decode`; a protobuf message class is taken as it is. Without one, elements are
-bytes.
+Messages and streams have this one notion of it: any object with `encode` and `decode`, or a protobuf message class as
+it is. Without one, bodies and elements are bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Codec(Protocol[T]):
-    """Makes bytes of an element, and an element of bytes."""
+    """Bytes out of a value, and a value out of bytes. Both raise any Exception for what they do not take."""
 
     def encode(self, value: T, /) -> bytes: ...
 
-    def decode(self, data: bytes, /) -> T: ...
+    def decode(self, body: bytes, /) -> T: ...
 
 
 class MessageClass(Protocol[T_co]):
-    """A protobuf message class, as far as a stream needs it."""
+    """A protobuf message class, as far as it is needed here."""
 
     @property
     def SerializeToString(self) -> Callable[..., bytes]: ...
@@ -30,21 +30,8 @@ class MessageClass(Protocol[T_co]):
     def FromString(self, data: bytes, /) -> T_co: ...
 
 
-PlainSource = Iterable[T] | Callable[[str], Iterable[T]]
-"""Elements of a publication: an iterable, or a function of the requested name that returns one."""
-
-Elements = Iterable[T] | AsyncIterable[T]
-Source = Elements[T] | Callable[[str], Elements[T] | Awaitable[Elements[T]]]
-"""As `PlainSource`; any part of it may be asynchronous."""
-
-
-def converted(convert: Callable[[Any], T], elements: Iterable[Any]) -> Iterator[T]:
-    """Elements as a codec makes them. If that raises what ends an iteration, it is an error as any other."""
-    for element in elements:
-        try:
-            yield convert(element)
-        except StopAsyncIteration as error:  # of a StopIteration Python makes the same
-            raise RuntimeError(f"the codec raised {type(error).__name__}") from error
+AnyCodec: TypeAlias = Codec[T] | MessageClass[T]
+"""All that `codec=` takes."""
 
 
 class Coding(NamedTuple):

@@ -1,0 +1,75 @@
+"""Bugs in typed bodies: codecs, and deliveries whose body has no value."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+CODECS = "transports/tolliver_transports/codecs/"
+TESTS = "tests/codecs/test_codecs.py::"
+
+BUGS = (
+    Bug(
+        "typed: a body without a value is acknowledged",
+        "transports/tolliver_transports/_messages/typed.py",
+        "Opening.of",
+        "delivery.fail()",
+        "delivery.ack()",
+        ("tests/adapters/test_typed.py::test_an_iterator_leaves_out_what_does_not_decode_and_goes_on[asyncio]",),
+    ),
+    Bug(
+        "typed: a codec may make no bytes",
+        f"{CODECS}_bodies.py",
+        "_encoded",
+        "not isinstance(body, bytes)",
+        "False",
+        (f"{TESTS}test_a_codec_that_breaks_its_word_is_told_of",),
+    ),
+    Bug(
+        "typed: NaN becomes null",
+        f"{CODECS}_msgspec.py",
+        "Msgspec.encode",
+        "self._format == 'json' and b'null' in body",
+        "False",
+        (f"{TESTS}test_a_value_that_does_not_encode_names_the_message",),
+    ),
+    Bug(
+        "typed: a lone surrogate is text",
+        f"{CODECS}_json.py",
+        "loads",
+        "b'\\\\u' in body",
+        "False",
+        (f"{TESTS}test_a_hostile_body_is_an_error_that_names_the_message[a lone surrogate-json]",),
+    ),
+    Bug(
+        "typed: a number out of range is infinity",
+        f"{CODECS}_json.py",
+        "_finite",
+        "not math.isfinite(number)",
+        "False",
+        (f"{TESTS}test_a_hostile_body_is_an_error_that_names_the_message[a huge float-json]",),
+    ),
+    Bug(
+        "typed: an event without a time gets one",
+        f"{CODECS}_cloudevents.py",
+        "CloudEvents.decode",
+        "fields.pop('time', None)",
+        "pass",
+        (f"{TESTS}test_nothing_is_made_up_for_an_event",),
+    ),
+    Bug(
+        "typed: base64 that is none is taken",
+        f"{CODECS}_cloudevents.py",
+        "_data",
+        "base64.b64decode(fields.pop('data_base64'), validate=True)",
+        "base64.b64decode(fields.pop('data_base64') + '==')",
+        (f"{TESTS}test_an_event_that_breaks_the_specification_is_refused",),
+    ),
+    Bug(
+        "typed: a required field may be missing",
+        f"{CODECS}_protobuf.py",
+        "Protobuf.decode",
+        "not message.IsInitialized()",
+        "False",
+        (f"{TESTS}test_required_fields_that_are_missing_are_an_error",),
+    ),
+)

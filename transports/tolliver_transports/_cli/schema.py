@@ -1,0 +1,76 @@
+"""Protobuf bodies as JSON, for people: `--proto` or `--descriptors`, and `--type`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attrs import define
+
+from tolliver_proto import Delivery
+
+from ..codecs import Protobuf, ProtobufTypes, TypedDelivery
+
+
+@define(frozen=True)
+class Schema:
+    """A message type, and what describes it. Nothing is read until it is asked for."""
+
+    proto: list[Path]
+    include: list[Path]
+    descriptors: Path | None
+    type: str | None
+
+    def bodies(self) -> Bodies | None:
+        """None where no type is named. Raises ValueError, OSError, and ModuleNotFoundError for a missing extra."""
+        if self.type is None:
+            if self.proto or self.descriptors is not None:
+                raise ValueError("of which type are the messages? Give --type, such as acme.Reading")
+            return None
+        if bool(self.proto) is (self.descriptors is not None):
+            raise ValueError(f"what is {self.type}? Give --proto FILE.proto, or --descriptors FILE as protoc makes it")
+        if self.descriptors is not None:
+            try:
+                types = ProtobufTypes(self.descriptors.read_bytes())
+            except ValueError as error:
+                raise ValueError(f"{self.descriptors}: {error}") from error
+        else:
+            types = ProtobufTypes.of_files(self.proto, self.include)
+        return Bodies(types, types.codec(self.type))
+
+
+class Bodies:
+    """Messages of one type, as JSON."""
+
+    def __init__(self, types: ProtobufTypes, codec: Protobuf[Any]) -> None:
+        from google.protobuf import json_format
+
+        self.codec = codec
+        self._name = codec.kind.DESCRIPTOR.full_name
+        self._pool = types.pool
+        self._format: Any = json_format
+
+    def encode(self, text: bytes, place: str) -> bytes:
+        """The body of a message in JSON. Raises ValueError, which names the place."""
+        try:
+            message = self._format.Parse(text, self.codec.kind(), descriptor_pool=self._pool)
+            return self.codec.encode(message)
+        except (self._format.Error, ValueError, RecursionError) as error:
+            raise ValueError(f"{place} is no {self._name} in JSON: {error}") from error
+
+    def decode(self, delivery: Delivery) -> str:
+        """The value of a typed delivery, on one line."""
+        assert isinstance(delivery, TypedDelivery)
+        text: str = self._format.MessageToJson(
+            delivery.value,
+            indent=None,
+            preserving_proto_field_name=True,
+            ensure_ascii=False,
+            descriptor_pool=self._pool,
+        )
+        return text
+
+
+Encode = Callable[[bytes, str], bytes]
+"""A body as it is sent, of one as it was typed, and its place in words."""

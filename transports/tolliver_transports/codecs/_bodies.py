@@ -1,0 +1,144 @@
+"""Bodies of messages by a codec, in both directions: the one place for every call that takes `codec=`.
+
+A value becomes a body before anything is stored, and a body a value before the program gets its delivery. A codec is
+foreign code and so are the bytes that it reads: whatever it raises is one clear error, which names the message.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, TypeVar, cast
+
+from tolliver_proto import BodyNotDecoded, BodyNotEncoded, Delivery
+
+from ._codec import AnyCodec, coding_of
+
+T = TypeVar("T")
+
+
+class TypedDelivery(Delivery, Generic[T]):
+    """A delivery with the `value` that its codec made of its body. `ack()` and its like settle the `delivery`."""
+
+    __slots__ = ("delivery", "value")
+
+    def __init__(self, delivery: Delivery, value: T) -> None:
+        super().__init__(delivery.cid, delivery.peer_id, delivery.message, delivery.attempt)
+        self.delivery = delivery
+        self.value = value
+
+    def ack(self) -> None:
+        """Handled: the sender may forget it (T-45). Does nothing the second time."""
+        self.delivery.ack()
+
+    def fail(self, retry_in: float | None = None) -> None:
+        """Not handled: the sender keeps it, and sends it again after its resend interval (T-50).
+
+        With `retry_in` it is handed out again here after so many seconds (P-22). Raises ValueError.
+        """
+        self.delivery.fail(retry_in)
+
+    def give_up(self, reason: str) -> None:
+        """Not handled, and trying again is no use: kept as a dead letter, and acknowledged (T-47, P-23)."""
+        self.delivery.give_up(reason)
+
+    def __repr__(self) -> str:
+        return f"Typed{super().__repr__()}"
+
+
+TypedHandler = Callable[[TypedDelivery[T]], object]
+"""A handler of typed deliveries: as any other, None or a true value means handled."""
+
+
+def encoded(codec: AnyCodec[T], channel: str, key: str, value: T) -> bytes:
+    """The body of a value. Raises BodyNotEncoded, and TypeError where this is no codec."""
+    return _encoded(coding_of(codec).encode, codec, channel, key, value)
+
+
+def encoded_items(codec: AnyCodec[T], items: Iterable[tuple[str, str, T]]) -> list[tuple[str, str, bytes]]:
+    """(channel, key, value) items as they are sent; raises as `encoded`."""
+    encode = coding_of(codec).encode
+    return [(channel, key, _encoded(encode, codec, channel, key, value)) for channel, key, value in items]
+
+
+def _encoded(encode: Any, codec: object, channel: str, key: str, value: object) -> bytes:
+    try:
+        body = encode(value)
+    except Exception as error:
+        raise BodyNotEncoded(channel, key, f"{_shown(codec)} raised {_told(error)}") from error
+    if not isinstance(body, bytes):
+        raise BodyNotEncoded(channel, key, f"{_shown(codec)} made {type(body).__name__} of it, not bytes")
+    return body
+
+
+class Opener(Generic[T]):
+    """Typed deliveries by one codec. Raises TypeError where that is none."""
+
+    def __init__(self, codec: AnyCodec[T]) -> None:
+        self._codec = codec
+        decode = coding_of(codec).decode
+        if decode is None:
+            raise TypeError("codec is None: give one, or leave it out")
+        self._decode = decode
+
+    def __call__(self, delivery: Delivery) -> TypedDelivery[T]:
+        """Raises BodyNotDecoded."""
+        try:
+            value = self._decode(delivery.body)
+        except Exception as error:
+            why = f"{_shown(self._codec)} raised {_told(error)}"
+            raise BodyNotDecoded(delivery.channel, delivery.key, delivery.peer_id, why) from error
+        return TypedDelivery(delivery, value)
+
+
+def decoding(codec: AnyCodec[T], handler: TypedHandler[T]) -> Callable[[Delivery], object]:
+    """The handler as one of deliveries, plain or async as it is itself, such as `InstanceOptions(handlers=...)` takes.
+
+    A body that does not decode is a failure of the handler (T-45). Raises TypeError where one of them is none.
+    """
+    opened = Opener(codec)
+    if not callable(handler):
+        raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+        wait_for = cast("Callable[[TypedDelivery[T]], Awaitable[object]]", handler)
+
+        @_named(handler)
+        async def handle_async(delivery: Delivery) -> object:
+            return await wait_for(opened(delivery))
+
+        return handle_async
+
+    @_named(handler)
+    def handle(delivery: Delivery) -> object:
+        return handler(opened(delivery))
+
+    return handle
+
+
+def _named(handler: object) -> Callable[[Callable[[Delivery], T]], Callable[[Delivery], T]]:
+    """Texts name the program's own handler."""
+
+    def named(function: Callable[[Delivery], T]) -> Callable[[Delivery], T]:
+        kind = type(handler)
+        function.__name__ = getattr(handler, "__name__", kind.__name__)
+        function.__qualname__ = getattr(handler, "__qualname__", kind.__qualname__)
+        return function
+
+    return named
+
+
+def _shown(codec: object) -> str:
+    return _text(lambda: codec.__name__ if isinstance(codec, type) else f"{codec!r:.100}", type(codec))
+
+
+def _told(error: Exception) -> str:
+    """Type and text of an error, which may hold a peer's bytes: escaped and cut off (D-14)."""
+    kind = type(error).__name__
+    return _text(lambda: f"{kind}: {ascii(str(error))[1:-1]:.200}" if str(error) else kind, type(error))
+
+
+def _text(say: Callable[[], str], kind: type) -> str:
+    try:
+        return say()
+    except Exception as error:
+        return f"a {kind.__name__} whose words raise {type(error).__name__}"
