@@ -82,12 +82,14 @@ class Blocks:
     def __init__(self, *elements: bytes) -> None:
         self.elements = elements
         self.blocked = threading.Event()
+        self.held: list[threading.Thread] = []  # that blocked
         self.go_on = threading.Event()
         self.ended: list[threading.Thread] = []
 
     def __call__(self, _name: str) -> Iterator[bytes]:
         try:
             yield from self.elements
+            self.held.append(threading.current_thread())
             self.blocked.set()
             assert self.go_on.wait(PATIENCE)
             yield b"at last"
