@@ -178,9 +178,10 @@ BUGS = (
         "",
         "THROTTLED = frozenset({NoticeKind.ACCESS_DENIED, NoticeKind.CERTIFICATE_REFUSED, NoticeKind.DUPLICATE_CLOSED, "
         "NoticeKind.HANDLER_FAILED, NoticeKind.IDENTITY_MISMATCH, NoticeKind.PROTOCOL_ERROR, "
-        "NoticeKind.SELF_CONNECTION})",
+        "NoticeKind.RESPONDER_FAILED, NoticeKind.SELF_CONNECTION})",
         "THROTTLED = frozenset({NoticeKind.ACCESS_DENIED, NoticeKind.CERTIFICATE_REFUSED, NoticeKind.DUPLICATE_CLOSED, "
-        "NoticeKind.IDENTITY_MISMATCH, NoticeKind.PROTOCOL_ERROR, NoticeKind.SELF_CONNECTION})",
+        "NoticeKind.IDENTITY_MISMATCH, NoticeKind.PROTOCOL_ERROR, NoticeKind.RESPONDER_FAILED, "
+        "NoticeKind.SELF_CONNECTION})",
         ("tests/adapters/test_handlers.py::test_a_failed_message_comes_again_until_it_is_handled[asyncio-raises]",),
     ),
 )
