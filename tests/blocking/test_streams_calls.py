@@ -103,7 +103,7 @@ def test_there_are_only_so_many_threads(blocks: Blocks) -> None:
             assert (one.next(PATIENCE), other.next(PATIENCE)) == (b"1", b"1")
             with pytest.raises(StreamError, match=r"2 streams are given here at once.*R-14"):
                 list(subscriber.subscribe("three"))
-            until(lambda: len(blocks.held) == 2)  # else a thread that is not there yet would see that its stream is over
+            until(lambda: len(blocks.held) == 2)  # one that was not there yet would end with its stream
         until(lambda: not publisher.stats()["streams_given"])
         with pytest.raises(
             StreamError, match=r"2 streams.*\(2 to subscribers that left"
