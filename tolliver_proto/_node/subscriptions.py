@@ -50,6 +50,10 @@ class Routes(Generic[T, R]):
             del self._targets[subscription]
         self._matches.clear()
 
+    def of(self, subscription: Subscription) -> Iterable[T]:
+        """Targets of exactly this one."""
+        return self._targets.get(subscription, ())
+
     def match(self, channel: str, key: str) -> R:
         found = self._matches.get((channel, key))
         return found if found is not None else self._look_up(channel, key)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from .._common.derived import is_derived
 from .._common.errors import UndeliveredReason
+from .._common.queue_ids import is_queue
 from .._node.actions import Delivery, Receipt
 from .._node.ids import NO_ID
 from .._node.intervals import IntervalSet
@@ -429,8 +430,12 @@ def audit(node: Node, store: MemoryStore) -> None:
     for uuid, known in loaded.peers.items():
         if is_derived(uuid):
             continue  # there for the sake of its handled messages and dead letters
-        peer = peers[uuid]
         state = node._peers[uuid]
+        if state.is_queue:
+            mine, theirs = (state.outbox.pending, state.outbox.pending_bytes), (known.pending, known.pending_bytes)
+            check(mine == theirs, "queue {}: the node counts {} jobs, its store holds {}", uuid, mine, theirs)
+            continue
+        peer = peers[uuid]
         counts = (peer.pending, peer.pending_bytes, peer.parked, peer.parked_bytes)
         mine = (*counts, state.subscriptions, {*state.held}, {*state.unsaid})
         lists = (known.subscriptions, {*known.held}, {*known.unsaid})
@@ -442,13 +447,20 @@ def audit(node: Node, store: MemoryStore) -> None:
             told = (one.link.told, one.subscriptions.union(one.held) - one.link.told)
             check(split == told, "peer {}: served and kept back {}, not {}", one.uuid, split, told)
         wanted = frozenset() if one.forgotten else one.subscriptions.union(one.held)
-        granted = node._gate.acl.rights(one.uuid).granted(wanted)
+        granted = node._gate.acl.rights(one.uuid).granted(frozenset() if one.is_queue else wanted)
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
     targets = {(subscription, one) for subscription, peers in node._routes for one in peers}
     check(routed == targets, "the routes are {}, those of the peers {}", targets, routed)
     check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
-    check(set(node.subscriptions()) == loaded.own_subscriptions, "own subscriptions differ from the stored ones")
+    announced = {one for work in node._works.values() for one in work.announced}
+    check(set(node.subscriptions()) - announced == loaded.own_subscriptions, "own subscriptions differ from the stored")
+    for queue in node._queues.values():
+        for peer_of, worker in queue.workers.items():
+            jobs = {one.seq for one in store.find(peer_of.uuid, 0, 2**31, 0.0) if one.channel == queue.channel}
+            jobs.difference_update(seq for seq in jobs if node._refcounts.count_of(seq) > 1)
+            jobs -= store.parked(peer_of.uuid)
+            check(not worker.is_known or worker.jobs == jobs, "{} has {} and not {}", peer_of.uuid, jobs, worker.jobs)
     counted = list(node._refcounts)
     check(counted == list(loaded.owed), "owed: {} counted, {} stored", counted, loaded.owed)
     live = IntervalSet(node._ids.live)
@@ -460,6 +472,15 @@ def audit(node: Node, store: MemoryStore) -> None:
     ids = list(live)
     check(ids == list(loaded.live_ids), "live ids: {} counted, {} stored", ids, loaded.live_ids)
     check(loaded.owed or not node._watched, "receipts are watched that nobody is owed")
+
+
+def check_owners(store: MemoryStore) -> None:
+    """Each job of a queue has one owner, after every commit: a worker, or the queue."""
+    queues = {one.channel for uuid, known in store.load().peers.items() if is_queue(uuid) for one in known.subscriptions}
+    owners = Counter(one.seq for one in store.find(None, 0, 2**31, 0.0) if one.channel in queues) if queues else {}
+    for message in store.messages if queues else ():
+        if message.channel in queues:
+            check(owners[message.seq] == 1, "job {} has {} owners", message.seq, owners[message.seq])
 
 
 def check_memory(node: Node, limits: Limits) -> None:

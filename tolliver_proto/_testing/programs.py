@@ -18,10 +18,11 @@ from .._common.transport import Abort, Dial, PauseReading, ResumeReading, Shutdo
 from .._node.actions import Acked, Commit, Deliver, Delivery, Fetch, Find, Receipt, Stored, TakeBack
 from .._node.node import Node
 from .._node.policy import Policy
+from .._node.store import Operation
 from .._wire.events import Subscription
 from .._wire.limits import Limits
 from .app import App, Ballot, Calls, Settlement
-from .checks import check
+from .checks import check, check_owners
 from .clockwork import Report
 from .dice import Dice
 from .driving import CALM, BaseHost, End, Weather, drawn
@@ -59,6 +60,10 @@ class Actor(BaseHost):
         self.app: App | None = None
         self.ends: dict[int, End[Actor]] = {}
         self.calls: deque[tuple[Settlement, Calls]] = deque()  # deliveries that wait for their handlers
+
+    def apply(self, operations: Sequence[Operation], now: float) -> None:
+        """Its store took these."""
+        check_owners(self.store)
 
 
 class Programs(Faults[Actor]):
@@ -300,9 +305,12 @@ class Programs(Faults[Actor]):
 
     def _handle(self, actor: Actor, born: int) -> None:
         """The next call. An exception is a failed attempt, but for the test's own assertions (T-45)."""
-        if actor.born != born or not actor.calls:
+        at = next((at for at, (_, one) in enumerate(actor.calls) if one.most is None or one.unsettled < one.most), None)
+        if actor.born != born or at is None:
             return
-        settlement, calls = actor.calls.popleft()
+        settlement, calls = actor.calls[at]
+        del actor.calls[at]
+        calls.unsettled += 1
         ballot = Ballot(settlement, partial(self._end, actor, born, calls))
         delivery = replace(settlement.delivery, settler=ballot)
         assert actor.app is not None
@@ -322,7 +330,9 @@ class Programs(Faults[Actor]):
             ballot.settle([], well)
 
     def _end(self, actor: Actor, born: int, calls: Calls, delivery: Delivery) -> None:
+        calls.unsettled -= 1
         if actor.born == born:
+            self._at(self._delay(), self._handle, actor, actor.born)
             self._call(actor, "end", calls, [delivery])
 
     def _settle(self, actor: Actor, born: int, delivery: Delivery, well: bool) -> None:
