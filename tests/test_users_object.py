@@ -48,6 +48,8 @@ INSTANCE = {
     "unsubscribe",
     "wait_acked",
     "wait_subscribed",
+    "work",
+    "work_queue",
 }
 STREAMS = {"addresses", "connect", "events", "goodbye", "peers", "port", "publish", "stats", "subscribe"}
 OWN = {
@@ -57,7 +59,20 @@ OWN = {
     ("twisted", "Streams"): {"close"},
 }
 """Calls that one adapter has beside."""
-KINDS = ("Instance", "Streams", "Peer", "Subscription", "Messages", "Runs", "Run", "Registration", "Delivery")
+KINDS = (
+    "Instance",
+    "Streams",
+    "Peer",
+    "Subscription",
+    "Messages",
+    "Runs",
+    "Run",
+    "Registration",
+    "Delivery",
+    "WorkQueue",
+    "Work",
+    "Job",
+)
 
 
 def public(kind: type) -> set[str]:

@@ -40,9 +40,7 @@ def story(net: ProgramNet) -> Done:
             job.ack()
 
         seconds = {"fast": 0.1, "slow": 5.0, "odd": 1.0}[app.name]
-        app.work(
-            "jobs", lambda job: app.later(seconds, end, job), settles=True, concurrency=2, lease=3.0
-        )
+        app.work("jobs", lambda job: app.later(seconds, end, job), settles=True, concurrency=2, lease=3.0)
 
     net.instance("boss", producer)
     for name in ("fast", "slow", "odd"):

@@ -57,10 +57,10 @@ from .handshakes import look_of
 from .ids import Randomness
 from .link import ControlSync, Hold, Link
 from .policy import Policy
-from .working import Working
 from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
+from .working import Working
 
 _LOOK_AGAIN = 1.0  # seconds
 _OURS = "make a new one with the same UUID, and call reload_tls()"

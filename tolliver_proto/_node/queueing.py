@@ -59,7 +59,9 @@ class Queueing(Retrying):
         if not channel or not lease > 0:
             raise ValueError(f"a work queue has a channel and a lease in seconds, not {channel!r:.100} and {lease!r}")
         if is_derived(self.instance_id):
-            raise LocalProtocolError("write_only", f"{self.instance_id} is a derived identity: it has no workers (T-72a)")
+            raise LocalProtocolError(
+                "write_only", f"{self.instance_id} is a derived identity: it has no workers (T-72a)"
+            )
         known = self._queues.get(channel)
         if known is not None:
             known.lease = lease
@@ -398,7 +400,10 @@ class Queueing(Retrying):
         self._searches.begin(worker.peer.uuid, take, done)
 
     def _look_through(
-        self, queue: WorkQueue, take: Callable[[Peer, Sequence[Found]], None], done: Callable[[TolliverError | None], None]
+        self,
+        queue: WorkQueue,
+        take: Callable[[Peer, Sequence[Found]], None],
+        done: Callable[[TolliverError | None], None],
     ) -> None:
         """All jobs, with who has them: first those of nobody, as they go from there to workers. If some came back
         meanwhile, once more."""

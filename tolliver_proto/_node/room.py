@@ -17,10 +17,10 @@ from .._common.errors import TolliverError, UndeliveredReason
 from .actions import NoticeKind, Receipt
 from .batch import GoOn
 from .link import BufferedForConnect, Peer, Recipients
+from .moving import Moving
 from .oldest import AHEAD, Share
 from .policy import QuotaPolicy
 from .quota import Quota, narrowed, shares_of
-from .moving import Moving
 from .store import Found
 
 _DROPPED = "messages, the oldest for this peer, were given up to make room for newer ones, as its policy says (D-10)"

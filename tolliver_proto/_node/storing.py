@@ -15,7 +15,6 @@ from .actions import Commit, NoticeKind, Stored, SubscriptionsChanged
 from .batch import Batch
 from .handshakes import Handshakes
 from .intervals import spans_of
-from .link import Peer
 from .outbox import Holds, Window
 from .parked import SecondTries
 from .store import RememberHandled, ReplacePeerSubscriptions, Row
@@ -164,7 +163,9 @@ class Storing(Handshakes):
             self._sendable[live] = None
         if link is None or link is not live or link.window is None:
             return
-        self._take_rows(link.window, peer, rows, after_seq, link.peer.holds if link.peer and link.peer.kept_back else None)
+        self._take_rows(
+            link.window, peer, rows, after_seq, link.peer.holds if link.peer and link.peer.kept_back else None
+        )
 
     def _take_rows(self, window: Window, peer: UUID, rows: Sequence[Row], after_seq: int, holds: Holds) -> None:
         outbox = window.outbox

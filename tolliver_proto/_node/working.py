@@ -58,7 +58,9 @@ class Working(Queueing):
         if channel in self._works:
             raise LocalProtocolError("at_work", f"this instance works on {channel!r:.100} already: share that iterator")
         if is_derived(self.instance_id):
-            raise LocalProtocolError("write_only", f"{self.instance_id} is a derived identity: it takes nothing (T-72a)")
+            raise LocalProtocolError(
+                "write_only", f"{self.instance_id} is a derived identity: it takes nothing (T-72a)"
+            )
         wanted = (subscription, self._checked(channel, f"{CONCURRENCY}{concurrency}"))
         announced = tuple(one for one in wanted if one not in self._own)
         self._check_list(announced)

@@ -476,7 +476,9 @@ def audit(node: Node, store: MemoryStore) -> None:
 
 def check_owners(store: MemoryStore) -> None:
     """Each job of a queue has one owner, after every commit: a worker, or the queue."""
-    queues = {one.channel for uuid, known in store.load().peers.items() if is_queue(uuid) for one in known.subscriptions}
+    queues = {
+        one.channel for uuid, known in store.load().peers.items() if is_queue(uuid) for one in known.subscriptions
+    }
     owners = Counter(one.seq for one in store.find(None, 0, 2**31, 0.0) if one.channel in queues) if queues else {}
     for message in store.messages if queues else ():
         if message.channel in queues:

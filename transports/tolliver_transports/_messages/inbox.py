@@ -142,6 +142,10 @@ class Run(Sequence[Delivery]):
             return deliveries
         return [self._originals[one] for one in deliveries]
 
+    def let_go(self) -> None:
+        """Let go what nobody has begun."""
+        self.settle([*self._deliveries[self._given :]], None)
+
     def take_back(self, peer: UUID) -> None:
         """Let go what nobody has begun and came from this peer: its bodies are needed no more."""
         left = [*self._deliveries[self._given :]]
@@ -239,8 +243,14 @@ class Mailbox:
         self._held: list[Run] = []
         with core.lock:
             core.check_open()
-            core.node.register(channel, key, self)
+            self._register()
             core.mailboxes.add(self)
+
+    def _register(self) -> None:
+        self._core.node.register(self.channel, self.key, self)
+
+    def _unregister(self) -> None:
+        self._core.node.unregister(self.channel, self.key, self)
 
     def __str__(self) -> str:
         return f"{self._calls or 'an iterator'} for {self.channel!r:.100} {self.key!r:.100}"
@@ -289,11 +299,14 @@ class Mailbox:
                 return
             self.closed = True
             self._core.mailboxes.discard(self)
-            self._core.node.unregister(self.channel, self.key, self)
-            for run in (*self._held, *self._runs):
-                run.fail()
+            self._unregister()
+            self._leave([*self._held, *self._runs])
             self._runs.clear()
             self.bell.ring()
+
+    def _leave(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            run.fail()
 
 
 class Calls(Protocol):

@@ -43,6 +43,7 @@ from .._tls.policy import Pumps
 from .driver import NodeDriver
 from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
+from .queues import QueueCalls
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -52,7 +53,7 @@ _REMOTES_SAID = 3  # in one text
 Item = tuple[str, str, bytes]
 
 
-class BaseInstanceCore(BaseEndpoint):
+class BaseInstanceCore(BaseEndpoint, QueueCalls):
     """A running instance, without the waiting."""
 
     made_by = "create_instance"

@@ -13,10 +13,11 @@ from .._extras import door, needed
 needed("anyio", "attrs", "anyio")
 
 if TYPE_CHECKING:
-    from tolliver_proto import Delivery
+    from tolliver_proto import Delivery, Job
 
     from .._messages.inbox import Handler, Run
     from .._messages.iterators import Messages, Registration, Runs
+    from .._messages.queues import Work
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
     from .._options.streams import StreamsOptions
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .._streams.codecs import Codec
     from .._streams.publishing import Publication
     from .instance import Instance, create_instance, run
+    from .queues import WorkQueue
     from .streams import Peer, Streams, create_streams
 
     Received = Delivery
@@ -34,9 +36,10 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received",
+            "tolliver_proto": "Delivery, Delivery as Received, Job",
             ".._messages.inbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
+            ".._messages.queues": "Work",
             ".._options.acl_file": "load_acl",
             ".._options.instance": "TLS, InstanceOptions, Remote",
             ".._options.streams": "StreamsOptions",
@@ -45,6 +48,7 @@ else:
             ".._streams.codecs": "Codec",
             ".._streams.publishing": "Publication",
             ".instance": "Instance, create_instance, run",
+            ".queues": "WorkQueue",
             ".streams": "Peer, Streams, create_streams",
         },
     )
@@ -57,6 +61,7 @@ __all__ = [
     "Handler",
     "Instance",
     "InstanceOptions",
+    "Job",
     "Messages",
     "Peer",
     "Publication",
@@ -68,6 +73,8 @@ __all__ = [
     "Streams",
     "StreamsOptions",
     "Subscription",
+    "Work",
+    "WorkQueue",
     "bridge",
     "create_instance",
     "create_streams",

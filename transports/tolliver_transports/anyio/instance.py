@@ -27,8 +27,10 @@ from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, checked
 from .._messages.iterators import Messages, Registration, Runs
+from .._messages.queues import Work
 from .._options.instance import InstanceOptions, Registering, Remote
 from .endpoint import Endpoint
+from .queues import WorkQueue
 from .threads import loop_caller, off_loop
 
 T = TypeVar("T")
@@ -177,6 +179,24 @@ class Instance(BaseInstance[InstanceCore]):
     def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
         return Runs(self._core, channel, key, subscribe)
+
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue:
+        """Make this channel a work queue: each job that is put there goes to one of the workers, and to another one
+        where it is cut off for `lease` seconds. Jobs of earlier lives go on.
+
+        Raises ReservedChannel, ValueError, LocalProtocolError.
+        """
+        self._core.work_queue(channel, lease)
+        return WorkQueue(self._core, channel)
+
+    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0) -> Work:
+        """`async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done, or `job.fail()`.
+
+        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When
+        a producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is
+        let go. Raises ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
+        """
+        return Work(self._core, channel, concurrency, lease)
 
     async def wait_subscribed(
         self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None

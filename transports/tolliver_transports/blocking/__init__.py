@@ -14,7 +14,7 @@ from .._extras import door, needed
 needed("blocking", "attrs")
 
 if TYPE_CHECKING:
-    from tolliver_proto import Delivery
+    from tolliver_proto import Delivery, Job
 
     from .._messages.inbox import Handler, Run
     from .._options.acl_file import load_acl
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .connection import BlockingConnection
     from .instance import Instance, create_instance
     from .iterators import Messages, Registration, Runs
+    from .queues import Work, WorkQueue
     from .streams import Peer, Streams, create_streams
     from .subscription import Subscription
     from .waits import still_wanted
@@ -38,7 +39,7 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received",
+            "tolliver_proto": "Delivery, Delivery as Received, Job",
             ".._messages.inbox": "Handler, Run",
             ".._options.acl_file": "load_acl",
             ".._options.instance": "TLS, InstanceOptions, Remote",
@@ -50,6 +51,7 @@ else:
             ".connection": "BlockingConnection",
             ".instance": "Instance, create_instance",
             ".iterators": "Messages, Registration, Runs",
+            ".queues": "Work, WorkQueue",
             ".streams": "Peer, Streams, create_streams",
             ".subscription": "Subscription",
             ".waits": "still_wanted",
@@ -65,6 +67,7 @@ __all__ = [
     "Handler",
     "Instance",
     "InstanceOptions",
+    "Job",
     "Messages",
     "Peer",
     "Publication",
@@ -77,6 +80,8 @@ __all__ = [
     "Streams",
     "StreamsOptions",
     "Subscription",
+    "Work",
+    "WorkQueue",
     "bridge",
     "create_instance",
     "create_streams",
