@@ -50,12 +50,13 @@ class Holding(Sending):
         self._hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
         if ended:
             self._give_up_held(peer, ended)
-        if held.keys() - before - jobs:
+        news = held.keys() - before - jobs
+        if news:
             self._notice(
                 NoticeKind.HELD,
                 peer.uuid,
-                f"its newer list lacks {len(held.keys() - before - jobs)} subscriptions: messages for them are kept, and not "
-                f"sent, for {self._policy.unsubscribed_hold:g} s, until it subscribes or unsubscribes (T-61)",
+                f"its newer list lacks {len(news)} subscriptions: messages for them are kept, and not sent, "
+                f" for {self._policy.unsubscribed_hold:g} s, until it subscribes or unsubscribes (T-61)",
             )
         self._end_oldest_holds(peer)
 

@@ -194,7 +194,10 @@ class Queueing(Retrying):
         receipt.recipients = min(1, len(jobs))
         receipt.first_seq = first = self._next_seq
         numbers = zip(count(first), self._ids.take_many(len(jobs)), strict=False)
-        rows = [StoredMessage(seq, wire_id, *job, size) for (seq, wire_id), job, size in zip(numbers, jobs, sizes)]
+        rows = [
+            StoredMessage(seq, wire_id, *job, size)
+            for (seq, wire_id), job, size in zip(numbers, jobs, sizes, strict=False)
+        ]
         at = 0
         for worker, number in given.items():
             run = rows[at : at + number]
@@ -435,9 +438,9 @@ class Queueing(Retrying):
 
     def _on_established(self, link: Link, event: Established) -> None:
         super()._on_established(link, event)
-        peer = link.peer
+        assert link.peer is not None
         for queue in self._queues.values():
-            worker = queue.workers.get(peer) if peer is not None else None
+            worker = queue.workers.get(link.peer)
             if worker is not None:
                 worker.lease_over = False
                 self._timers.cancel(("lease", (queue.channel, worker.peer.uuid)))

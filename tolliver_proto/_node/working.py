@@ -1,7 +1,7 @@
 """Workers' side of a work queue: an instance that takes jobs of a channel, from whoever gives them.
 
-It is announced for as long as it is at work, and not stored: after a crash it says nothing of a queue until it is at work
-again. Jobs that come when it is not are left to their producer, and never acknowledged. A producer that is gone for
+It is announced for as long as it is at work, and not stored: after a crash it says nothing of a queue until it is at
+work again. Jobs that come when it is not are left to their producer, and never acknowledged. A producer that is gone for
 longer than the lease gives its jobs to others: those that were not begun here are let go then.
 """
 
@@ -41,8 +41,9 @@ class Working(Queueing):
     def work(
         self, channel: str, handler: Handler, concurrency: int = 1, lease: float = 10.0, now: float | None = None
     ) -> None:
-        """Give this handler jobs of the channel, from every producer, until `stop_work`. It is told to producers that it
-        works on `concurrency` jobs at a time: they give it about twice as many.
+        """Give this handler jobs of the channel, from every producer, until `stop_work`.
+
+        They are told that it works on `concurrency` jobs at a time: they give it twice as many.
 
         `lease` is the producers': jobs that it has not begun when one of them has been away for as long are taken back
         from it. Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError where it works there
@@ -52,8 +53,8 @@ class Working(Queueing):
         subscription = self._checked(channel, "")
         if not channel or not 1 <= concurrency <= MOST_CONCURRENT or not lease > 0:
             raise ValueError(
-                f"work on {channel!r:.100} with concurrency {concurrency!r} and a lease of {lease!r} s: give a channel, "
-                f"1 to {MOST_CONCURRENT} jobs, and seconds"
+                f"work on {channel!r:.100} with concurrency {concurrency!r} and a lease of {lease!r} s: give a "
+                f"channel, 1 to {MOST_CONCURRENT} jobs, and seconds"
             )
         if channel in self._works:
             raise LocalProtocolError("at_work", f"this instance works on {channel!r:.100} already: share that iterator")
@@ -103,7 +104,8 @@ class Working(Queueing):
 
     def _on_established(self, link: Link, event: Established) -> None:
         super()._on_established(link, event)
-        for channel in self._works if link.peer is not None else ():
+        assert link.peer is not None
+        for channel in self._works:
             self._timers.cancel(("cut", (channel, link.peer.uuid)))
 
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
@@ -124,6 +126,6 @@ class Working(Queueing):
             self._notice(
                 NoticeKind.LEASE_OVER,
                 uuid,
-                f"its connection has been down for {work.lease:g} s, and it gives its jobs of {channel!r:.100} to others. "
-                f"{jobs} are here: those that were not begun are let go, the others may be done twice",
+                f"its connection has been down for {work.lease:g} s, and it gives its jobs of {channel!r:.100} to "
+                f"others. {jobs} are here: those that were not begun are let go, the others may be done twice",
             )

@@ -432,8 +432,11 @@ def audit(node: Node, store: MemoryStore) -> None:
             continue  # there for the sake of its handled messages and dead letters
         state = node._peers[uuid]
         if state.is_queue:
-            mine, theirs = (state.outbox.pending, state.outbox.pending_bytes), (known.pending, known.pending_bytes)
-            check(mine == theirs, "queue {}: the node counts {} jobs, its store holds {}", uuid, mine, theirs)
+            waiting = (state.outbox.pending, state.outbox.pending_bytes)
+            stored_there = (known.pending, known.pending_bytes)
+            check(
+                waiting == stored_there, "queue {}: the node counts {}, its store holds {}", uuid, waiting, stored_there
+            )
             continue
         peer = peers[uuid]
         counts = (peer.pending, peer.pending_bytes, peer.parked, peer.parked_bytes)

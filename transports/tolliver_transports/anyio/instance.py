@@ -190,7 +190,7 @@ class Instance(BaseInstance[InstanceCore]):
         return WorkQueue(self._core, channel)
 
     def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0) -> Work:
-        """`async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done, or `job.fail()`.
+        """`async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done.
 
         At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When
         a producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is

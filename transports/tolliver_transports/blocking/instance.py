@@ -208,11 +208,12 @@ class Instance(BaseInstance[InstanceCore]):
         return WorkQueue(self._core, channel)
 
     def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0, timeout: float | None = None) -> Work:
-        """`with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done, or `job.fail()`.
+        """`with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done.
 
         At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When
         a producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is
-        let go. The loop ends when no job has come for `timeout` seconds. Raises ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
+        let go. The loop ends when no job has come for `timeout` seconds. Raises ReservedChannel, ValueError,
+        OwnLimitExceeded, LocalProtocolError where it works there already.
         """
         return Work(self._core, channel, concurrency, lease, timeout)
 
