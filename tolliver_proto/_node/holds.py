@@ -45,6 +45,8 @@ class Holding(Sending):
         kept = (lacking - removed if hold else jobs) | jobs
         until = self._now + (hold or _JOBS_HOLD)
         held = {one: peer.held.get(one, until) for one in kept}
+        if jobs:
+            self._batch.lists[peer] = None  # the store takes what a peer says for its whole will
         ended = (before - held.keys()) - subscriptions
         peer.subscriptions = subscriptions
         self._hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))

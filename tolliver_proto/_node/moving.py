@@ -87,6 +87,8 @@ class Moving(Removing):
 
     def _save_jobs(self, peer: Peer, found: Iterable[Found]) -> list[Found]:
         """Jobs among these, which the peer is to have no more, go back to their queues; returns the others."""
+        if peer.is_queue:
+            return [*found]
         others: list[Found] = []
         jobs: dict[str, list[Found]] = {}
         for one in found:
@@ -98,7 +100,7 @@ class Moving(Removing):
     def _is_job(self, peer: Peer, one: Found) -> bool:
         """True if it is that peer's alone, and of a queue. What was sent on the channel before there was one, and to
         several, is no job."""
-        is_of_queue = one.channel in self._queued and not peer.is_queue
+        is_of_queue = one.channel in self._queued
         return is_of_queue and one.seq not in peer.outbox.leaving and self._refcounts.count_of(one.seq) == 1
 
 

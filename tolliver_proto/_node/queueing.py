@@ -7,7 +7,7 @@ once where it is connected and does not subscribe any more. An acknowledgement s
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -66,7 +66,8 @@ class Queueing(Retrying):
         if known is not None:
             known.lease = lease
             return
-        peer = self._queued.get(channel) or Peer(queue_id(channel), LoadedPeer())
+        uuid = queue_id(channel)
+        peer = self._peers.get(uuid) or Peer(uuid, LoadedPeer())
         window = peer.reader = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
         queue = self._queues[channel] = WorkQueue(channel, lease, peer, window)
         self._queued[channel] = self._peers[peer.uuid] = peer
@@ -118,12 +119,14 @@ class Queueing(Retrying):
         """The first jobs that are not done, in order. `jobs` of the token has them, once `Stored`."""
         self._tick(now)
         queue = self._declared_queue(channel)
-        token, jobs = JobList(), dict[int, Job]()
+        token, jobs, counts = JobList(), dict[int, Job](), Counter[Peer]()
 
-        def take(peer: Peer, found: Sequence[Found]) -> None:
+        def take(peer: Peer, found: Sequence[Found]) -> bool:
             worker = None if peer is queue.peer else peer.uuid
             for one in found:
                 jobs[one.seq] = Job(one.seq, one.key, worker, one.size, one.age, one.parked)
+            counts[peer] += len(found)
+            return counts[peer] >= most
 
         def done(error: TolliverError | None) -> None:
             token.jobs = [jobs[number] for number in sorted(jobs)[:most]]
@@ -140,11 +143,12 @@ class Queueing(Retrying):
         queue = self._declared_queue(channel)
         receipt, wanted = Receipt(0, -1, []), None if numbers is None else frozenset(numbers)
 
-        def take(peer: Peer, found: Sequence[Found]) -> None:
+        def take(peer: Peer, found: Sequence[Found]) -> bool:
             gone = [one for one in found if wanted is None or one.seq in wanted]
             if gone:
                 receipt.counts.append(len(gone))
                 self._remove(UndeliveredReason.CANCELLED, peer, gone)
+            return False
 
         self._look_through(queue, take, lambda error: self._actions.append(Stored([receipt], error)))
         return receipt
@@ -166,6 +170,21 @@ class Queueing(Retrying):
         self._look_at_queues()
         self._return_jobs(queue, known)
         return receipt
+
+    def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Purge what waits for it, its subscriptions and its pin (T-77), but for jobs that it has: those go back to
+        their queue. `Stored` names the receipt. That of a queue which is not declared ends the queue.
+
+        Raises LocalProtocolError for one that is.
+        """
+        peer = self._peers.get(uuid)
+        if peer is None or not peer.is_queue:
+            return super().forget_peer(uuid, now)
+        if peer.reader is not None:
+            raise LocalProtocolError("work_queue", f"{uuid} is a work queue that is in use: cancel its jobs instead")
+        self._queued = {channel: one for channel, one in self._queued.items() if one is not peer}
+        peer.subscriptions = frozenset()
+        return super().forget_peer(uuid, now)
 
     def _declared_queue(self, channel: str) -> WorkQueue:
         queue = self._queues.get(channel)
@@ -323,10 +342,10 @@ class Queueing(Retrying):
                     self._count_jobs(queue, worker)
                 elif worker.limit:
                     queue.ready.append(worker)
-            elif self._must_return(queue, worker):
-                if worker.jobs or not worker.is_known:
+            elif worker.jobs or not worker.is_known:
+                if self._must_return(queue, worker):
                     self._return_jobs(queue, worker)
-            elif peer.link is None and worker.is_known and not (worker.jobs or worker.is_searched):
+            elif not worker.is_searched and (peer.link is None or peer.link is not worker.barred):
                 del queue.workers[peer]
 
     def _is_ready(self, queue: WorkQueue, worker: Worker) -> bool:
@@ -405,25 +424,28 @@ class Queueing(Retrying):
     def _look_through(
         self,
         queue: WorkQueue,
-        take: Callable[[Peer, Sequence[Found]], None],
+        take: Callable[[Peer, Sequence[Found]], bool],
         done: Callable[[TolliverError | None], None],
     ) -> None:
         """All jobs, with who has them: first those of nobody, as they go from there to workers. If some came back
         meanwhile, once more."""
         peers, returns = [queue.peer, *queue.workers], queue.returns
 
-        def of(peer: Peer, found: Sequence[Found]) -> None:
-            jobs = self._jobs_of(queue, peer, found)
-            if jobs:
-                take(peer, jobs)
+        failed: list[TolliverError] = []
 
-        def ended(last: bool, error: TolliverError | None) -> None:
-            if last and error is None and returns != queue.returns:
+        def of(peer: Peer, found: Sequence[Found]) -> bool:
+            return take(peer, self._jobs_of(queue, peer, found))
+
+        def ended(is_last: bool, error: TolliverError | None) -> None:
+            if error is not None:
+                failed.append(error)
+            if not is_last:
+                return
+            if failed or returns == queue.returns:
+                done(failed[0] if failed else None)
+            else:
                 self._look_through(queue, take, done)
-            elif last:
-                done(failed or error)
 
-        failed: TolliverError | None = None
         for peer in peers:
             self._searches.begin(peer.uuid, partial(of, peer), partial(ended, peer is peers[-1]))
 
