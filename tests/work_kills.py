@@ -1,9 +1,9 @@
 """kill -9 of real workers, and of their producer, while they are at a work queue.
 
 One process that has everything imported forks a producer and three workers, with a database each, kills one of them
-again and again, and starts it anew. The producer writes down each job for which `put` has returned; a worker writes down
-each that it has done before it acknowledges it. At the end the queue is drained, and the lists are compared. A kill
-leaves the lists whole: a line is one `os.write`. The seed says who is killed and when, and on which adapter whom runs.
+again and again, and starts it anew. The producer writes down each job for which `put` has returned; a worker writes
+down each that it has done before it acknowledges it. At the end the queue is drained, and the lists are compared. A
+kill leaves the lists whole: a line is one `os.write`. The seed says who is killed and when, and on which adapter.
 
     python -m tests.work_kills DIRECTORY KILLS SEED     prints the result as one line of JSON
 """
@@ -92,26 +92,26 @@ class Rig:
         async with create_instance(self.options(None, listen=self.address)) as boss:
             queue = boss.work_queue("work", lease=LEASE)
             with anyio.fail_after(SETTLING):
-                while boss.stats().pending or await queue.pending():
+                while boss.stats().pending or await queue.pending():  # noqa: ASYNC110  # numbers, not events
                     await anyio.sleep(0.02)
 
     async def work_async(self, name: int) -> None:
         rng = random.Random(self.life)
-        async with create_instance(self.options(name, remotes=[self.address])) as worker:
-            async with worker.work("work", concurrency=2, lease=LEASE) as jobs:
-                async for job in jobs:
-                    await anyio.sleep(rng.random() * AT_WORK)
-                    self.write("done", [job.body])
-                    job.ack()
+        worker = create_instance(self.options(name, remotes=[self.address]))
+        async with worker, worker.work("work", concurrency=2, lease=LEASE) as jobs:
+            async for job in jobs:
+                await anyio.sleep(rng.random() * AT_WORK)
+                self.write("done", [job.body])
+                job.ack()
 
     def work_blocking(self, name: int) -> None:
         rng = random.Random(self.life)
-        with blocking.create_instance(self.options(name, remotes=[self.address])) as worker:
-            with worker.work("work", concurrency=2, lease=LEASE) as jobs:
-                for job in jobs:
-                    time.sleep(rng.random() * AT_WORK)
-                    self.write("done", [job.body])
-                    job.ack()
+        worker = blocking.create_instance(self.options(name, remotes=[self.address]))
+        with worker, worker.work("work", concurrency=2, lease=LEASE) as jobs:
+            for job in jobs:
+                time.sleep(rng.random() * AT_WORK)
+                self.write("done", [job.body])
+                job.ack()
 
     def job_of(self, name: int | None) -> Callable[[], object]:
         if name is None:

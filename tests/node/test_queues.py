@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from tolliver_proto import (
+    AddDeliveries,
+    ConnectionClosing,
     Delivery,
+    DiskFull,
     Job,
     Limits,
     LocalProtocolError,
+    Node,
+    Operation,
     OutboxFull,
     Policy,
     Receipt,
+    ReplacePeerSubscriptions,
+    StoreMessages,
     Subscription,
     TolliverError,
     Undelivered,
@@ -24,7 +34,7 @@ from tolliver_proto import (
     queue_id,
 )
 from tolliver_proto._node.queues import limit_of
-from tolliver_proto.testing import App, ProgramNet, rehearse
+from tolliver_proto.testing import App, BeginAt, MemoryStore, ProgramNet, rehearse
 
 JOBS = 30
 LEASE = 3.0
@@ -240,9 +250,209 @@ def test_a_channel_is_a_queue_or_not() -> None:
             app.work_queue("")
         queue.put(b"x")
 
-    def again(app: App) -> None:
-        """A restart: the queue is known before it is declared, and may be ended then."""
-
     net = play(1.0, boss=boss)
     actor = net._actor("boss")
     assert actor.store.owed(queue_id("jobs")) == {b"x"}
+
+
+def test_a_queue_that_is_not_declared_keeps_its_jobs_until_it_is_forgotten() -> None:
+    """After a restart it is known for one before it is declared."""
+    seen: list[Any] = []
+
+    def boss(app: App) -> None:
+        if not app.disk:
+            app.disk["put"] = True
+            app.work_queue("jobs").put(b"x")
+            return
+        with pytest.raises(LocalProtocolError, match="is a work queue of this instance"):
+            app.send("jobs", "", b"x")
+        seen.append(app.node.stats())
+        app._call("forget_peer", queue_id("jobs"))
+        app.later(1.0, lambda: seen.append(app.send("jobs", "", b"x")))
+
+    def tell(net: ProgramNet) -> Done:
+        net.instance("boss", boss)
+        return lambda: True
+
+    net = ProgramNet(1, tell, operations=0, seconds=4.0, never=CALM)
+    actor = net._actor("boss")
+    net._at(1.0, net._stop, actor)
+    net.run()
+    assert (seen[0].pending, seen[0].peers) == (1, 0)
+    assert seen[1].recipients == 0
+    assert not actor.store.messages
+
+
+def at_work(seconds: float = 1000.0) -> Callable[[App], None]:
+    return worker(Counter(), seconds, 1)
+
+
+def faulty(net: ProgramNet, at: float, **faults: Any) -> None:
+    """From then on the boss' store is so."""
+
+    def fail() -> None:
+        for name, value in faults.items():
+            setattr(net._actor("boss").store, name, value)
+
+    net._at(at, fail)
+
+
+def lasting(seconds: float, **programs: Callable[[App], object]) -> ProgramNet:
+    """As `play`, not begun yet."""
+
+    def tell(net: ProgramNet) -> Done:
+        for name, program in programs.items():
+            net.instance(name, program, remotes=[] if name == "boss" else ["boss"])
+        return lambda: True
+
+    return ProgramNet(1, tell, operations=0, seconds=seconds, never=CALM)
+
+
+class Failing(MemoryStore):
+    """Some commits fail, as if there were no room: the next ones that have such an operation."""
+
+    def __init__(self, times: int, *kinds: type) -> None:
+        super().__init__()
+        self.left = times
+        self._kinds = kinds
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        if self.left and any(isinstance(one, self._kinds) for one in operations):
+            self.left -= 1
+            raise DiskFull("no room for this")
+        super().commit(operations)
+
+
+def test_a_declaration_and_a_put_that_fail() -> None:
+    told: list[TolliverError | None] = []
+
+    def boss(app: App) -> None:
+        queue = app.work_queue("jobs", lease=1.0)
+        app.when_stored(queue.put(b"refused"), told.append)
+        app.later(3.0, lambda: app.when_stored(queue.put(b"refused, and a worker is there"), told.append))
+        app.later(5.0, lambda: app.when_acked(queue.put_many([("", b"1"), ("", b"2"), ("", b"3")]), told.append))
+
+    net = lasting(30.0, boss=boss, one=at_work(1.0))
+    actor = net._actor("boss")
+    actor.store = store = Failing(2, ReplacePeerSubscriptions, StoreMessages)
+    net._at(2.9, lambda: setattr(store, "left", 1))
+    net.run()
+    assert [type(one) for one in told] == [DiskFull, DiskFull, type(None)]
+    assert [one.channel for one in store.load().peers[queue_id("jobs")].subscriptions] == ["jobs"]
+
+
+@pytest.mark.parametrize("failing", ["commit", "fetch", "find"])
+def test_a_move_that_fails_is_made_later(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a worker, or back from one that is gone."""
+    told: list[TolliverError | None] = []
+    store = Failing(8 if failing == "commit" else 0, AddDeliveries)
+    left = [0 if failing == "commit" else 8]
+
+    def boss(app: App) -> None:
+        queue = app.work_queue("jobs", lease=1.0)
+        app.when_acked(queue.put_many([("", b"%d" % one) for one in range(5)]), told.append)
+
+    def mortal(app: App) -> None:
+        at_work()(app)
+        app.later(16.0, app.disconnect, "boss")
+
+    net = lasting(60.0, boss=boss, mortal=mortal, other=lambda app: app.later(18.0, at_work(0.5), app))
+    actor = net._actor("boss")
+    actor.store = store
+    net._at(17.0, lambda: setattr(store, "left", store.left + (failing == "commit")))
+    real = type(net)._chance
+
+    def chance(self: Any, odds: float) -> bool:
+        job = actor.jobs[0] if actor.jobs else None
+        fails = odds == -1.0 and left[0] > 0 and type(job).__name__.lower() == failing
+        left[0] -= fails
+        return fails or (odds > 0 and real(self, odds))
+
+    monkeypatch.setattr(type(net), "_chance", chance)
+    net._weather = replace(net._weather, store_fails=-1.0)
+    net.run()
+    assert (left, store.left) == ([0], 0)
+    assert told == [None]
+
+
+def test_puts_wait_while_the_disk_is_full() -> None:
+    told: dict[str, TolliverError | None] = {}
+
+    def boss(app: App) -> None:
+        queue = app.work_queue("jobs")
+
+        def put(name: str, count: int = 1) -> None:
+            app.when_stored(queue.put_many([("", b"x")] * count), lambda error: told.update({name: error}))
+
+        for number in range(4):
+            app.later(2.0 + number / 1000, put, f"full {number}")
+        app.later(4.0, put, "room")
+        app.later(6.0, put, "spent 0")
+        app.later(6.001, put, "spent 1")
+
+    net = lasting(12.0, boss=boss)
+    for at, full, spent in ((1.0, True, False), (3.5, False, False), (5.0, True, True), (9.0, False, False)):
+        faulty(net, at, full=full, spent=spent)
+    net.run()
+    assert isinstance(told["full 0"], DiskFull)
+    assert told["room"] is None
+    assert isinstance(told["spent 0"], DiskFull)
+    assert len(told) == 7
+
+
+def test_what_a_message_was_before_it_stays() -> None:
+    """A channel that was used before: what is owed to several is nobody's job, what one has alone is."""
+    done: Counter[str] = Counter()
+
+    def boss(app: App) -> None:
+        app.later(2.0, app.send, "jobs", "", b"for both")
+        app.later(3.0, app.disconnect, "one")
+        app.later(4.0, lambda: app.work_queue("jobs", lease=1.0))
+
+    def reader(app: App) -> None:
+        app.subscribe("jobs", handler=lambda job: app.later(20.0, job.ack), settles=True)
+        app.later(3.0, lambda: done.update([app.name]))
+
+    net = lasting(60.0, boss=boss, one=reader, two=reader)
+    net.run()
+    assert node_of(net, "boss").stats().pending == 0
+
+
+def test_what_cannot_be_worked_on_is_refused() -> None:
+    def somebody(app: App) -> None:
+        app.work("jobs", print)
+        with pytest.raises(LocalProtocolError, match="share that iterator"):
+            app.work("jobs", print)
+        for options in ({"concurrency": 0}, {"concurrency": 10_001}, {"lease": 0.0}):
+            with pytest.raises(ValueError, match="give a channel"):
+                app.work("other", print, **options)
+        with pytest.raises(ValueError, match="give a channel"):
+            app.work("", print)
+        app.subscribe("jobs")
+        app.stop_work("jobs")
+        assert app.node.subscriptions() == [("jobs", "")]
+        node = Node(instance_id=UUID("f0000000-0000-8000-8000-000000000001"), rng=BeginAt(Random(1), 1))
+        with pytest.raises(LocalProtocolError, match="it takes nothing"):
+            node.work("jobs", print)
+        with pytest.raises(LocalProtocolError, match="it has no workers"):
+            node.work_queue("jobs")
+        node.close()
+        other = Node(instance_id=UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000), rng=BeginAt(Random(1), 1))
+        other.work_queue("jobs")
+        other.close()
+        with pytest.raises(ConnectionClosing):
+            other.put_many("jobs", [("", b"x")])
+
+    lasting(1.0, boss=somebody).run()
+
+
+def test_a_peer_that_claims_to_be_a_queue_is_refused() -> None:
+    def tell(net: ProgramNet) -> Done:
+        net.instance("boss", lambda app: None)
+        net.instance("claims", lambda app: None, remotes=["boss"])
+        net._actor("claims").uuid = queue_id("jobs")
+        return lambda: True
+
+    net = ProgramNet(1, tell, operations=0, seconds=5.0, never=CALM)
+    net.run()
+    assert not node_of(net, "boss").peers()

@@ -40,7 +40,10 @@ class Holding(Sending):
         """
         before = frozenset(peer.held)
         lacking = peer.subscriptions.union(before) - subscriptions
-        jobs = frozenset(filter(self._is_of_queue, lacking)) if self._queued else frozenset()
+        jobs = frozenset[Subscription]()
+        if self._queued:
+            jobs = frozenset(one for one in lacking if not one.key and one.channel in self._queued)
+            lacking = frozenset(one for one in lacking if not (one.key and one.channel in self._queued))
         hold = self._policy.unsubscribed_hold
         kept = (lacking - removed if hold else jobs) | jobs
         until = self._now + (hold or _JOBS_HOLD)
@@ -57,14 +60,10 @@ class Holding(Sending):
             self._notice(
                 NoticeKind.HELD,
                 peer.uuid,
-                f"its newer list lacks {len(news)} subscriptions: messages for them are kept, and not sent, "
-                f" for {self._policy.unsubscribed_hold:g} s, until it subscribes or unsubscribes (T-61)",
+                f"its newer list lacks {len(news)} subscriptions: messages for them are kept, and not sent, for "
+                f"{self._policy.unsubscribed_hold:g} s, until it subscribes or unsubscribes (T-61)",
             )
         self._end_oldest_holds(peer)
-
-    def _is_of_queue(self, subscription: Subscription) -> bool:
-        """True of what makes a peer a worker of a queue of ours."""
-        return not subscription.key and subscription.channel in self._queued
 
     def _hold(self, peer: Peer, held: dict[Subscription, float]) -> None:
         peer.held = held

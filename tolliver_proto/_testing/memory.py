@@ -252,10 +252,6 @@ class MemoryStore:
         """The seqs that this peer is owed, parked ones included."""
         return list(self._peers[peer].seqs) if peer in self._peers else []
 
-    def parked(self, peer: UUID) -> set[int]:
-        """The seqs that are set aside for this peer."""
-        return set(self._peers.get(peer, _Peer()).parked)
-
     def owed(self, peer: UUID) -> set[bytes]:
         """Bodies that this peer is owed, those that are set aside included."""
         return {self._messages[seq].body for seq in self.deliveries(peer)}

@@ -18,7 +18,7 @@ from .._common.transport import Abort, Dial, PauseReading, ResumeReading, Shutdo
 from .._node.actions import Acked, Commit, Deliver, Delivery, Fetch, Find, Receipt, Stored, TakeBack
 from .._node.node import Node
 from .._node.policy import Policy
-from .._node.store import Operation
+from .._node.store import Operation, StoreMessages
 from .._wire.events import Subscription
 from .._wire.limits import Limits
 from .app import App, Ballot, Calls, Settlement
@@ -60,10 +60,14 @@ class Actor(BaseHost):
         self.app: App | None = None
         self.ends: dict[int, End[Actor]] = {}
         self.calls: deque[tuple[Settlement, Calls]] = deque()  # deliveries that wait for their handlers
+        self.shared: set[int] = set()  # seqs of messages for several
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:
         """Its store took these."""
-        check_owners(self.store)
+        for stored in (one for one in operations if isinstance(one, StoreMessages)):
+            pairs = zip(stored.messages, stored.recipients, strict=True)
+            self.shared.update(message.seq for message, recipients in pairs if len(recipients) > 1)
+        check_owners(self.store, self.shared)
 
 
 class Programs(Faults[Actor]):
