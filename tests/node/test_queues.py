@@ -16,10 +16,12 @@ from tolliver_proto import (
     ConnectionClosing,
     Delivery,
     DiskFull,
+    Find,
     Job,
     Limits,
     LocalProtocolError,
     Node,
+    NoticeKind,
     Operation,
     OutboxFull,
     Policy,
@@ -398,6 +400,99 @@ def test_puts_wait_while_the_disk_is_full() -> None:
     assert told["room"] is None
     assert isinstance(told["spent 0"], DiskFull)
     assert len(told) == 7
+
+
+def test_puts_that_wait_may_find_no_room() -> None:
+    told: list[TolliverError | None] = []
+
+    def boss(app: App) -> None:
+        queue = app.work_queue("jobs")
+
+        def put_more(error: TolliverError | None) -> None:
+            """The disk was full just now."""
+            assert isinstance(error, DiskFull)
+            for _ in range(3):
+                app.when_stored(queue.put_many([("", b"x")] * 4), told.append)
+
+        app.later(2.0, lambda: app.when_stored(queue.put(b"x"), put_more))
+
+    def tell(net: ProgramNet) -> Done:
+        net.instance("boss", boss, limits=Limits(outbox_messages=9))
+        return lambda: True
+
+    net = ProgramNet(1, tell, operations=0, seconds=8.0, never=CALM)
+    actor = net._actor("boss")
+    actor.store = Failing(1, StoreMessages)
+    net.run()
+    assert sorted(type(error).__name__ for error in told) == ["NoneType", "NoneType", "OutboxFull"]
+    assert node_of(net, "boss").stats().notices[NoticeKind.OUTBOX_FILLING] == 1
+
+
+def test_a_worker_may_want_nothing_for_now() -> None:
+    """As one of another implementation does before it unsubscribes."""
+    got: list[bytes] = []
+
+    def boss(app: App) -> None:
+        queue = app.work_queue("jobs")
+        app.later(2.0, queue.put, b"x")
+        app.later(3.0, queue.cancel, [999])
+
+    def foreign(app: App) -> None:
+        app.subscribe("jobs", handler=lambda job: got.append(job.body))
+        app.subscribe("jobs", "tolliver.concurrency=0")
+        app.later(5.0, lambda: check_and_go(app))
+
+    def check_and_go(app: App) -> None:
+        assert not got
+        app.unsubscribe("jobs", "tolliver.concurrency=0")
+
+    lasting(9.0, boss=boss, foreign=foreign).run()
+    assert got == [b"x"]
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_jobs_of_a_worker_that_is_forgotten_go_back_though_the_queue_is_not_declared(times: int) -> None:
+    def boss(app: App) -> None:
+        app.disk["lives"] = app.disk.get("lives", 0) + 1
+        if app.disk["lives"] == 1:
+            app.later(1.0, app.work_queue("jobs").put, b"x")
+        for after in (2.0, 8.0):
+            app.later(after, lambda: app.disk["lives"] == 2 and app._call("forget_peer", app.uuid_of("one")))
+
+    net = lasting(20.0, boss=boss, one=at_work())
+    actor = net._actor("boss")
+    actor.store = store = Failing(0, AddDeliveries)
+    net._at(3.0, net._stop, net._actor("one"))
+    net._at(4.0, net._stop, actor)
+    net._at(4.0, lambda: setattr(store, "left", min(times, 1)))
+    net.run()
+    assert store.owed(queue_id("jobs")) == {b"x"}
+
+
+def test_jobs_of_an_earlier_life_are_counted_before_more_are_given() -> None:
+    done: Counter[bytes] = Counter()
+
+    def boss(app: App) -> None:
+        app.disk["lives"] = app.disk.get("lives", 0) + 1
+        queue = app.work_queue("jobs")
+        if app.disk["lives"] == 1:
+            app.later(1.0, queue.put_many, [("", b"%d" % one) for one in range(6)])
+
+    net = lasting(30.0, boss=boss, one=worker(done, 3.0, 1))
+    actor = net._actor("boss")
+    left = [2]
+
+    def perform(*arguments: Any) -> None:
+        fails = actor.born > 1 and left[0] > 0 and actor.jobs and isinstance(actor.jobs[0], Find)
+        left[0] -= bool(fails)
+        net._weather = replace(net._weather, store_fails=1.0 if fails else 0.0)
+        inner(*arguments)
+
+    inner, net._perform = net._perform, perform  # type: ignore[method-assign]
+    net._at(4.0, net._stop, actor)
+    net.run()
+    assert left == [0]
+    assert sorted(done) == [b"%d" % one for one in range(6)]
 
 
 def test_what_a_message_was_before_it_stays() -> None:

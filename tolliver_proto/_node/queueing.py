@@ -268,9 +268,9 @@ class Queueing(Retrying):
 
     def _fail_blocked(self, error: TolliverError) -> None:
         super()._fail_blocked(error)
-        puts, self._puts = self._puts, deque()
-        if puts:
-            self._actions.append(Stored([receipt for _, _, receipt in puts], error))
+        if self._puts:
+            self._actions.append(Stored([receipt for _, _, receipt in self._puts], error))
+            self._puts.clear()
 
     # Giving jobs to workers.
 

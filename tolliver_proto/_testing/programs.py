@@ -336,7 +336,8 @@ class Programs(Faults[Actor]):
     def _end(self, actor: Actor, born: int, calls: Calls, delivery: Delivery) -> None:
         calls.unsettled -= 1
         if actor.born == born:
-            self._at(self._delay(), self._handle, actor, actor.born)
+            if calls.most is not None:
+                self._at(self._delay(), self._handle, actor, actor.born)
             self._call(actor, "end", calls, [delivery])
 
     def _settle(self, actor: Actor, born: int, delivery: Delivery, well: bool) -> None:
