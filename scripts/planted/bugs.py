@@ -12,6 +12,7 @@ from . import (
     mailboxes,
     node,
     opening,
+    queues,
     receiving,
     relays,
     secure,
@@ -42,4 +43,5 @@ BUGS = (
     *handling.BUGS,
     *events.BUGS,
     *drafts.BUGS,
+    *queues.BUGS,
 )

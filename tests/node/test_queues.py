@@ -469,6 +469,48 @@ def test_jobs_of_a_worker_that_is_forgotten_go_back_though_the_queue_is_not_decl
     assert store.owed(queue_id("jobs")) == {b"x"}
 
 
+def test_who_was_cut_off_begins_no_more() -> None:
+    begun: dict[str, list[bytes]] = {"one": [], "two": []}
+
+    def boss(app: App) -> None:
+        queue = app.work_queue("jobs", lease=1.0)
+        app.later(1.0, queue.put_many, [("", b"0"), ("", b"1")])
+
+    def program(app: App) -> None:
+        def begin(job: Delivery) -> None:
+            begun[app.name].append(job.body)
+            app.later(20.0, job.ack)
+
+        app.work("jobs", begin, settles=True, lease=1.0)
+        if app.name == "one":
+            app.later(5.0, app.disconnect, "boss")
+
+    net = lasting(80.0, boss=boss, one=program, two=lambda app: app.later(6.5, program, app))
+    net.run()
+    assert begun == {"one": [b"0"], "two": [b"0", b"1"]}
+    assert node_of(net, "one").stats().notices[NoticeKind.LEASE_OVER] == 1
+
+
+def test_leases_begin_anew_with_the_queue() -> None:
+    """Whoever had jobs and does not come back loses them after a restart of the producer, too."""
+
+    def boss(app: App) -> None:
+        app.disk["lives"] = app.disk.get("lives", 0) + 1
+        queue = app.work_queue("jobs", lease=10.0)
+        if app.disk["lives"] == 1:
+            app.later(1.0, queue.put, b"x")
+
+    net = lasting(40.0, boss=boss, one=lambda app: app.disk or at_work()(app))
+    actor = net._actor("boss")
+    net._at(2.0, lambda: net._actor("one").disk.update(gone=True))
+    net._at(3.0, net._stop, net._actor("one"))
+    net._at(4.0, net._stop, actor)
+    net._actor("one").remotes = ()
+    net._at(0.5, lambda: net.connect(net._actor("one").app, "boss"))  # type: ignore[arg-type]  # it lives
+    net.run()
+    assert actor.store.owed(queue_id("jobs")) == {b"x"}
+
+
 def test_jobs_of_an_earlier_life_are_counted_before_more_are_given() -> None:
     done: Counter[bytes] = Counter()
 
