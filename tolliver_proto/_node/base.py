@@ -2,10 +2,11 @@
 
 A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`,
 `moving`, `room`, `sending`, `receiving`, `handshakes`, `storing`, `maintenance`, `retrying`, `queueing`, `working`, and
-last the node itself (`node`), which takes inputs and picks the next action. They share this state because a commit, a handshake and an acknowledgement each
-touch most of it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect,
-`Dialer` whom to dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has. `Link`,
-`Peer`, `Outbox` and `Batch` are data with their own rules; the table of connections is the base of all.
+last the node itself (`node`), which takes inputs and picks the next action. They share this state because a commit, a
+handshake and an acknowledgement each touch most of it. Parts that can be told apart are objects that the node holds:
+`HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether somebody is still there,
+`OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and `Batch` are data with their own rules; the table of
+connections is the base of all.
 """
 
 from __future__ import annotations

@@ -227,6 +227,7 @@ class Queueing(Retrying):
         if at < len(rows):
             self._take_in(rows[at:], queue.recipients, 0)
             waiting.add(len(rows) - at, sum(sizes[at:]))
+            self._look_at_filling_queue(queue)
             self._unassigned[queue.channel] = None
         if not jobs:
             self._actions.append(Stored([receipt]))
@@ -243,12 +244,15 @@ class Queueing(Retrying):
                 f"and {len(sizes)} more would pass the quota (D-10): nothing was stored. Start more workers, or raise "
                 "Limits.outbox_messages or outbox_bytes"
             )
-        if sizes and self._quota.is_tight(waiting, len(sizes), sum(sizes)) and self._quota.begins_to_fill(waiting):
+
+    def _look_at_filling_queue(self, queue: WorkQueue) -> None:
+        waiting, limits = queue.peer.outbox, self.limits
+        if self._quota.begins_to_fill(waiting):
             self._notice(
                 NoticeKind.OUTBOX_FILLING,
                 queue.peer.uuid,
-                f"{count} of at most {limits.outbox_messages} jobs of {queue.channel!r:.100} wait for workers, {size} "
-                f"of {limits.outbox_bytes} bytes: at the quota a put raises (D-10)",
+                f"{waiting.pending} of at most {limits.outbox_messages} jobs of {queue.channel!r:.100} wait for workers, "
+                f"{waiting.pending_bytes} of {limits.outbox_bytes} bytes: at the quota a put raises (D-10)",
             )
 
     # Puts that wait for the disk (D-13).
