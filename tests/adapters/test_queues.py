@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from tests.certificates import Certificates
 from tolliver_proto import LocalProtocolError, NoticeKind, Undelivered, UndeliveredReason
 
-from .facade import Facade, until
+from .facade import Facade, World, until
 from .kinds import ONE_KIND, PAIRS
 from .nodes import Nodes, address, noticed
 
@@ -137,9 +139,12 @@ def test_jobs_are_cancelled_and_taken_from_workers(nodes: Nodes) -> None:
             assert queue.cancel([other.first_seq]) == 0
 
 
-@pytest.mark.parametrize(("boss_kind", "worker_kind"), PAIRS)
-def test_over_pairs_of_adapters(nodes: Nodes, boss_kind: str, worker_kind: str) -> None:
-    with nodes.open("boss", kind=boss_kind) as boss, nodes.open("worker", kind=worker_kind) as worker:
+@pytest.mark.parametrize(("kind", "working"), PAIRS)
+def test_over_pairs_of_adapters(
+    tmp_path: Path, certs: Certificates, worlds: Callable[[str], World], kind: str, working: str
+) -> None:
+    bosses, workers = (Nodes(tmp_path, certs, worlds(one)) for one in (kind, working))
+    with bosses.open("boss") as boss, workers.open("worker") as worker:
         worker.new_connection(address(boss))
         queue = boss.work_queue("jobs")
         with worker.work("jobs", concurrency=4) as jobs:

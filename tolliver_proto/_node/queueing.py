@@ -251,8 +251,8 @@ class Queueing(Retrying):
             self._notice(
                 NoticeKind.OUTBOX_FILLING,
                 queue.peer.uuid,
-                f"{waiting.pending} of at most {limits.outbox_messages} jobs of {queue.channel!r:.100} wait for workers, "
-                f"{waiting.pending_bytes} of {limits.outbox_bytes} bytes: at the quota a put raises (D-10)",
+                f"{waiting.pending} of at most {limits.outbox_messages} jobs of {queue.channel!r:.100} wait for "
+                f"workers, {waiting.pending_bytes} of {limits.outbox_bytes} bytes: at the quota a put raises (D-10)",
             )
 
     # Puts that wait for the disk (D-13).
