@@ -1,6 +1,6 @@
 """Work queues: three workers, one of which is slow, in both shapes.
 
-    python benchmarks/work.py [--jobs 100000] [--slow 0.01] [--concurrency 64]
+    python benchmarks/work.py [--jobs 100000] [--slow 0.01] [--concurrency 16]
 
 A producer and three workers are processes over TLS on loopback; jobs have 100 bytes, and a slow worker takes `--slow`
 seconds for each, where the others take none. `queue` is `work_queue` and `work`. `stream` is an instance that gets the
@@ -167,7 +167,7 @@ async def by_stream(directory: Path, args: argparse.Namespace) -> tuple[Crew, fl
         messages = dispatcher.messages("jobs")
         messages.be_patient()
 
-        async def source() -> AsyncIterator[bytes]:
+        async def source(_name: str) -> AsyncIterator[bytes]:
             """One subscriber's: it is asked for the next element as the subscriber has asked for more."""
             async for message in messages:
                 yield message.body
@@ -182,9 +182,10 @@ async def by_stream(directory: Path, args: argparse.Namespace) -> tuple[Crew, fl
             await anyio.sleep(1.0)  # until the workers are there
             began, used = time.perf_counter(), time.process_time()
             jobs = bodies(args.jobs)
-            for at in range(0, len(jobs), BLOCK):
-                await boss.send_many([("jobs", "", body) for body in jobs[at : at + BLOCK]])
-            await until(crew, args.jobs)
+            with anyio.move_on_after(args.patience):
+                for at in range(0, len(jobs), BLOCK):
+                    await boss.send_many([("jobs", "", body) for body in jobs[at : at + BLOCK]])
+                await until(crew, args.jobs)
             return crew, time.perf_counter() - began, time.process_time() - used
         finally:
             crew.end()
@@ -192,7 +193,7 @@ async def by_stream(directory: Path, args: argparse.Namespace) -> tuple[Crew, fl
 
 def row(name: str, args: argparse.Namespace, found: tuple[Crew, float, float], yardstick: float) -> float:
     crew, seconds, used = found
-    rate = args.jobs / seconds
+    rate: float = args.jobs / seconds
     total = max(1, sum(crew.counts()))
     shares = " ".join(f"{100 * count / total:.0f} %" for count in crew.counts())
     done = crew.done()
@@ -221,7 +222,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--slow", type=float, default=0.01)
-    parser.add_argument("--concurrency", type=int, default=64)
+    parser.add_argument("--concurrency", type=int, default=16)
+    parser.add_argument("--patience", type=float, default=600.0, help="seconds for a row of the stream's shape")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
