@@ -209,7 +209,7 @@ def row(name: str, args: argparse.Namespace, found: tuple[Crew, float, float], y
 
 
 def fresh(top: str, function: Any, *arguments: Any) -> tuple[Crew, float, float]:
-    """What the function finds with databases of its own."""
+    """Findings of the function, with databases of its own."""
     directory = Path(tempfile.mkdtemp(dir=top))
     make_ca(directory)
     for name in ("boss", "dispatcher", *(f"worker{number}" for number in range(WORKERS))):

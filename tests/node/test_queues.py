@@ -491,7 +491,7 @@ def test_who_was_cut_off_begins_no_more() -> None:
 
 
 def test_leases_begin_anew_with_the_queue() -> None:
-    """Whoever had jobs and does not come back loses them after a restart of the producer, too."""
+    """A worker that had jobs and does not come back loses them after a restart of the producer, too."""
 
     def boss(app: App) -> None:
         app.disk["lives"] = app.disk.get("lives", 0) + 1

@@ -98,7 +98,7 @@ class Moving(Removing):
         return others
 
     def _is_job(self, peer: Peer, one: Found) -> bool:
-        """True if it is that peer's alone, and of a queue. What was sent on the channel before there was one, and to
+        """True if it is that peer's alone, and of a queue. A message that was sent before there was one, and to
         several, is no job."""
         is_of_queue = one.channel in self._queued
         return is_of_queue and one.seq not in peer.outbox.leaving and self._refcounts.count_of(one.seq) == 1

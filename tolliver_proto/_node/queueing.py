@@ -49,7 +49,7 @@ class Queueing(Retrying):
 
     def work_queue(self, channel: str, lease: float = 10.0, now: float | None = None) -> None:
         """From now on this channel is a work queue: each message that is `put` there goes to one of the peers that
-        subscribe to the whole channel. What earlier lives put there goes on.
+        subscribe to the whole channel. Jobs of earlier lives go on.
 
         A job whose worker is cut off for `lease` seconds is given to another one. Raises ReservedChannel, ValueError,
         and LocalProtocolError where this instance is a derived identity, which keeps no peers (T-72a).
@@ -366,7 +366,7 @@ class Queueing(Retrying):
             return worker.lease_over
         return link.state is LinkState.OPEN and not self._is_ready(queue, worker)
 
-    # Who has which.
+    # The owners.
 
     def _jobs_of(self, queue: WorkQueue, peer: Peer, found: Iterable[Found]) -> list[Found]:
         """Jobs of this queue among these, but for those that are leaving their owner."""

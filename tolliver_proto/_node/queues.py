@@ -64,7 +64,7 @@ class Worker:
         self.limit = 0
         self.lease_over = False  # its connection ended too long ago
         self.barred: Link | None = None  # on this connection it is given nothing any more
-        self.asked: list[Receipt] = []  # who asked for its jobs to be another's
+        self.asked: list[Receipt] = []  # to be told when its jobs are another's
 
 
 class WorkQueue:

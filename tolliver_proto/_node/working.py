@@ -71,7 +71,7 @@ class Working(Queueing):
         self.register(channel, "", handler)
 
     def stop_work(self, channel: str, now: float | None = None) -> None:
-        """Take no more jobs of it. What its handler still holds is to be settled."""
+        """Take no more jobs of it. Those that its handler holds are to be settled."""
         self._tick(now)
         work = self._works.pop(channel)
         self.unregister(channel, "", work.handler)
@@ -95,7 +95,7 @@ class Working(Queueing):
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt."""
         receipt = super().subscribe(channel, key, now)
         work = self._works.get(channel)
-        if work is not None:  # what is stored stays when the work ends
+        if work is not None:  # a stored one stays when the work ends
             announced = tuple(one for one in work.announced if one != (channel, key))
             self._works[channel] = replace(work, announced=announced)
         return receipt

@@ -109,7 +109,7 @@ class JobBox(Mailbox):
         self.bell.ring()
 
     def _leave(self, runs: Iterable[Run]) -> None:
-        """What was not begun is let go, the rest has failed."""
+        """Jobs that were not begun are let go, the rest has failed."""
         for run in runs:
             run.let_go()
             run.fail()
