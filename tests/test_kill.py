@@ -18,6 +18,7 @@ from scripts.soak import BAD
 ROOT = Path(__file__).parent.parent
 SEED = "10"  # its first ten kills have every trouble between them
 KILLS = int(os.environ.get("TOLLIVER_KILLS", "10"))
+WORK_KILLS = 20
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")
@@ -56,3 +57,14 @@ def test_it_leaves_also_where_python_swallows_what_is_raised() -> None:
     command = [sys.executable, "-c", SWALLOWED]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert done.stdout == "left\n", done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")
+def test_no_job_is_lost_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.work_kills", str(tmp_path), str(WORK_KILLS), "1"]
+    # The limit is far above what it takes; the loop inside has its own.
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=400 + WORK_KILLS)
+    result = json.loads(done.stdout)
+    assert result["drained"], done.stderr
+    assert result["jobs"] > 0
+    assert (result["lost"], result["unexpected"]) == (0, 0)

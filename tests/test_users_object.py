@@ -54,6 +54,8 @@ INSTANCE = {
     "unsubscribe",
     "wait_acked",
     "wait_subscribed",
+    "work",
+    "work_queue",
 }
 STREAMS = {"addresses", "connect", "events", "goodbye", "peers", "port", "publish", "stats", "subscribe"}
 OWN = {
@@ -65,7 +67,7 @@ OWN = {
 """Calls that one adapter has beside."""
 KINDS = (
     *("Instance", "Streams", "Peer", "Subscription", "Messages", "Runs", "Run", "Registration", "Delivery"),
-    *("TypedMessages", "TypedRuns", "TypedRun", "TypedDelivery"),
+    *("TypedMessages", "TypedRuns", "TypedRun", "TypedDelivery", "WorkQueue", "Work", "Job"),
 )
 
 

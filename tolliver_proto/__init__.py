@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         UnexpectedEOF,
         UnexpectedFrame,
     )
+    from ._common.queue_ids import is_queue, queue_id
     from ._common.snapshot import Snapshot, counter, gauge
     from ._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
     from ._node.access import Acl, Rights
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from ._node.lanes import Lanes
     from ._node.node import Node, PeerInfo
     from ._node.policy import Policy, Probe, QuotaPolicy
+    from ._node.queues import Job, JobList
     from ._node.stats import NodeStats
     from ._node.store import (
         STORING,
@@ -156,6 +158,7 @@ else:
             "._common.causes": "DialCause",
             "._common.certificates": "CertificateExpires",
             "._common.derived": "is_derive_prefix, is_derived",
+            "._common.queue_ids": "is_queue, queue_id",
             "._common.errors": (
                 "AccessDenied, AlreadyClosed, Blocked, BodyNotDecoded, BodyNotEncoded, CannotListen, CertificateError, "
                 "ConnectionClosing, ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, "
@@ -179,6 +182,7 @@ else:
             "._node.lanes": "Lanes",
             "._node.node": "Node, PeerInfo",
             "._node.policy": "Policy, Probe, QuotaPolicy",
+            "._node.queues": "Job, JobList",
             "._node.stats": "NodeStats",
             "._node.store": (
                 "STORING, AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, "
@@ -261,6 +265,8 @@ __all__ = [
     "IdentityConflict",
     "IgnoreReason",
     "Ignored",
+    "Job",
+    "JobList",
     "KeepUnsubscribe",
     "Lanes",
     "LimitExceeded",
@@ -350,4 +356,6 @@ __all__ = [
     "gauge",
     "is_derive_prefix",
     "is_derived",
+    "is_queue",
+    "queue_id",
 ]

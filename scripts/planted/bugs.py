@@ -13,6 +13,7 @@ from . import (
     mailboxes,
     node,
     opening,
+    queues,
     receiving,
     relays,
     requests,
@@ -50,4 +51,5 @@ BUGS = (
     *typed.BUGS,
     *drafts.BUGS,
     *retained.BUGS,
+    *queues.BUGS,
 )

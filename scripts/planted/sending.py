@@ -34,7 +34,7 @@ BUGS = (
         "what a newer list lacks is dropped",
         HOLDS,
         "Holding._set_peer_list",
-        "{one: peer.held.get(one, until) for one in lacking} if self._policy.unsubscribed_hold else {}",
+        "{one: peer.held.get(one, until) for one in kept}",
         "{}",
         ("tests/node/test_holds.py",),
     ),

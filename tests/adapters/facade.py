@@ -24,7 +24,17 @@ from uuid import UUID
 from tolliver_transports._options.instance import InstanceOptions, Remote
 from tolliver_transports._options.streams import StreamsOptions
 
-from tolliver_proto import DeadLetter, NodeStats, Notice, PeerInfo, Receipt, RemoteInfo, Reply, RetainedValue
+from tolliver_proto import (
+    DeadLetter,
+    Job,
+    NodeStats,
+    Notice,
+    PeerInfo,
+    Receipt,
+    RemoteInfo,
+    Reply,
+    RetainedValue,
+)
 
 PATIENCE = 60.0  # seconds for one call, far above what any takes
 STEP = 0.002  # seconds between two looks
@@ -312,6 +322,12 @@ class Facade(Opened):
     def flush(self, **options: Any) -> None:
         self._call("flush", **options)
 
+    def work_queue(self, channel: str, **options: Any) -> Queued:
+        return Queued(self.world, self._call("work_queue", channel, **options))
+
+    def work(self, channel: str, **options: Any) -> Items:
+        return Items(self.world, self._call("work", channel, **options))
+
     def wait_acked(self, receipt: Receipt, **options: Any) -> None:
         self._call("wait_acked", receipt, **options)
 
@@ -390,6 +406,39 @@ class Registered:
 
     def __repr__(self) -> str:
         return repr(self._registration)
+
+
+class Queued:
+    """A work queue of a producer."""
+
+    def __init__(self, world: World, queue: Any) -> None:
+        self._world = world
+        self._queue = queue
+
+    def __repr__(self) -> str:
+        return repr(self._queue)
+
+    @property
+    def channel(self) -> str:
+        return self._queue.channel  # type: ignore[no-any-return]  # any adapter's
+
+    def start(self, name: str, *args: Any) -> Handle:
+        return self._world.start(f"{self._world.kind}: {name}", lambda: getattr(self._queue, name)(*args))
+
+    def put(self, body: bytes, key: str = "") -> Receipt:
+        return self.start("put", body, key).wait()  # type: ignore[no-any-return]  # as above
+
+    def put_many(self, jobs: Iterable[bytes | tuple[str, bytes]]) -> Receipt:
+        return self.start("put_many", jobs).wait()  # type: ignore[no-any-return]  # as above
+
+    def pending(self, *count: int) -> list[Job]:
+        return self.start("pending", *count).wait()  # type: ignore[no-any-return]  # as above
+
+    def reassign(self, worker: UUID) -> int:
+        return self.start("reassign", worker).wait()  # type: ignore[no-any-return]  # as above
+
+    def cancel(self, jobs: Any) -> int:
+        return self.start("cancel", jobs).wait()  # type: ignore[no-any-return]  # as above
 
 
 class Items:

@@ -25,6 +25,7 @@ from tolliver_proto import (
     PinPeer,
     ReplacePeerSubscriptions,
     Subscription,
+    queue_id,
 )
 
 STRANGER = UUID("01890000-0000-7000-8000-0000000000ff")
@@ -159,6 +160,16 @@ def test_a_database_that_was_never_used(tmp_path: Path) -> None:
 
 
 # Changing.
+
+
+def test_jobs_that_no_worker_has_are_a_queues(tmp_path: Path) -> None:
+    queue = queue_id("jobs")
+    with closing(open_store(tmp_path / "alice.db")) as store:
+        store.commit([ReplacePeerSubscriptions(queue, (Subscription("jobs", ""),)), storing([1, 2], (queue,))])
+    (row,) = objects("outbox", "show", tmp_path / "alice.db")
+    assert (row["peer"], row["messages"]) == (str(queue), 2)
+    assert "no worker has" in row["why"]
+    assert shown("peers", tmp_path / "alice.db") == "no peer is known\n"
 
 
 def test_retry_puts_back_what_was_set_aside(database: Path) -> None:

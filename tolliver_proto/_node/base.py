@@ -1,12 +1,13 @@
 """State of a node, shared by all its parts.
 
-A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`, `room`,
-`sending`, `holds`, `retained`, `handling`, `receiving`, `again`, `handshakes`, `storing`, `maintenance`, `retrying`,
-`flushing`, `requesting`, and last the node itself (`node`), which takes inputs and picks the next action. They share
-this state as a commit, a handshake and an acknowledgement each touch most of it. Parts that can be told apart are
-objects that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether
-somebody is still there, `OutboxSearch` what the store has, `RetainedSizes` how much is retained. `Link`, `Peer`,
-`Outbox` and `Batch` are data with their own rules; the table of connections is the base of all.
+A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`,
+`moving`, `room`, `sending`, `holds`, `retained`, `handling`, `receiving`, `again`, `handshakes`, `storing`,
+`maintenance`, `retrying`, `flushing`, `requesting`, `queueing`, `working`, and last the node itself (`node`), which
+takes inputs and picks the next action. They share this state as a commit, a handshake and an acknowledgement each
+touch most of it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect,
+`Dialer` whom to dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has,
+`RetainedSizes` how much is retained. `Link`, `Peer`, `Outbox` and `Batch` are data with their own rules; the table of
+connections is the base of all.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from .link import BufferedForConnect, Link, Peer, Recipients
 from .opening import Fate, Opening
 from .patience import Patience
 from .policy import Policy
+from .queues import WorkQueue
 from .receipts import HeldReceipts
 from .requests import HeldReplies, OpenRequests, WaitingFrames
 from .retained_sizes import RetainedSizes
@@ -163,6 +165,10 @@ class NodeState(ConnectionTable[Link, Action]):
         self._left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
+        # Work queues: the owners of jobs that no worker has, by channel, and those queues that are declared.
+        self._queued: dict[str, Peer] = {}
+        self._queues: dict[str, WorkQueue] = {}
+        self._unassigned: dict[str, None] = {}  # queues that are to be looked at
         for uuid in (*loaded.peers, *self._dedupe.peers()):
             self._dedupe.use(uuid, self._now)
         for uuid, known in loaded.peers.items():
@@ -170,6 +176,8 @@ class NodeState(ConnectionTable[Link, Action]):
                 continue  # there for the sake of its handled messages and dead letters
             self._peers[uuid] = peer = Peer(uuid, known)
             peer.stored = True
+            if peer.is_queue:
+                self._queued.update((one.channel, peer) for one in known.subscriptions)
             peer.held = {one: self._now + policy.unsubscribed_hold - age for one, age in known.held.items()}
             peer.unsaid = {one: self._now + UNSAID_FOR - age for one, age in known.unsaid.items()}
             self._reroute(peer)
@@ -181,13 +189,20 @@ class NodeState(ConnectionTable[Link, Action]):
 
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4); to one that is being forgotten none (T-77)."""
-        wanted = frozenset() if peer.forgotten else peer.subscriptions.union(peer.held)
+        wanted = frozenset() if peer.forgotten or peer.is_queue else peer.subscriptions.union(peer.held)
         routed = self._gate.acl.rights(peer.uuid).granted(wanted)
         for subscription in peer.routed - routed:
             self._routes.discard(subscription, peer)
         for subscription in routed - peer.routed:
             self._routes.add(subscription, peer)
         peer.routed = routed
+        self._look_at_queues()
+
+    def _look_at_queues(self) -> None:
+        """Somebody has come or gone, or wants something else: who may be given jobs?"""
+        for queue in self._queues.values():
+            queue.changed = True
+            self._unassigned[queue.channel] = None
 
     def _notice(self, kind: NoticeKind, peer: UUID | None, detail: str) -> None:
         """Tell an operator; of a kind that may come often the first at once, and then the sum once a minute."""

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from .._common.errors import TolliverError
+from .._common.records import record
 from .._wire.events import Subscription
 from .actions import Receipt
+from .intervals import spans_of
 from .message_set import Handled
 from .store import (
     STORING,
     AddDeliveries,
     ForgetPeer,
+    Found,
     Operation,
     ParkDelivery,
     RemoveDeliveries,
@@ -44,6 +47,24 @@ PeerList = tuple[frozenset[Subscription], dict[Subscription, float]]
 """Subscriptions of a peer, and those that are held, with their deadlines."""
 
 
+@record
+class Move:
+    """Deliveries that get another owner: it has them from the commit on that takes them from the one before."""
+
+    source: Peer
+    target: Peer
+    messages: Sequence[StoredMessage | Found]
+
+    @property
+    def ids(self) -> dict[int, int]:
+        """Wire ids by seq."""
+        return {one.seq: one.wire_id for one in self.messages}
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one in self.messages)
+
+
 class Batch:
     """One commit in the making."""
 
@@ -57,6 +78,7 @@ class Batch:
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
         self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
         self.values: dict[tuple[str, str], bytes | None] = {}  # retained, by name; None is cleared (P-30)
+        self.moves: list[Move] = []
         # Subscriptions of peers.
         self.lists: dict[Peer, None] = {}  # whose whole list is to be stored, as it is when the commit begins
         self.heard: list[tuple[Link, Operation]] = []  # peers said on these connections that they want this
@@ -128,6 +150,10 @@ class Batch:
         for peer, messages in self.linked:
             deliveries = [(message.seq, message.wire_id, message.size) for message in messages]
             operations.append(AddDeliveries(peer.uuid, deliveries))
+        for move in self.moves:
+            deliveries = [(one.seq, one.wire_id, one.size) for one in move.messages]
+            operations.append(AddDeliveries(move.target.uuid, deliveries))
+            operations.append(RemoveDeliveries(move.source.uuid, spans_of(move.ids)))
         operations += self.put_away
         operations += [ForgetPeer(peer) for peer in self.forgets]
         if self.gone:

@@ -24,6 +24,7 @@ from .._common.errors import (
     UnexpectedFrame,
 )
 from .._common.link import LinkSignal, LinkState
+from .._common.queue_ids import is_queue
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.dialect import AS_EVERYBODY, Dialect
@@ -106,6 +107,9 @@ class Handshakes(HandlingAgain):
             if link.role is Role.SERVER:
                 self._accept(link)  # so that the other end, which is us, learns whom it has reached
             self._refuse_self(link, "is this instance itself, or a copy of it")
+            return False
+        if is_queue(claimed):
+            self._refuse(link, IdentityConflict(f"{link.identity.address} claims the UUID of a queue, {claimed}"))
             return False
         known = self._peers.get(claimed)
         if known is not None and known.forgotten:

@@ -23,6 +23,7 @@ from .store import ForgetUnsubscribe, Found, KeepUnsubscribe
 from .subscriptions import matching
 
 _MOST_UNSAID = 10_000
+_JOBS_HOLD = 3600.0  # seconds, where the policy holds nothing else
 
 
 class Holding(Sending):
@@ -33,22 +34,34 @@ class Holding(Sending):
     def _set_peer_list(
         self, peer: Peer, subscriptions: frozenset[Subscription], removed: frozenset[Subscription] = frozenset()
     ) -> None:
-        """The peer wants these now, and for good no more what is `removed`; what else it wanted is held."""
+        """The peer wants these now, and for good no more what is `removed`; what else it wanted is held.
+
+        A queue's subscription is held in any case, until the jobs are another's: it acknowledges what it does not want.
+        """
         before = frozenset(peer.held)
-        lacking = peer.subscriptions.union(before) - subscriptions - removed
-        until = self._now + self._policy.unsubscribed_hold
-        held = {one: peer.held.get(one, until) for one in lacking} if self._policy.unsubscribed_hold else {}
+        lacking = peer.subscriptions.union(before) - subscriptions
+        jobs = frozenset[Subscription]()
+        if self._queued:
+            jobs = frozenset(one for one in lacking if not one.key and one.channel in self._queued)
+            lacking = frozenset(one for one in lacking if not (one.key and one.channel in self._queued))
+        hold = self._policy.unsubscribed_hold
+        kept = (lacking - removed if hold else jobs) | jobs
+        until = self._now + (hold or _JOBS_HOLD)
+        held = {one: peer.held.get(one, until) for one in kept}
+        if jobs:
+            self._batch.lists[peer] = None  # the store takes what a peer says for its whole will
         ended = (before - held.keys()) - subscriptions
         peer.subscriptions = subscriptions
         self._hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
         if ended:
             self._give_up_held(peer, ended)
-        if held.keys() - before:
+        news = held.keys() - before - jobs
+        if news:
             self._notice(
                 NoticeKind.HELD,
                 peer.uuid,
-                f"its newer list lacks {len(held.keys() - before)} subscriptions: messages for them are kept, and not "
-                f"sent, for {self._policy.unsubscribed_hold:g} s, until it subscribes or unsubscribes (T-61)",
+                f"its newer list lacks {len(news)} subscriptions: messages for them are kept, and not sent, for "
+                f"{self._policy.unsubscribed_hold:g} s, until it subscribes or unsubscribes (T-61)",
             )
         self._end_oldest_holds(peer)
 
@@ -108,6 +121,7 @@ class Holding(Sending):
 
         def take(found: Sequence[Found]) -> None:
             gone = [one for one in found if is_given_up(one)]
+            gone = self._save_jobs(peer, gone)
             if gone:
                 self._remove(UndeliveredReason.UNSUBSCRIBED, peer, gone)
                 self._counts["unsubscribed"] += len(gone)
@@ -120,7 +134,7 @@ class Holding(Sending):
 
     def _keep_unsubscribe(self, subscription: Subscription) -> None:
         """Say it to every peer that may have been told the entry, until it says that it knows."""
-        peers = [peer for peer in self._peers.values() if peer.stored and not peer.derived]
+        peers = [peer for peer in self._peers.values() if peer.stored and not (peer.derived or peer.is_queue)]
         room = _MOST_UNSAID - sum(len(peer.unsaid) for peer in peers)
         chosen = [peer for peer in peers if subscription not in peer.unsaid][: max(0, room)]
         for peer in chosen:

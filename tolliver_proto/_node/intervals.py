@@ -171,6 +171,11 @@ class RefCounts:
         block = self._blocks.get(seq // BLOCK)
         return block is not None and seq % BLOCK in block
 
+    def count_of(self, seq: int) -> int:
+        """Peers that this one is owed to."""
+        block = self._blocks.get(seq // BLOCK)
+        return block.count_of(seq % BLOCK) if block is not None else 0
+
     def within(self, first: int, last: int) -> Iterator[Span]:
         """The spans of those in this range that somebody is owed."""
         for at, low, high in _pieces(first, last):
@@ -301,6 +306,10 @@ class _CountBlock:
     def __contains__(self, seq: int) -> bool:
         at = bisect_right(self._firsts, seq) - 1
         return at >= 0 and seq <= self._lasts[at]
+
+    def count_of(self, number: int) -> int:
+        at = bisect_right(self._firsts, number) - 1
+        return self._counts[at] if at >= 0 and number <= self._lasts[at] else 0
 
     def within(self, first: int, last: int) -> Iterator[Span]:
         for at in range(bisect_left(self._lasts, first), bisect_right(self._firsts, last)):

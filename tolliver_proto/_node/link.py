@@ -13,6 +13,7 @@ from uuid import UUID
 
 from .._common.derived import is_derived
 from .._common.link import BaseLink
+from .._common.queue_ids import is_queue
 from .._common.token_bucket import TokenBucket
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
@@ -41,9 +42,11 @@ class Peer:
         "held",
         "identity",
         "inbox",
+        "is_queue",
         "kept_back",
         "link",
         "outbox",
+        "reader",
         "repins",
         "routed",
         "served",
@@ -59,6 +62,7 @@ class Peer:
     def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
         self.uuid = uuid
         self.derived = is_derived(uuid)  # it only writes, over any number of connections, and is gone with the last
+        self.is_queue = is_queue(uuid)  # nobody at all: the owner of jobs that no worker has
         self.subscriptions = loaded.subscriptions  # as they are stored
         self.held: dict[Subscription, float] = {}  # those that its newer list lacks, and until when (T-61)
         self.served = loaded.subscriptions  # those that it wants on its live connection (T-70)
@@ -70,6 +74,7 @@ class Peer:
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
+        self.reader: Window | None = None  # of a queue: what reads its jobs
         self.identity = PeerIdentity()  # as it was proved last
         self.duel: Duel[Link] = Duel()
         self.forgotten: list[Receipt] = []  # they wait for it to be purged: till then it may not come back (T-77)
@@ -85,6 +90,11 @@ class Peer:
         if self._alone is None:
             self._alone = Recipients((self,))
         return self._alone
+
+    @property
+    def window(self) -> Window | None:
+        """Reader of its outbox: its connection's or, of a queue, its own."""
+        return self.link.window if self.link is not None else self.reader
 
     def message_key(self, message_id: int, checksum: int) -> MessageKey:
         """Key by which two messages of this peer are the same: of a derived identity the id alone (T-72a)."""

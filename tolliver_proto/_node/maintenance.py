@@ -78,7 +78,10 @@ class Maintenance(Storing):
             for spki_sha256, receipt in repins:
                 self._repin(peer.uuid, spki_sha256, receipt)
 
-        self._searches.begin(peer.uuid, partial(self._remove, UndeliveredReason.FORGOTTEN, peer), purged)
+        def take(found: Sequence[Found]) -> None:
+            self._remove(UndeliveredReason.FORGOTTEN, peer, self._save_jobs(peer, found))
+
+        self._searches.begin(peer.uuid, take, purged)
 
     def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
         """The peer has a new key: this one, or, if None, the one that it shows next (D-3). `Stored` names the receipt.

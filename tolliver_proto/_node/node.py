@@ -57,10 +57,10 @@ from .handshakes import look_of
 from .ids import Randomness
 from .link import ControlSync, Hold, Link
 from .policy import Policy
-from .requesting import Requesting
 from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
+from .working import Working
 
 _LOOK_AGAIN = 1.0  # seconds
 _OURS = "make a new one with the same UUID, and call reload_tls()"
@@ -72,7 +72,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Requesting):
+class Node(Working):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -163,6 +163,9 @@ class Node(Requesting):
             "drops": self._on_drops_timeout,
             "handled": self._on_handled_timeout,
             "again": self._on_again_timeout,
+            "lease": self._on_lease_timeout,
+            "queue": self._on_queue_timeout,
+            "cut": self._on_cut_timeout,
         }
         for peer in [peer for peer in self._peers.values() if peer.held]:
             self._hold(peer, peer.held)
@@ -351,13 +354,15 @@ class Node(Requesting):
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
         busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
-        return not (busy or self._givings or self._unweighed) and self._batch.empty
+        return not (busy or self._puts or self._givings or self._unweighed) and self._batch.empty
 
     @property
     def gathers(self) -> bool:
         """True if a commit runs and there is nothing else to do: `next_action` gives nothing before that is reported,
         and what is asked for until then goes into one commit."""
-        return self._running is not None and not (self._actions or self._readable or self._sendable or self._writable)
+        return self._running is not None and not (
+            self._actions or self._readable or self._sendable or self._writable or self._unassigned
+        )
 
     # The next thing to do.
 
@@ -373,6 +378,8 @@ class Node(Requesting):
                 self._pump(_pop(self._sendable))
                 if not self._sendable:
                     self._frames.clear()
+            elif self._unassigned:
+                self._assign(self._unassigned.popitem()[0])
             elif self._writable:
                 self._write(_pop(self._writable))
             elif self._running is None and (self._batch.urgent or self._removals_due or self._waits_alone):
@@ -571,7 +578,7 @@ class Node(Requesting):
         return NodeStats.of(
             self._counts,
             connections=len(self._links),
-            peers=len(self._peers),
+            peers=len(self._peers) - len(self._queued),
             peers_up=len({link.peer for link in self._up.values()}),
             pending=sum(peer.outbox.pending for peer in self._peers.values()),
             parked=sum(peer.outbox.parked for peer in self._peers.values()),
@@ -600,6 +607,7 @@ class Node(Requesting):
                 tuple(sorted(peer.held)),
             )
             for peer in self._peers.values()
+            if not peer.is_queue
         ]
 
     def identity_of(self, peer: UUID) -> PeerIdentity:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, merge
+from operator import attrgetter
 
 from .._common.waiting import EMPTY
 from .._wire.limits import Limits
@@ -19,6 +20,8 @@ from .oldest import Oldest
 from .parked import SecondTries
 from .poison import PoisonDetector
 from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
+
+_SEQ = attrgetter("seq")
 
 Holds = Callable[[str, str], bool] | None
 """Tells of a channel and a key whether such a message is held (T-61); None where none is."""
@@ -161,6 +164,18 @@ class Window:
             self._fresh_bytes += sum(message.size for message in fresh)
             self._loaded_to = messages[-1].seq
         outbox.last_seq = messages[-1].seq
+
+    def moved_in(self, messages: Sequence[StoredMessage]) -> None:
+        """Another owner's rows, in order, are stored for the peer now. Kept as those that were just stored."""
+        outbox = self.outbox
+        caught_up = self._loaded_to >= outbox.last_seq and not self.lists_under_way
+        outbox.last_seq = max(outbox.last_seq, messages[-1].seq)
+        if not caught_up or self._fresh_bytes > self._limits.window_bytes:
+            self.go_back(messages[0].seq - 1)
+            return
+        self._fresh = deque(merge(self._fresh, messages, key=_SEQ))
+        self._fresh_bytes += sum(message.size for message in messages)
+        self._loaded_to = max(self._loaded_to, outbox.last_seq)
 
     def next_fetch(self) -> tuple[int, int, int] | None:
         """The next rows to read: (after_seq, max_count, max_bytes), or None."""

@@ -596,15 +596,19 @@ class Receiving(Handling):
                 "in an instance with a UUID of its own",
             )
         if subscription not in self._own:
-            size = self._entry_size(subscription)
-            if len(self._own) >= self.limits.max_subscriptions or self._own_bytes + size > self.limits.max_handshake:
-                raise OwnLimitExceeded(
-                    "too_many",
-                    f"{len(self._own) + 1} subscriptions of {self._own_bytes + size} bytes: peers refuse a list over "
-                    f"{self.limits.max_subscriptions} or {self.limits.max_handshake} bytes (T-19). Use wildcards",
-                )
+            self._check_list((subscription,))
         self._forget_unsubscribe(subscription, list(self._peers.values()))
         return self._store_own(AddOwnSubscription(subscription), True)
+
+    def _check_list(self, new: Sequence[Subscription]) -> None:
+        """Raises OwnLimitExceeded where our list would be too long with these (T-19)."""
+        count, size = len(self._own) + len(new), self._own_bytes + sum(map(self._entry_size, new))
+        if count > self.limits.max_subscriptions or size > self.limits.max_handshake:
+            raise OwnLimitExceeded(
+                "too_many",
+                f"{count} subscriptions of {size} bytes: peers refuse a list over {self.limits.max_subscriptions} or "
+                f"{self.limits.max_handshake} bytes (T-19). Use wildcards",
+            )
 
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
         """No longer. Removes exactly this entry (T-26); one that is not there is no error."""

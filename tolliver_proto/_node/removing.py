@@ -83,8 +83,14 @@ class Removing(NodeState):
             self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
             self._tell_given_up(peer.uuid, ids, reason)
             self._release(spans, ids)
-        if peer.link is not None and peer.link.window is not None:
-            peer.link.window.drop(ids)
+        self._drop(peer, ids)
+
+    def _drop(self, peer: Peer, ids: Mapping[int, int]) -> None:
+        """These, wire ids by seq, are not sent to it any more."""
+        window = peer.window
+        if window is not None:
+            window.drop(ids)
+        if peer.link is not None:
             self._sendable[peer.link] = None
 
     def _being_parked(self, peer: Peer) -> set[int]:

@@ -17,10 +17,10 @@ from .._common.errors import TolliverError, UndeliveredReason
 from .actions import NoticeKind, Receipt
 from .batch import GoOn
 from .link import BufferedForConnect, Peer, Recipients
+from .moving import Moving
 from .oldest import AHEAD, Share
 from .policy import QuotaPolicy
 from .quota import Quota, narrowed, shares_of
-from .removing import Removing
 from .store import Found
 
 _DROPPED = "messages, the oldest for this peer, were given up to make room for newer ones, as its policy says (D-10)"
@@ -46,7 +46,7 @@ class Room:
     dropped: dict[Peer, list[Found]] = field(default_factory=dict)
 
 
-class MakingRoom(Removing):
+class MakingRoom(Moving):
     """Quotas of the outboxes."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -129,6 +129,7 @@ class MakingRoom(Removing):
         def take(found: Sequence[Found]) -> bool:
             nonlocal is_enough
             owed = [one for one in found if not one.parked and one.seq not in outbox.leaving]
+            owed = [one for one in owed if one.channel not in self._queued]
             is_enough = outbox.oldest.add(owed, excess, is_in_flight)
             return is_enough
 

@@ -159,6 +159,10 @@ class Sending(MakingRoom):
         around = self._pair_sizes.get((channel, key))
         if around is None:
             around = self._size_around(channel, key)
+        self._check_body(channel, body)
+        return around + len(body)
+
+    def _check_body(self, channel: str, body: bytes) -> None:
         if not isinstance(body, bytes):
             raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
         if len(body) > self.limits.max_body:
@@ -167,7 +171,6 @@ class Sending(MakingRoom):
                 f"a body of {len(body)} bytes for {channel!r:.100}: the limit is {self.limits.max_body} (T-06). "
                 "Split it, or raise Limits.max_body here and at the peers",
             )
-        return around + len(body)
 
     def _sizes(self, items: Sequence[Item]) -> Sequence[int]:
         """As `_size`, of each."""
@@ -185,10 +188,15 @@ class Sending(MakingRoom):
             raise ReservedChannel(
                 "reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27, T-80)"
             )
+        if channel in self._queued:
+            raise LocalProtocolError(
+                "work_queue",
+                f"{channel!r:.100} is a work queue of this instance, and what is sent there would be for all its "
+                "workers: put it, work_queue(...).put(...), or send on another channel (P-03)",
+            )
         if len(self._pair_sizes) >= _PAIRS_KNOWN:
             self._pair_sizes.clear()
-        size = self._encoder.overhead + self._name_size(channel) + self._name_size(key)
-        self._pair_sizes[channel, key] = size
+        size = self._pair_sizes[channel, key] = self._around(channel, key)
         return size
 
     def _narrow(self, channel: str, key: str, to: frozenset[UUID]) -> Recipients:
@@ -206,6 +214,9 @@ class Sending(MakingRoom):
                 recipients = self._narrow(channel, key, to)
                 found[channel, key] = same.setdefault(recipients.peers, recipients)
         return [found[channel, key] for channel, key, _ in items]
+
+    def _around(self, channel: str, key: str) -> int:
+        return self._encoder.overhead + self._name_size(channel) + self._name_size(key)
 
     def _store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt, terms: Terms) -> bool:
         """False where the send must wait until room is found."""
@@ -376,6 +387,8 @@ class Sending(MakingRoom):
             wanted = [one for one in messages if not peer.holds(one.channel, one.key)] if peer.kept_back else None
             link.window.committed(messages, wanted)
             self._sendable[link] = None
+        elif peer.reader is not None:
+            peer.reader.committed(messages)
         else:
             peer.outbox.last_seq = messages[-1].seq
 

@@ -15,7 +15,7 @@ from .actions import Commit, NoticeKind, Stored, SubscriptionsChanged
 from .batch import Batch
 from .handshakes import Handshakes
 from .intervals import spans_of
-from .link import Peer
+from .outbox import Holds, Window
 from .parked import SecondTries
 from .store import RememberHandled, ReplacePeerSubscriptions, Row
 from .subscriptions import applied, removed_by
@@ -77,14 +77,6 @@ class Storing(Handshakes):
         for go_on in batch.then:
             go_on(None)
         self._unblock()
-
-    def _read_again(self, peer: Peer, first: int, last: int) -> None:
-        """Deliveries were added below what a live window may have read already."""
-        peer.outbox.last_seq = max(peer.outbox.last_seq, last)
-        peer.outbox.oldest.forget()
-        if peer.link is not None and peer.link.window is not None:
-            peer.link.window.go_back(first - 1)
-            self._sendable[peer.link] = None
 
     def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
         """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later.
@@ -171,9 +163,13 @@ class Storing(Handshakes):
             self._sendable[live] = None
         if link is None or link is not live or link.window is None:
             return
-        outbox = link.window.outbox
-        holds = link.peer.holds if link.peer and link.peer.kept_back else None
-        for row in link.window.fetched(rows, after_seq, holds):
+        self._take_rows(
+            link.window, peer, rows, after_seq, link.peer.holds if link.peer and link.peer.kept_back else None
+        )
+
+    def _take_rows(self, window: Window, peer: UUID, rows: Sequence[Row], after_seq: int, holds: Holds) -> None:
+        outbox = window.outbox
+        for row in window.fetched(rows, after_seq, holds):
             outbox.tries = outbox.tries or SecondTries(self._now)
             outbox.tries.corrupt.add(row.seq, row.seq)
             self._park(outbox, peer, row.seq, row.size)

@@ -55,6 +55,10 @@ class Routes(Generic[T, R]):
         """True if somebody has exactly that entry."""
         return subscription in self._targets
 
+    def of(self, subscription: Subscription) -> Iterable[T]:
+        """Targets of exactly this one."""
+        return self._targets.get(subscription, ())
+
     def match(self, channel: str, key: str) -> R:
         found = self._matches.get((channel, key))
         return found if found is not None else self._look_up(channel, key)

@@ -15,6 +15,7 @@ from .._node.actions import Answered, Asked, Delivery, Receipt, Request, Verdict
 from .._node.base import Item
 from .._node.lanes import Lanes
 from .._node.node import Node
+from .._node.queues import JobList
 from .._node.terms import To
 
 Handling = Callable[[Delivery], object]
@@ -43,7 +44,7 @@ class Stage(Protocol):
 
 class Calls:
     """A handler of a program. With `settles` it says by `ack` or `fail` of each delivery, now or later, what became
-    of it."""
+    of it, and `lanes` how many may be begun."""
 
     def __init__(self, function: Handling, settles: bool, lanes: Lanes[Settlement] | None = None) -> None:
         self.function = function
@@ -215,6 +216,26 @@ class App:
 
         self._call("respond", channel, key, Calls(handle, settles=True))
 
+    # Work queues.
+
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> AppQueue:
+        """Make this channel a work queue, or go on with it after a restart: each job that is put is for one worker."""
+        self._call("work_queue", channel, lease)
+        return AppQueue(self, channel)
+
+    def work(
+        self, channel: str, handler: Handling, *, concurrency: int = 1, lease: float = 10.0, settles: bool = False
+    ) -> None:
+        """Call `handler(job)` for jobs of that channel, as `register_callback` says. At most `concurrency` jobs that
+        it has been called for are unsettled at a time."""
+        if not callable(handler):
+            raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
+        self._call("work", channel, Calls(handler, settles, Lanes(concurrency, None)), concurrency, lease)
+
+    def stop_work(self, channel: str) -> None:
+        """Take no more jobs of it. Those that are unsettled are left to their producers."""
+        self._call("stop_work", channel)
+
     # Connections.
 
     def connect(self, peer: str) -> None:
@@ -288,6 +309,38 @@ class App:
     def _check(self) -> None:
         if self.over:
             raise ConnectionClosing(f"this life of {self.name} is over: its program does nothing more")
+
+
+class AppQueue:
+    """A work queue of a program."""
+
+    def __init__(self, app: App, channel: str) -> None:
+        self._app = app
+        self.channel = channel
+
+    def put(self, body: bytes, key: str = "") -> Receipt:
+        """Give a job to be stored; `when_stored` tells when it is, `when_acked` when it is done."""
+        return self.put_many([(key, body)])
+
+    def put_many(self, jobs: Iterable[tuple[str, bytes]]) -> Receipt:
+        """Give (key, body) jobs to be stored in one commit, all or none."""
+        receipt: Receipt = self._app._call("put_many", self.channel, list(jobs))
+        return receipt
+
+    def pending(self, most: int = 1000) -> JobList:
+        """Ask for the jobs that are not done: the token has them in `jobs` once `when_stored` tells."""
+        token: JobList = self._app._call("pending_jobs", self.channel, most)
+        return token
+
+    def cancel(self, numbers: Iterable[int] | None = None) -> Receipt:
+        """Give up jobs, by their numbers, or all."""
+        receipt: Receipt = self._app._call("cancel_jobs", self.channel, numbers)
+        return receipt
+
+    def reassign(self, worker: str) -> Receipt:
+        """Take all jobs from the worker of that name."""
+        receipt: Receipt = self._app._call("reassign", self.channel, self._app.uuid_of(worker))
+        return receipt
 
 
 class Settlement:

@@ -8,12 +8,13 @@ nothing is on its way between the two.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from .._common.derived import is_derived
 from .._common.errors import UndeliveredReason
+from .._common.queue_ids import is_queue
 from .._node.actions import Delivery, Receipt
 from .._node.ids import NO_ID
 from .._node.intervals import IntervalSet
@@ -429,8 +430,15 @@ def audit(node: Node, store: MemoryStore) -> None:
     for uuid, known in loaded.peers.items():
         if is_derived(uuid):
             continue  # there for the sake of its handled messages and dead letters
-        peer = peers[uuid]
         state = node._peers[uuid]
+        if state.is_queue:
+            waiting = (state.outbox.pending, state.outbox.pending_bytes)
+            stored_there = (known.pending, known.pending_bytes)
+            check(
+                waiting == stored_there, "queue {}: the node counts {}, its store holds {}", uuid, waiting, stored_there
+            )
+            continue
+        peer = peers[uuid]
         counts = (peer.pending, peer.pending_bytes, peer.parked, peer.parked_bytes)
         mine = (*counts, state.subscriptions, {*state.held}, {*state.unsaid})
         lists = (known.subscriptions, {*known.held}, {*known.unsaid})
@@ -442,13 +450,20 @@ def audit(node: Node, store: MemoryStore) -> None:
             told = (one.link.told, one.subscriptions.union(one.held) - one.link.told)
             check(split == told, "peer {}: served and kept back {}, not {}", one.uuid, split, told)
         wanted = frozenset() if one.forgotten else one.subscriptions.union(one.held)
-        granted = node._gate.acl.rights(one.uuid).granted(wanted)
+        granted = node._gate.acl.rights(one.uuid).granted(frozenset() if one.is_queue else wanted)
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
     targets = {(subscription, one) for subscription, peers in node._routes for one in peers}
     check(routed == targets, "the routes are {}, those of the peers {}", targets, routed)
     check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
-    check(set(node.subscriptions()) == loaded.own_subscriptions, "own subscriptions differ from the stored ones")
+    announced = {one for work in node._works.values() for one in work.announced}
+    check(set(node.subscriptions()) - announced == loaded.own_subscriptions, "own subscriptions differ from the stored")
+    for queue in node._queues.values():
+        for peer_of, worker in queue.workers.items():
+            rows = store.find(peer_of.uuid, 0, 2**31, 0.0)
+            jobs = {one.seq for one in rows if one.channel == queue.channel and not one.parked}
+            jobs = {seq for seq in jobs if node._refcounts.count_of(seq) == 1}
+            check(not worker.is_known or worker.jobs == jobs, "{} has {} and not {}", peer_of.uuid, jobs, worker.jobs)
     retained = (node._retained.count, node._retained.bytes)
     check(retained == loaded.retained, "retained values and bytes: {} counted, {} stored", retained, loaded.retained)
     counted = list(node._refcounts)
@@ -462,6 +477,19 @@ def audit(node: Node, store: MemoryStore) -> None:
     ids = list(live)
     check(ids == list(loaded.live_ids), "live ids: {} counted, {} stored", ids, loaded.live_ids)
     check(loaded.owed or not node._watched, "receipts are watched that nobody is owed")
+
+
+def check_owners(store: MemoryStore, shared: Container[int]) -> None:
+    """Each job of a queue has one owner, after every commit: a worker, or the queue. `shared` are seqs of messages that
+    were sent to several before there was a queue."""
+    peers = store.load().peers
+    queues = {one.channel for uuid in filter(is_queue, peers) for one in peers[uuid].subscriptions}
+    if not queues:
+        return
+    owners = Counter(one.seq for one in store.find(None, 0, 2**31, 0.0) if one.channel in queues)
+    for message in store.messages:
+        if message.channel in queues and message.seq not in shared:
+            check(owners[message.seq] == 1, "job {} has {} owners", message.seq, owners[message.seq])
 
 
 def check_memory(node: Node, limits: Limits) -> None:

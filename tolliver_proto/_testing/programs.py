@@ -34,10 +34,11 @@ from .._node.actions import (
 )
 from .._node.node import Node
 from .._node.policy import Policy
+from .._node.store import Operation, StoreMessages
 from .._wire.events import Subscription
 from .._wire.limits import Limits
 from .app import App, Ballot, Calls, Settlement
-from .checks import check
+from .checks import check, check_owners
 from .clockwork import Report
 from .dice import Dice
 from .driving import CALM, BaseHost, End, Weather, drawn
@@ -75,6 +76,14 @@ class Actor(BaseHost):
         self.app: App | None = None
         self.ends: dict[int, End[Actor]] = {}
         self.calls: deque[tuple[Settlement, Calls]] = deque()  # deliveries that wait for their handlers
+        self.shared: set[int] = set()  # seqs of messages for several
+
+    def apply(self, operations: Sequence[Operation], now: float) -> None:
+        """Its store took these."""
+        for stored in (one for one in operations if isinstance(one, StoreMessages)):
+            pairs = zip(stored.messages, stored.recipients, strict=True)
+            self.shared.update(message.seq for message, recipients in pairs if len(recipients) > 1)
+        check_owners(self.store, self.shared)
 
 
 class Programs(Faults[Actor]):

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import typer
 
-from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError
+from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError, is_queue
 
 from .._store.copying import back_up
 from .._store.look import look, must_be_there
@@ -40,6 +40,7 @@ _WHY = {
     False: "the peer is away, or has not acknowledged it yet",
     True: "set aside: the peer closes whenever it gets it, or the row is damaged (retry, drop)",
 }
+_NOBODYS = "jobs of a work queue that no worker has: the peer is the queue"
 
 
 def print_outbox(database: Path, as_json: bool) -> None:
@@ -53,7 +54,7 @@ def print_outbox(database: Path, as_json: bool) -> None:
                 "oldest": _when(one.oldest),
                 "newest": _when(one.newest),
                 "parked": one.parked,
-                "why": _WHY[one.parked],
+                "why": _NOBODYS if is_queue(one.peer) and not one.parked else _WHY[one.parked],
             }
             for one in outbox.waiting()
         ]
@@ -74,6 +75,7 @@ def print_peers(database: Path, as_json: bool) -> None:
             "pinned_key": one.pin.hex() if one.pin else None,
         }
         for one in known
+        if not is_queue(one.peer)
     ]
     _print(rows, as_json, "no peer is known")
 

@@ -146,6 +146,10 @@ class Run(Sequence[Delivery]):
             return deliveries
         return [self._originals[one] for one in deliveries]
 
+    def let_go(self) -> None:
+        """Let go what nobody has begun."""
+        self.settle([*self._deliveries[self._given :]], None)
+
     def take_back(self, peer: UUID) -> None:
         """Let go what nobody has begun and came from this peer: its bodies are needed no more."""
         left = [*self._deliveries[self._given :]]
@@ -330,10 +334,13 @@ class Mailbox:
             self.closed = True
             self._core.mailboxes.discard(self)
             self._unregister()
-            for run in (*self._held, *(one for runs in self._runs.values() for one in runs)):
-                run.fail()
+            self._leave([*self._held, *(one for runs in self._runs.values() for one in runs)])
             self._runs.clear()
             self.bell.ring()
+
+    def _leave(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            run.fail()
 
 
 class Calls(Protocol):

@@ -46,6 +46,7 @@ from .._tls.policy import Pumps
 from .driver import NodeDriver
 from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
+from .queues import QueueCalls
 from .side_by_side import SideBySide, chosen
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ T = TypeVar("T")
 To = UUID | Collection[UUID] | None
 
 
-class BaseInstanceCore(BaseEndpoint):
+class BaseInstanceCore(BaseEndpoint, QueueCalls):
     """A running instance, without the waiting."""
 
     made_by = "create_instance"

@@ -49,7 +49,10 @@ class BaseIterator(Receiver):
 
     def __init__(self, core: Core, channel: str, key: str, bell: Bell) -> None:
         self._core = core
-        self._mailbox = Mailbox(core, channel, key, bell)
+        self._mailbox = self._open(core, channel, key, bell)
+
+    def _open(self, core: Core, channel: str, key: str, bell: Bell) -> Mailbox:
+        return Mailbox(core, channel, key, bell)
 
     def be_patient(self) -> None:
         """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""

@@ -13,10 +13,11 @@ from .._extras import door, needed
 needed("anyio", "attrs", "anyio")
 
 if TYPE_CHECKING:
-    from tolliver_proto import Delivery, Reply, Request
+    from tolliver_proto import Delivery, Job, Reply, Request
 
     from .._messages.inbox import Handler, Run
     from .._messages.iterators import Messages, Registration, Runs
+    from .._messages.queues import Work
     from .._messages.responding import Responder
     from .._messages.typed import TypedMessages, TypedRun, TypedRuns
     from .._options.acl_file import load_acl
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ..codecs._codec import Codec
     from .connection import AsyncConnection, open_connection
     from .instance import Instance, create_instance, run
+    from .queues import WorkQueue
     from .streams import Peer, Streams, create_streams
 
     Received = Delivery
@@ -39,9 +41,10 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received, Reply, Request",
+            "tolliver_proto": "Delivery, Delivery as Received, Job, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
+            ".._messages.queues": "Work",
             ".._messages.responding": "Responder",
             ".._messages.typed": "TypedMessages, TypedRun, TypedRuns",
             ".._options.acl_file": "load_acl",
@@ -55,6 +58,7 @@ else:
             "..codecs._bodies": "TypedDelivery",
             "..codecs._codec": "Codec",
             ".instance": "Instance, create_instance, run",
+            ".queues": "WorkQueue",
             ".streams": "Peer, Streams, create_streams",
         },
     )
@@ -68,6 +72,7 @@ __all__ = [
     "Handler",
     "Instance",
     "InstanceOptions",
+    "Job",
     "Messages",
     "Peer",
     "Publication",
@@ -87,6 +92,8 @@ __all__ = [
     "TypedMessages",
     "TypedRun",
     "TypedRuns",
+    "Work",
+    "WorkQueue",
     "bridge",
     "create_instance",
     "create_streams",

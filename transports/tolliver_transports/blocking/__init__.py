@@ -14,7 +14,7 @@ from .._extras import door, needed
 needed("blocking", "attrs")
 
 if TYPE_CHECKING:
-    from tolliver_proto import Delivery, Reply, Request
+    from tolliver_proto import Delivery, Job, Reply, Request
 
     from .._messages.inbox import Handler, Run
     from .._messages.responding import Responder
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .connection import BlockingConnection
     from .instance import Instance, create_instance
     from .iterators import Messages, Registration, Runs
+    from .queues import Work, WorkQueue
     from .streams import Peer, Streams, create_streams
     from .subscription import Subscription
     from .typed import TypedMessages, TypedRuns
@@ -42,7 +43,7 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received, Reply, Request",
+            "tolliver_proto": "Delivery, Delivery as Received, Job, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.responding": "Responder",
             ".._messages.typed": "TypedRun",
@@ -57,6 +58,7 @@ else:
             ".connection": "BlockingConnection",
             ".instance": "Instance, create_instance",
             ".iterators": "Messages, Registration, Runs",
+            ".queues": "Work, WorkQueue",
             ".streams": "Peer, Streams, create_streams",
             ".subscription": "Subscription",
             ".typed": "TypedMessages, TypedRuns",
@@ -73,6 +75,7 @@ __all__ = [
     "Handler",
     "Instance",
     "InstanceOptions",
+    "Job",
     "Messages",
     "Peer",
     "Publication",
@@ -92,6 +95,8 @@ __all__ = [
     "TypedMessages",
     "TypedRun",
     "TypedRuns",
+    "Work",
+    "WorkQueue",
     "bridge",
     "create_instance",
     "create_streams",

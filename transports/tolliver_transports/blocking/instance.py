@@ -33,6 +33,7 @@ from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
+from .queues import Work, WorkQueue
 from .responding import CONCURRENCY, ThreadResponder
 from .side_by_side import Registrations
 from .typed import TypedMessages, TypedRuns
@@ -439,6 +440,26 @@ class Instance(BaseInstance[InstanceCore]):
         if codec is not None:
             return TypedRuns(self._core, channel, key, subscribe, timeout, codec)
         return Runs(self._core, channel, key, subscribe, timeout)
+
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue:
+        """Make this channel a work queue: each job that is put there goes to one of the workers, and to another one
+        where it is cut off for `lease` seconds. Jobs of earlier lives go on.
+
+        Raises ReservedChannel, ValueError, LocalProtocolError.
+        """
+        with self._core.lock:
+            self._core.work_queue(channel, lease)
+        return WorkQueue(self._core, channel)
+
+    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0, timeout: float | None = None) -> Work:
+        """`with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done.
+
+        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When
+        a producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is
+        let go. The loop ends when no job has come for `timeout` seconds. Raises ReservedChannel, ValueError,
+        OwnLimitExceeded, LocalProtocolError where it works there already.
+        """
+        return Work(self._core, channel, concurrency, lease, timeout)
 
     def wait_subscribed(self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None) -> int:
         """Return once a message with these names would go to that many peers, connected or not; returns how many.

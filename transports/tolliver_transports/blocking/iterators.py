@@ -60,12 +60,19 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
     def _take(self, timeout: float | None) -> Item | None:
         with self._core.lock:
             end = math.inf if timeout is None else time.monotonic() + timeout
-            while self._current is None or (item := self._next_of(self._current)) is None:
-                if (run := self._mailbox.take()) is not None:
-                    self._current = hand_out(run)
-                elif not self._wait(timeout, end):
+            while (item := self._take_item()) is None:
+                if not self._wait(timeout, end):
                     return None
             return item
+
+    def _take_item(self) -> Item | None:
+        """The next that is there."""
+        while self._current is None or (item := self._next_of(self._current)) is None:
+            run = self._mailbox.take()
+            if run is None:
+                return None
+            self._current = hand_out(run)
+        return item
 
     def _wait(self, timeout: float | None, end: float) -> bool:
         """Until something may have come. False when it was closed, or who waits need not. Raises TimeoutError."""

@@ -14,10 +14,11 @@ from .._extras import door, needed
 needed("twisted", "attrs", "twisted")
 
 if TYPE_CHECKING:
-    from tolliver_proto import Delivery, Reply, Request
+    from tolliver_proto import Delivery, Job, Reply, Request
 
     from .._messages.inbox import Handler, Run
     from .._messages.iterators import Messages, Registration, Runs
+    from .._messages.queues import Work
     from .._messages.responding import Responder
     from .._messages.typed import TypedMessages, TypedRun, TypedRuns
     from .._options.acl_file import load_acl
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..codecs._bodies import TypedDelivery
     from ..codecs._codec import Codec
     from .instance import Instance, create_instance
+    from .queues import WorkQueue
     from .service import StreamsService, TolliverService
     from .streams import EndOfStream, Peer, Streams, Subscription, create_streams
 
@@ -38,9 +40,10 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received, Reply, Request",
+            "tolliver_proto": "Delivery, Delivery as Received, Job, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
+            ".._messages.queues": "Work",
             ".._messages.responding": "Responder",
             ".._messages.typed": "TypedMessages, TypedRun, TypedRuns",
             ".._options.acl_file": "load_acl",
@@ -51,6 +54,7 @@ else:
             "..codecs._bodies": "TypedDelivery",
             "..codecs._codec": "Codec",
             ".instance": "Instance, create_instance",
+            ".queues": "WorkQueue",
             ".service": "StreamsService, TolliverService",
             ".streams": "EndOfStream, Peer, Streams, Subscription, create_streams",
         },
@@ -65,6 +69,7 @@ __all__ = [
     "Handler",
     "Instance",
     "InstanceOptions",
+    "Job",
     "Messages",
     "Peer",
     "Publication",
@@ -85,6 +90,8 @@ __all__ = [
     "TypedMessages",
     "TypedRun",
     "TypedRuns",
+    "Work",
+    "WorkQueue",
     "bridge",
     "create_instance",
     "create_streams",

@@ -25,6 +25,7 @@ from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, Item, To, checked
 from .._messages.iterators import Messages, Registration, Runs
+from .._messages.queues import Work
 from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
 from .._messages.side_by_side import OrderedBy, SideBySide, chosen
 from .._messages.typed import TypedMessages, TypedRuns
@@ -33,6 +34,7 @@ from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
 from ..codecs._codec import AnyCodec
 from .endpoint import Endpoint
 from .events import Events
+from .queues import WorkQueue
 
 T = TypeVar("T")
 
@@ -357,6 +359,24 @@ class Instance(BaseInstance[InstanceCore]):
         if codec is not None:
             return TypedRuns(self._core, channel, key, subscribe, codec)
         return Runs(self._core, channel, key, subscribe)
+
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue:
+        """Make this channel a work queue: each job that is put there goes to one of the workers, and to another one
+        where it is cut off for `lease` seconds. Jobs of earlier lives go on.
+
+        Raises ReservedChannel, ValueError, LocalProtocolError.
+        """
+        self._core.work_queue(channel, lease)
+        return WorkQueue(self._core, channel)
+
+    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0) -> Work:
+        """`async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done.
+
+        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When
+        a producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is
+        let go. Raises ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
+        """
+        return Work(self._core, channel, concurrency, lease)
 
     def wait_subscribed(
         self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None

@@ -1,0 +1,70 @@
+"""Bugs in work queues: owners of jobs, leases, and workers that are cut off."""
+
+from __future__ import annotations
+
+from .bug import Bug
+
+BATCH = "tolliver_proto/_node/batch.py"
+MOVING = "tolliver_proto/_node/moving.py"
+QUEUEING = "tolliver_proto/_node/queueing.py"
+WORKING = "tolliver_proto/_node/working.py"
+TESTS = ("tests/node/test_queues.py",)
+
+BUGS = (
+    Bug(
+        "a job that moves is nobody's for a while",
+        BATCH,
+        "Batch.all_operations",
+        "operations.append(AddDeliveries(move.target.uuid, deliveries))",
+        "pass",
+        TESTS,
+    ),
+    Bug(
+        "a job is assigned twice: who had it before keeps it",
+        BATCH,
+        "Batch.all_operations",
+        "operations.append(RemoveDeliveries(move.source.uuid, spans_of(move.ids)))",
+        "pass",
+        TESTS,
+    ),
+    Bug(
+        "a move that fails is believed",
+        MOVING,
+        "Moving._moved",
+        "if error is None:\n    self._hand_over(target, messages)\n    return",
+        "self._hand_over(target, messages)\nreturn",
+        TESTS,
+    ),
+    Bug(
+        "a lease never ends",
+        QUEUEING,
+        "Queueing._on_lease_timeout",
+        "worker.lease_over = True",
+        "pass",
+        TESTS,
+    ),
+    Bug(
+        "after a restart there are no leases",
+        QUEUEING,
+        "Queueing.work_queue",
+        'self._timers.set(("lease", (channel, one.uuid)), self._now + lease)',
+        "pass",
+        TESTS,
+    ),
+    Bug(
+        "a worker that is cut off goes on",
+        WORKING,
+        "Working._on_cut_timeout",
+        "self._actions.append(TakeBack(work.handler, uuid))",
+        "pass",
+        TESTS,
+    ),
+    Bug(
+        "who does not work any more acknowledges jobs",
+        WORKING,
+        "Working._judge",
+        "verdict = self._verdicts[channel, key] = Fate.STUCK",
+        "pass",
+        TESTS,
+    ),
+)

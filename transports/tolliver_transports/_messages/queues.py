@@ -1,0 +1,158 @@
+"""Work queues without a loop: a producer's calls, and jobs in the hands of a worker.
+
+Each job is for one worker. A worker takes as many as it works on at a time: the next one when one of these is settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from time import monotonic
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from tolliver_proto import Delivery, Job, JobList, Node, Receipt
+
+from .._driver.adapter import Bell
+from .._driver.pending import PendingCall, as_it_is
+from .inbox import Core, Mailbox, Run, hand_out
+from .iterators import AsyncCore, Messages
+
+if TYPE_CHECKING:
+    from .driver import NodeDriver
+
+NewJob = bytes | tuple[str, bytes]
+"""A body, or a key and a body."""
+Named = Receipt | Iterable[Job | int]
+"""Jobs: those of a put, or each by itself or its number."""
+
+
+class QueueCalls:
+    """Calls of a producer, of an instance's core."""
+
+    node: Node
+    _driver: NodeDriver
+
+    def check_open(self) -> None: ...
+
+    def work_queue(self, channel: str, lease: float) -> None:
+        self.check_open()
+        self.node.work_queue(channel, lease, monotonic())
+        self._driver.turn()
+
+    def put_jobs(self, channel: str, jobs: Iterable[NewJob]) -> PendingCall[Receipt]:
+        self.check_open()
+        items = [job if isinstance(job, tuple) else ("", job) for job in jobs]
+        return self._driver.when_stored(self.node.put_many(channel, items, monotonic()), as_it_is)
+
+    def pending_jobs(self, channel: str, count: int) -> PendingCall[list[Job]]:
+        self.check_open()
+        token = self.node.pending_jobs(channel, count, monotonic())
+        return self._driver.when_stored(token, _jobs_of)
+
+    def cancel_jobs(self, channel: str, jobs: Named) -> PendingCall[int]:
+        self.check_open()
+        receipt = self.node.cancel_jobs(channel, _numbers(jobs), monotonic())
+        return self._driver.when_stored(receipt, _total)
+
+    def reassign(self, channel: str, worker: UUID) -> PendingCall[int]:
+        self.check_open()
+        return self._driver.when_stored(self.node.reassign(channel, worker, monotonic()), _total)
+
+
+class BaseQueue:
+    """A work queue, as far as nothing waits."""
+
+    def __init__(self, core: QueueCalls, channel: str) -> None:
+        self._queue_core = core
+        self._channel = channel
+
+    @property
+    def channel(self) -> str:
+        """The channel that its jobs are on."""
+        return self._channel
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._channel!r:.100}>"
+
+
+class JobBox(Mailbox):
+    """Jobs of one channel, for an iterator that hands out so many at a time."""
+
+    def __init__(self, core: Core, channel: str, bell: Bell, concurrency: int, lease: float) -> None:
+        self._concurrency = concurrency
+        self._lease = lease
+        self._begun: set[Delivery] = set()
+        super().__init__(core, channel, "", bell)
+
+    def __str__(self) -> str:
+        return f"a worker on {self.channel!r:.100}"
+
+    def _register(self, _pending: int | None) -> None:
+        self._core.node.work(self.channel, self, self._concurrency, self._lease, monotonic())
+        self._core.turn()
+
+    def _unregister(self) -> None:
+        self._core.node.stop_work(self.channel, monotonic())
+        self._core.turn()
+
+    @property
+    def has_room(self) -> bool:
+        """True if it may hand out one more."""
+        return len(self._begun) < self._concurrency
+
+    def begin(self, deliveries: Collection[Delivery]) -> None:
+        """A job may take its time: who is at one is never stuck (D-9)."""
+        self._begun.update(deliveries)
+
+    def end(self, deliveries: Collection[Delivery]) -> None:
+        self._begun.difference_update(deliveries)
+        self.bell.ring()
+
+    def _leave(self, runs: Iterable[Run]) -> None:
+        """Jobs that were not begun are let go, the rest has failed."""
+        for run in runs:
+            run.let_go()
+            run.fail()
+
+
+class Work(Messages):
+    """Jobs of a work queue, as many at a time as `concurrency` says: `job.ack()` when it is done.
+
+    Several tasks may share one. Leaving it fails what it still holds, and gives back what it has not handed out.
+    """
+
+    def __init__(self, core: AsyncCore, channel: str, concurrency: int, lease: float) -> None:
+        self._concurrency, self._lease = concurrency, lease
+        super().__init__(core, channel, "", subscribe=False)
+
+    def _open(self, core: Core, channel: str, key: str, bell: Bell) -> Mailbox:
+        self._box = JobBox(core, channel, bell, self._concurrency, self._lease)
+        return self._box
+
+    async def __anext__(self) -> Delivery:
+        while not self._box.has_room or (job := self._next_begun()) is None:
+            await self._bell.heard()
+        return job
+
+    def _next_begun(self) -> Delivery | None:
+        while (job := self._current.next_begun() if self._current is not None else None) is None:
+            run = self._take()
+            if run is None:
+                return None
+            self._current = hand_out(run)
+        return job
+
+
+def _jobs_of(token: Receipt) -> list[Job]:
+    assert isinstance(token, JobList)
+    return token.jobs
+
+
+def _total(receipt: Receipt) -> int:
+    return sum(receipt.counts)
+
+
+def _numbers(jobs: Named) -> Iterable[int]:
+    if isinstance(jobs, Receipt):
+        return range(jobs.first_seq, jobs.last_seq + 1)
+    return [one if isinstance(one, int) else one.number for one in jobs]
