@@ -67,7 +67,7 @@ OWN = {
 """Calls that one adapter has beside."""
 KINDS = (
     *("Instance", "Streams", "Peer", "Subscription", "Messages", "Runs", "Run", "Registration", "Delivery"),
-    *("TypedMessages", "TypedRuns", "TypedRun", "TypedDelivery", "WorkQueue", "Work", "Job"),
+    *("TypedMessages", "TypedRuns", "TypedRun", "TypedDelivery", "WorkQueue", "Work"),
 )
 
 

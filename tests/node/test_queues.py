@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.node.play import Play
 from tolliver_proto import (
     AddDeliveries,
     ConnectionClosing,
@@ -28,6 +29,7 @@ from tolliver_proto import (
     Receipt,
     ReplacePeerSubscriptions,
     StoreMessages,
+    Subscribe,
     Subscription,
     TolliverError,
     Undelivered,
@@ -560,7 +562,7 @@ def test_what_cannot_be_worked_on_is_refused() -> None:
         with pytest.raises(LocalProtocolError, match="share that iterator"):
             app.work("jobs", print)
         for options in ({"concurrency": 0}, {"concurrency": 10_001}, {"lease": 0.0}):
-            with pytest.raises(ValueError, match="give a channel"):
+            with pytest.raises(ValueError, match="give"):
                 app.work("other", print, **options)
         with pytest.raises(ValueError, match="give a channel"):
             app.work("", print)
@@ -592,3 +594,17 @@ def test_a_peer_that_claims_to_be_a_queue_is_refused() -> None:
     net = ProgramNet(1, tell, operations=0, seconds=5.0, never=CALM)
     net.run()
     assert not node_of(net, "boss").peers()
+
+
+def test_a_worker_that_comes_while_a_put_is_stored_gets_it() -> None:
+    """It was ready when the job was not, and nothing else would look at the queue again."""
+    play = Play()
+    play.node.work_queue("jobs", now=play.now)
+    wire = play.peer()
+    play.hold_commits = True
+    play.node.put_many("jobs", [("", b"x")], now=play.now)
+    play.run()
+    wire.send(Subscribe("jobs", "", 7))
+    play.hold_commits = False
+    play.finish()
+    assert wire.bodies() == [b"x"]

@@ -66,6 +66,11 @@ def failed(play: Play) -> list[Action]:
     return play.run()
 
 
+def unanswered(play: Play) -> list[Action]:
+    play.node.notice(KINDS.RESPONDER_FAILED, "it raised", LOW, now=play.now)
+    return play.run()
+
+
 CAUSES: dict[NoticeKind, Callable[[Play], list[Action]]] = {
     KINDS.PROTOCOL_ERROR: broken,
     KINDS.IDENTITY_MISMATCH: mistaken,
@@ -74,6 +79,7 @@ CAUSES: dict[NoticeKind, Callable[[Play], list[Action]]] = {
     KINDS.DUPLICATE_CLOSED: double,
     KINDS.CERTIFICATE_REFUSED: refused,
     KINDS.HANDLER_FAILED: failed,
+    KINDS.RESPONDER_FAILED: unanswered,
 }
 
 

@@ -187,8 +187,12 @@ class TwoNodes(RuleBasedStateMachine):
             end.paused = isinstance(action, PauseReading)
         elif isinstance(action, Stored):
             for receipt in action.tokens:
-                for sent in host.ledger.receipts.pop(receipt, ()):
+                batch = host.ledger.receipts.pop(receipt, [])
+                for sent in batch:
                     sent.stored = action.error is None
+                skipped = sum(one.count for one in receipt.undelivered)  # of who holds, and is at its quota (T-61)
+                for sent in batch[len(batch) - skipped :]:
+                    sent.due_to.clear()
 
     def dial(self, host: Host, cid: int) -> None:
         other = self.hosts[1 - host.number]

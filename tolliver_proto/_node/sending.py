@@ -389,6 +389,7 @@ class Sending(MakingRoom):
             self._sendable[link] = None
         elif peer.reader is not None:
             peer.reader.committed(messages)
+            self._unassigned[messages[0].channel] = None  # a worker may have come while the commit ran
         else:
             peer.outbox.last_seq = messages[-1].seq
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from tolliver_proto import Delivery, Job, JobList, Node, Receipt
@@ -59,10 +59,22 @@ class QueueCalls:
         return self._driver.when_stored(self.node.reassign(channel, worker, monotonic()), _total)
 
 
+class ProducerCore(Protocol):
+    """The core of an instance, as far as a producer's end knows it."""
+
+    def put_jobs(self, channel: str, jobs: Iterable[NewJob]) -> PendingCall[Receipt]: ...
+
+    def pending_jobs(self, channel: str, count: int) -> PendingCall[list[Job]]: ...
+
+    def cancel_jobs(self, channel: str, jobs: Named) -> PendingCall[int]: ...
+
+    def reassign(self, channel: str, worker: UUID) -> PendingCall[int]: ...
+
+
 class BaseQueue:
     """A work queue, as far as nothing waits."""
 
-    def __init__(self, core: QueueCalls, channel: str) -> None:
+    def __init__(self, core: ProducerCore, channel: str) -> None:
         self._queue_core = core
         self._channel = channel
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Job, Receipt
 
-from .._messages.queues import BaseQueue, Named, NewJob
+from .._driver.pending import PendingCall
+from .._messages.queues import BaseQueue, Named, NewJob, ProducerCore
 
-if TYPE_CHECKING:
-    from .instance import InstanceCore
+T = TypeVar("T")
+
+
+class QueueCore(ProducerCore, Protocol):
+    """The core of an instance that a producer's end waits for."""
+
+    async def wait(self, call: PendingCall[T]) -> T: ...
 
 
 class WorkQueue(BaseQueue):
@@ -20,7 +26,7 @@ class WorkQueue(BaseQueue):
     Every call raises ConnectionClosing where the instance is not open, and StoreError.
     """
 
-    def __init__(self, core: InstanceCore, channel: str) -> None:
+    def __init__(self, core: QueueCore, channel: str) -> None:
         super().__init__(core, channel)
         self._core = core
 

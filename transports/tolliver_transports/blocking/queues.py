@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Delivery, Job, Receipt
 
 from .._driver.adapter import Bell
+from .._driver.pending import PendingCall
 from .._messages.inbox import Core, Mailbox
-from .._messages.queues import BaseQueue, JobBox, Named, NewJob
+from .._messages.queues import BaseQueue, JobBox, Named, NewJob, ProducerCore
 from .iterators import Messages, ThreadCore
 
-if TYPE_CHECKING:
-    from .instance import InstanceCore
+T = TypeVar("T")
+
+
+class QueueCore(ProducerCore, Protocol):
+    """The core of an instance that a producer's end waits for."""
+
+    def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None) -> T: ...
 
 
 class WorkQueue(BaseQueue):
@@ -24,7 +30,7 @@ class WorkQueue(BaseQueue):
     ConnectionClosing where the instance is not open, and StoreError.
     """
 
-    def __init__(self, core: InstanceCore, channel: str) -> None:
+    def __init__(self, core: QueueCore, channel: str) -> None:
         super().__init__(core, channel)
         self._core = core
 

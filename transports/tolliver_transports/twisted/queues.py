@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from twisted.internet.defer import Deferred
 
 from tolliver_proto import Job, Receipt
 
-from .._messages.queues import BaseQueue, Named, NewJob
+from .._driver.pending import PendingCall
+from .._messages.queues import BaseQueue, Named, NewJob, ProducerCore
 
-if TYPE_CHECKING:
-    from .instance import InstanceCore
+T = TypeVar("T")
+
+
+class QueueCore(ProducerCore, Protocol):
+    """The core of an instance that a producer's end waits for."""
+
+    def answer(self, call: Callable[[], PendingCall[T]]) -> Deferred[T]: ...
 
 
 class WorkQueue(BaseQueue):
@@ -22,7 +28,7 @@ class WorkQueue(BaseQueue):
     Every call fails with ConnectionClosing where the instance is not open, and with StoreError.
     """
 
-    def __init__(self, core: InstanceCore, channel: str) -> None:
+    def __init__(self, core: QueueCore, channel: str) -> None:
         super().__init__(core, channel)
         self._core = core
 
