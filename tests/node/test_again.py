@@ -17,7 +17,7 @@ from tolliver_proto import (
     NoticeKind,
     Policy,
 )
-from tolliver_proto.testing import App, ProgramNet, rehearse
+from tolliver_proto.testing import App, ProgramNet, SimNet, rehearse
 
 from .play import LOW, Play, Wire, deliveries, every
 
@@ -232,3 +232,9 @@ def customers(net: ProgramNet) -> Callable[[], bool]:
 
 def test_a_shop_that_opens_late_serves_all_but_what_it_gives_up() -> None:
     rehearse(customers, range(10))
+
+
+def test_a_life_in_which_messages_are_wanted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P-22."""
+    monkeypatch.setattr(SimNet, "again_chance", 0.7)
+    assert SimNet(1, policy=Policy(dedupe=1000)).run().counts["again"]

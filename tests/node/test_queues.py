@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.node.play import Play
+from tests.node.play import HIGH, LOW, Play, every, notices
 from tolliver_proto import (
     AddDeliveries,
     ConnectionClosing,
@@ -21,6 +21,7 @@ from tolliver_proto import (
     Job,
     Limits,
     LocalProtocolError,
+    Message,
     Node,
     NoticeKind,
     Operation,
@@ -28,6 +29,8 @@ from tolliver_proto import (
     Policy,
     Receipt,
     ReplacePeerSubscriptions,
+    Stored,
+    StoreError,
     StoreMessages,
     Subscribe,
     Subscription,
@@ -93,6 +96,7 @@ def story(net: ProgramNet) -> Done:
     return lambda: is_over(net, done)
 
 
+@pytest.mark.search
 def test_no_job_is_lost_and_each_has_one_owner() -> None:
     reports = rehearse(story, range(25))
     happened = sum((Counter(report.counts) for report in reports), Counter())
@@ -140,6 +144,7 @@ def changing(net: ProgramNet) -> Done:
     return lambda: is_over(net, done) and bool(seen)
 
 
+@pytest.mark.search
 def test_workers_that_come_and_go_lose_nothing() -> None:
     rehearse(changing, range(25))
 
@@ -162,6 +167,12 @@ def play(seconds: float, **programs: Callable[[App], object]) -> ProgramNet:
 
 def node_of(net: ProgramNet, name: str) -> Any:
     return net._actor(name).node
+
+
+def test_some_of_these_stories() -> None:
+    """A few, in which each line is watched."""
+    rehearse(story, range(3))
+    rehearse(changing, range(3))
 
 
 def test_the_limit_is_twice_what_a_worker_says() -> None:
@@ -608,3 +619,77 @@ def test_a_worker_that_comes_while_a_put_is_stored_gets_it() -> None:
     play.hold_commits = False
     play.finish()
     assert wire.bodies() == [b"x"]
+
+
+def test_a_put_declares_its_queue_again_where_that_has_failed() -> None:
+    play = Play()
+    play.hold_commits = True
+    play.node.work_queue("jobs", now=play.now)
+    play.run()
+    play.fail()
+    play.node.put_many("jobs", [("", b"x")], now=play.now)
+    play.hold_commits = False
+    play.run()
+    again = play.restart()
+    again.node.work_queue("jobs", now=again.now)
+    wire = again.accepted()
+    wire.request(("jobs", ""))
+    assert wire.bodies() == [b"x"]
+
+
+def test_puts_that_wait_fail_with_a_commit_that_stores_nothing() -> None:
+    play = Play()
+    play.node.work_queue("jobs", now=play.now)
+    play.run()
+    play.hold_commits = True
+    first = play.node.put_many("jobs", [("", b"1")], now=play.now)
+    play.node.subscribe("news", "", play.now)
+    play.run()
+    told = every(play.fail(DiskFull("no room")), Stored)
+    second = play.node.put_many("jobs", [("", b"2")], now=play.now)
+    play.call("subscribe", "other", "")
+    while play.held:
+        told += every(play.fail(StoreError("broken")), Stored)
+    assert {token for one in told if one.error is not None for token in one.tokens} >= {first, second}
+
+
+def test_a_worker_that_is_forgotten_is_no_worker() -> None:
+    play = Play()
+    play.node.work_queue("jobs", now=play.now)
+    play.peer(LOW, ("jobs", ""))
+    play.call("put_many", "jobs", [("", b"x")])
+    play.call("forget_peer", LOW)
+    play.call("put_many", "jobs", [("", b"y")])
+    wire = play.accepted(HIGH)
+    wire.request(("jobs", ""))
+    assert sorted(wire.bodies()) == [b"x", b"y"]
+
+
+def test_the_end_of_a_lease_leaves_other_messages_where_they_are() -> None:
+    play = Play()
+    play.peer(LOW, ("news", "")).lose()
+    play.send("news", "", b"not a job")
+    again = play.restart()
+    again.call("work_queue", "jobs", 1.0)
+    again.wait(2.0)
+    assert again.pending(LOW) == 1
+
+
+def test_who_is_back_in_time_keeps_its_jobs() -> None:
+    play = Play()
+    play.node.work("jobs", "worker", 1, 5.0, play.now)
+    wire = play.peer(LOW)
+    wire.send(Message("jobs", "", b"x", 7))
+    wire.lose()
+    play.wait(1.0)
+    play.peer(LOW)
+    assert NoticeKind.LEASE_OVER not in notices(play.wait(6.0))
+
+
+def test_a_worker_has_a_function() -> None:
+    def somebody(app: App) -> None:
+        handler: Any = "no function"
+        with pytest.raises(TypeError, match="cannot be called"):
+            app.work("jobs", handler)
+
+    lasting(1.0, boss=somebody).run()

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from tolliver_proto import (
     Answered,
     Asked,
@@ -16,7 +18,7 @@ from tolliver_proto import (
     RequestFailed,
     TolliverError,
 )
-from tolliver_proto.testing import App, ProgramNet, rehearse
+from tolliver_proto.testing import App, ProgramNet, SimFailure, rehearse
 
 Done = Callable[[], bool]
 PATIENCE = 4.0
@@ -142,3 +144,22 @@ def test_a_durable_request_is_answered_though_both_ends_crash() -> None:
     reports = rehearse(errands, range(12))
     happened = sum((Counter(report.counts) for report in reports), Counter())
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
+
+
+def test_an_assertion_of_a_responder_is_a_failure_of_the_test() -> None:
+    def asks(app: App) -> None:
+        app.later(2.0, app.request, "sums", b"x")
+
+    def answers(app: App) -> None:
+        def handle(request: Request) -> bytes:
+            raise AssertionError("not that")
+
+        app.respond("sums", handle)
+
+    def story(net: ProgramNet) -> Callable[[], bool]:
+        net.instance("one", answers)
+        net.instance("two", asks, remotes=["one"])
+        return lambda: False
+
+    with pytest.raises(SimFailure, match="not that"):
+        rehearse(story, range(1))

@@ -25,6 +25,7 @@ from tolliver_proto import (
     Subscription,
     Unsubscribe,
 )
+from tolliver_proto.testing import MemoryStore
 
 from .play import HIGH, LOW, Play, Wire, every, notices
 
@@ -541,3 +542,14 @@ def test_an_answer_that_nobody_waits_for_is_passed_over() -> None:
     play = Play()
     play.node.retained_found(77, [], now=play.now)
     assert play.run() == []
+
+
+def test_a_store_that_cannot_be_read_says_so() -> None:
+    store = MemoryStore()
+    for read in (
+        lambda: store.retained([Subscription("", "")], None, 1, 1),
+        lambda: store.retained_sizes([("c", "k")]),
+    ):
+        store.fail_next_fetch = StoreError("cannot be read")
+        with pytest.raises(StoreError, match="cannot be read"):
+            read()
