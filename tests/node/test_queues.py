@@ -693,3 +693,24 @@ def test_a_worker_has_a_function() -> None:
             app.work("jobs", handler)
 
     lasting(1.0, boss=somebody).run()
+
+
+def test_who_may_have_been_a_worker_and_is_forgotten_is_none() -> None:
+    play = Play()
+    play.peer(LOW, ("news", "")).lose()
+    play.send("news", "", b"not a job")
+    again = play.restart()
+    again.call("work_queue", "jobs")
+    again.call("forget_peer", LOW)
+    again.peer(HIGH, ("jobs", ""))
+    assert [peer.uuid for peer in again.node._queues["jobs"].workers] == [HIGH]
+
+
+def test_a_producer_that_is_forgotten_takes_nothing_back() -> None:
+    play = Play()
+    play.node.work("jobs", "worker", 1, 5.0, play.now)
+    wire = play.peer(LOW)
+    wire.send(Message("jobs", "", b"x", 7))
+    wire.lose()
+    play.call("forget_peer", LOW)
+    assert NoticeKind.LEASE_OVER not in notices(play.wait(6.0))
