@@ -49,7 +49,7 @@ def test_so_many_calls_at_once_and_no_more(nodes: Nodes) -> None:
         crowd.gates[b"0"].open()
         crowd.gates[b"2"].open(False)
         crowd.is_at(b"0", b"1", b"2", b"3")
-        assert right.stats()["handled"] == 2
+        until(lambda: right.stats()["handled"] == 2)
         crowd.gates[b"3"].open()
         until(lambda: right.stats()["handled"] == 3)
         until(lambda: receipt.unacked == 1)

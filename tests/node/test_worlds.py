@@ -124,6 +124,7 @@ class TwoNodes(RuleBasedStateMachine):
         kinds = (Policy(), Policy(dedupe=1000), Policy(dedupe=1000, dedupe_durable=True))
         self.now = 0.0
         self.numbers = 0
+        self.closes = 0
         self.hosts = [Host(number, kinds[policies[number]]) for number in range(2)]
         self.ledgers = {host.ledger.uuid: host.ledger for host in self.hosts}
         self.calm = False
@@ -333,9 +334,11 @@ class TwoNodes(RuleBasedStateMachine):
             for side in (end, end.other):
                 self.call(side.host, "lost", side.cid, ConnectionLost("reset"))
 
+    @precondition(lambda self: self.closes < 3)  # beyond that nothing tells it from a peer that refuses a message
     @rule(which=which)
     def close_twice(self, which: int) -> None:
         """In order, with whatever is in flight towards it (T-09)."""
+        self.closes += 1
         for _ in range(2):
             self.the_world_works(2)
             self.drop_connection(which, 0, True)
