@@ -164,7 +164,7 @@ class Requesting(Flushing):
             raise OutboxFull(f"{self.limits.outbox_bytes} bytes of requests wait for each peer that would answer this")
 
     def _watch_storing(self, asked: Asked, receipt: Receipt) -> None:
-        """Where its commit fails, that is its end. One that waits inside the node may only time out."""
+        """A commit that fails is its end. A request that waits inside the node may only time out."""
         if receipt.counts:
 
             def stored(error: TolliverError | None) -> None:
