@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 from ._common.door import door
 
+__version__ = "0.1.0"
+"""Version of the distribution, and of all packages in it: nowhere else is it written."""
+
 if TYPE_CHECKING:
     from ._common.causes import DialCause
     from ._common.certificates import CertificateExpires
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
         UnexpectedEOF,
         UnexpectedFrame,
     )
+    from ._common.failures import DialFailure, failure_of
+    from ._common.histogram import Histogram
     from ._common.queue_ids import is_queue, queue_id
     from ._common.snapshot import Snapshot, counter, gauge
     from ._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
@@ -81,9 +86,11 @@ if TYPE_CHECKING:
         WeighRetained,
     )
     from ._node.dialing import RemoteInfo, RemoteState
+    from ._node.ends import EndCause
     from ._node.ids import Randomness, begin_elsewhere
     from ._node.lanes import Lanes
-    from ._node.node import Node, PeerInfo
+    from ._node.node import Node
+    from ._node.peer_info import PeerInfo, PeerNumbers, QueueNumbers
     from ._node.policy import Policy, Probe, QuotaPolicy
     from ._node.queues import Job, JobList
     from ._node.stats import NodeStats
@@ -142,10 +149,13 @@ if TYPE_CHECKING:
         Ignored,
         IgnoreReason,
         Message,
+        Refusal,
         Revision,
         Subscribe,
+        SubscribeMany,
         Subscription,
         Unsubscribe,
+        UnsubscribeMany,
     )
     from ._wire.frames import Decoder, decode, encode
     from ._wire.limits import Limits
@@ -158,6 +168,7 @@ else:
             "._common.causes": "DialCause",
             "._common.certificates": "CertificateExpires",
             "._common.derived": "is_derive_prefix, is_derived",
+            "._common.histogram": "Histogram",
             "._common.queue_ids": "is_queue, queue_id",
             "._common.errors": (
                 "AccessDenied, AlreadyClosed, Blocked, BodyNotDecoded, BodyNotEncoded, CannotListen, CertificateError, "
@@ -167,6 +178,7 @@ else:
                 "SelfConnection, StoreError, TolliverError, TooFewRecipients, Undelivered, UndeliveredReason, "
                 "UnexpectedEOF, UnexpectedFrame"
             ),
+            "._common.failures": "DialFailure, failure_of",
             "._common.snapshot": "Snapshot, counter, gauge",
             "._common.transport": (
                 "Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit"
@@ -178,9 +190,11 @@ else:
                 "Stored, SubscriptionsChanged, TakeBack, Verdict, WeighRetained"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
+            "._node.ends": "EndCause",
             "._node.ids": "Randomness, begin_elsewhere",
             "._node.lanes": "Lanes",
-            "._node.node": "Node, PeerInfo",
+            "._node.node": "Node",
+            "._node.peer_info": "PeerInfo, PeerNumbers, QueueNumbers",
             "._node.policy": "Policy, Probe, QuotaPolicy",
             "._node.queues": "Job, JobList",
             "._node.stats": "NodeStats",
@@ -196,8 +210,8 @@ else:
             "._wire.dialect": "Dialect",
             "._wire.events": (
                 "PROBE_CHANNEL, RESERVED_CHANNEL, Ack, Closed, Decoded, Established, Event, Frame, HandshakeFinal, "
-                "HandshakeRequest, HandshakeResponse, HandshakeStatus, Ignored, IgnoreReason, Message, Revision, "
-                "Subscribe, Subscription, Unsubscribe"
+                "HandshakeRequest, HandshakeResponse, HandshakeStatus, Ignored, IgnoreReason, Message, Refusal, "
+                "Revision, Subscribe, SubscribeMany, Subscription, Unsubscribe, UnsubscribeMany"
             ),
             "._wire.frames": "Decoder, decode, encode",
             "._wire.limits": "Limits",
@@ -243,8 +257,10 @@ __all__ = [
     "DialCause",
     "DialEnded",
     "DialFailed",
+    "DialFailure",
     "Dialect",
     "DiskFull",
+    "EndCause",
     "Established",
     "Event",
     "Fetch",
@@ -262,6 +278,7 @@ __all__ = [
     "HandshakeRequest",
     "HandshakeResponse",
     "HandshakeStatus",
+    "Histogram",
     "IdentityConflict",
     "IgnoreReason",
     "Ignored",
@@ -291,14 +308,17 @@ __all__ = [
     "PeerDown",
     "PeerIdentity",
     "PeerInfo",
+    "PeerNumbers",
     "PeerUp",
     "PinPeer",
     "Policy",
     "Probe",
     "ProtocolError",
+    "QueueNumbers",
     "QuotaPolicy",
     "Randomness",
     "Receipt",
+    "Refusal",
     "RememberHandled",
     "RemoteInfo",
     "RemoteProtocolError",
@@ -333,6 +353,7 @@ __all__ = [
     "Stored",
     "StoredMessage",
     "Subscribe",
+    "SubscribeMany",
     "Subscription",
     "SubscriptionsChanged",
     "TakeBack",
@@ -346,6 +367,7 @@ __all__ = [
     "UnparkDeliveries",
     "UnpinPeer",
     "Unsubscribe",
+    "UnsubscribeMany",
     "Verdict",
     "WeighRetained",
     "begin_elsewhere",
@@ -353,6 +375,7 @@ __all__ = [
     "counter",
     "decode",
     "encode",
+    "failure_of",
     "gauge",
     "is_derive_prefix",
     "is_derived",

@@ -1,59 +1,78 @@
 """Recordings: bytes of connections, in blocks of whole frames.
 
-A block says all that its frames do not (when, who with whom, which way), so a recording can be read from any block on,
-by any number of readers. Two checksums guard it: one of the header alone, so that a length is known to be true before
-it is followed, and one of the payload. Behind a damaged header nothing is guessed, as a body may hold a recording
-itself: reading stops, or goes on at the next entry of the index. The index is a file beside the recording, and a hint:
-one that does not fit is made anew.
+A block says all that its frames do not (when, who with whom, which way). Blocks stand alone (layout 1), or in groups
+(layout 2): a group is what was written at once, of all connections, so a recording that ends early never has an answer
+without the question. It can be read from any group on, by any number of readers. Checksums guard the header, so that a
+length is known to be true before it is followed, the table of a group, and each block. Behind a damaged header nothing
+is guessed, as a body may hold a recording itself: reading stops, or goes on at the next entry of the index. The index
+is a file beside the recording, and a hint: one that does not fit is made anew.
 
 This module does no I/O; `Recorder` of the adapters writes such files. They hold plaintext (D-14).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
+from functools import lru_cache, partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
-from zlib import crc32
+from zlib import compress, crc32, decompressobj
+from zlib import error as zlib_error
 
 from ._common.buffer import Buffer
 from ._common.errors import OwnLimitExceeded
 from ._common.records import frozen
+from ._wire.columns import Column, FrameColumns, Runs, decode_columns, encode_columns
 from ._wire.events import Revision
 from ._wire.layouts import Fields
-from ._wire.whole import Whole, claimed_id, whole_frames
+from ._wire.whole import Whole, claimed_id, claimed_opening, frame_sizes, whole_frames
 
 __all__ = [
     "BLOCK",
+    "GROUP",
+    "GROUPED",
     "INDEX",
     "INDEX_ENTRY",
     "INDEX_STEP",
     "INDEX_SUFFIX",
+    "MAGIC",
     "MAX_LENGTH",
     "SUFFIX",
     "Block",
     "BlockHeader",
     "Blocks",
+    "Codec",
+    "Column",
     "Damage",
     "Direction",
     "Entry",
+    "FrameColumns",
+    "Gathered",
     "Index",
     "Indexer",
+    "Runs",
     "Whole",
     "build_index",
     "claimed_id",
+    "claimed_opening",
     "encode_block",
+    "encode_group",
+    "frame_sizes",
+    "in_order",
     "read_blocks",
+    "read_taken",
     "whole_frames",
 ]
 
 MAGIC = b"TLVR"  # begins with a byte that no frame begins with
 INDEX_MAGIC = b"TLVI"
 LAYOUT_VERSION = 1
-MAX_LENGTH = 2**28  # bytes of a payload: far above what an instance holds of one frame
+GROUP_LAYOUT = 2
+MAX_LENGTH = 2**28  # bytes of a payload or a group: far above what an instance holds of one frame
 INDEX_STEP = 2**20  # bytes of a recording for each entry of its index
+_WINDOW = 2**16  # bytes of a file that are read at once, but for a larger block
 SUFFIX = ".rec"
 INDEX_SUFFIX = ".idx"  # behind the recording's whole name
 
@@ -63,11 +82,27 @@ BLOCK = Fields(
 )
 """A block's header; the payload follows."""
 
+GROUP = Fields(
+    "4s magic, H layout, I length, I table_crc32, Q time_ns, 16s local, Q first_time_ns, I blocks, 14s reserved, "
+    "I frames, I header_crc32"
+)
+"""A group's header, as large as a block's; the table and the blocks follow."""
+
+GROUPED = Fields(
+    "Q cid, 16s peer, B direction, B revision, B codec, I frames, I runs, Q first_time_ns, Q time_ns, Q ordinal, "
+    "I columns, I payload, I stored, I stored_crc32"
+)
+"""A row of a group's table. A block is stored as its columns and its frames, or both compressed."""
+
 INDEX = Fields("4s magic, H layout, Q length, I first_header_crc32, I count")
 """An index's header; `count` entries follow, and a CRC32 of all that."""
 
-INDEX_ENTRY = Fields("Q offset, Q ordinal")
+INDEX_ENTRY = Fields("Q offset, Q ordinal, Q first_time_ns, Q time_ns")
 
+_TIMELESS_ENTRY = Fields("Q offset, Q ordinal")  # of layout 1
+_INDEX_LAYOUT = 2
+
+Takes = Callable[["BlockHeader"], bool]
 _CHECKSUM = Fields("I crc32")
 _NOBODY = UUID(int=0)
 
@@ -79,12 +114,20 @@ class Direction(IntEnum):
     OUT = 1
 
 
+class Codec(IntEnum):
+    """Compression of a block in a group."""
+
+    NONE = 0
+    ZLIB = 1
+
+
 class BlockHeader(NamedTuple):
     """Header of a block.
 
     `time_ns` is the wall clock in nanoseconds since 1970, when the last frame was complete (IN) or was given to the
-    connection (OUT). `peer` is the UUID that the peer's handshake claimed, None until that has come. `cid` tells
-    connections of one run of the instance apart. `frames` is the writer's count of them.
+    connection (OUT), and `first_time_ns` that of the first one; in a group they are the latest and the earliest.
+    `peer` is the UUID that the peer's handshake claimed, None until that has come. `cid` tells connections of one run
+    of the instance apart. `frames` is the writer's count of them.
     """
 
     time_ns: int
@@ -94,19 +137,32 @@ class BlockHeader(NamedTuple):
     direction: Direction
     revision: Revision
     frames: int
+    since_ns: int | None = None
+
+    @property
+    def first_time_ns(self) -> int:
+        """The time of the earliest frame: in a block that stands alone, all have one time."""
+        return self.time_ns if self.since_ns is None else self.since_ns
 
 
 class Block(NamedTuple):
-    """A block that is as it was written: both checksums are right. `offset` is its place in the file, in bytes."""
+    """A block that is as it was written: all checksums are right. `offset` is its place in the file, in bytes.
+
+    A block of a group has `columns`, which say what brought each frame, and when; `group` is where that group begins,
+    and `lead` the number of bytes before the frames. Of a compressed block all places are counted as if it were not.
+    """
 
     offset: int
     header: BlockHeader
     payload: bytes
+    lead: int = BLOCK.size
+    columns: FrameColumns | None = None
+    group: int | None = None
 
     @property
     def payload_offset(self) -> int:
         """Position of the first frame in the file."""
-        return self.offset + BLOCK.size
+        return self.offset + self.lead
 
 
 class Damage(NamedTuple):
@@ -141,13 +197,75 @@ def encode_block(header: BlockHeader, payload: bytes) -> bytes:
     return b"".join((unchecked, _CHECKSUM.pack({"crc32": crc32(unchecked)}), payload))
 
 
+class Gathered(NamedTuple):
+    """Frames of one direction of a connection, for a group. `sizes` are those of the frames."""
+
+    cid: int
+    peer: UUID | None
+    direction: Direction
+    revision: Revision
+    sizes: Sequence[int]
+    runs: Runs
+    payload: bytes
+
+
+def encode_group(local: UUID, blocks: Sequence[Gathered], *, base: int = 0, codec: Codec = Codec.NONE) -> bytes:
+    """The bytes of a group of at least one block. `base` is what the ordinals are counted from.
+
+    Raises OwnLimitExceeded for more bytes than readers would take.
+    """
+    rows: list[dict[str, Any]] = []
+    stored: list[bytes] = []
+    for block in blocks:
+        first, ordinal, columns = encode_columns(block.sizes, block.runs)
+        data, used = columns + block.payload, Codec.NONE
+        if codec is Codec.ZLIB and len(packed := compress(data, 1)) < len(data):
+            data, used = packed, codec
+        stored.append(data)
+        rows.append(
+            {
+                "cid": block.cid,
+                "peer": (block.peer or _NOBODY).bytes,
+                "direction": block.direction,
+                "revision": block.revision,
+                "codec": used,
+                "frames": len(block.sizes),
+                "runs": len(block.runs.times),
+                "first_time_ns": first,
+                "time_ns": max(block.runs.times),
+                "ordinal": (ordinal - base) % 2**64,
+                "columns": len(columns),
+                "payload": len(block.payload),
+                "stored": len(data),
+                "stored_crc32": crc32(data),
+            }
+        )
+    table = b"".join(map(GROUPED.pack, rows))
+    length = len(table) + sum(map(len, stored))
+    if length > MAX_LENGTH:
+        raise OwnLimitExceeded("too_long", f"a group of {length} bytes: the limit is {MAX_LENGTH}, make several")
+    values = {
+        "magic": MAGIC,
+        "layout": GROUP_LAYOUT,
+        "length": length,
+        "table_crc32": crc32(table),
+        "time_ns": max(row["time_ns"] for row in rows),
+        "local": local.bytes,
+        "first_time_ns": min(row["first_time_ns"] for row in rows),
+        "blocks": len(rows),
+        "reserved": b"",
+        "frames": sum(row["frames"] for row in rows),
+        "header_crc32": 0,
+    }
+    unchecked = GROUP.pack(values)[: -_CHECKSUM.size]
+    return b"".join((unchecked, _CHECKSUM.pack({"crc32": crc32(unchecked)}), table, *stored))
+
+
 class _Head(NamedTuple):
     """A header that is as it was written, whatever its values mean."""
 
     length: int
-    payload_crc32: int
-    header: BlockHeader | None
-    unknown: str
+    values: dict[str, Any]
 
 
 def _read_head(data: bytes, pos: int, max_length: int) -> _Head | str:
@@ -155,31 +273,139 @@ def _read_head(data: bytes, pos: int, max_length: int) -> _Head | str:
     values = BLOCK.unpack(data, pos)
     if values["magic"] != MAGIC:
         return "no block begins here"
-    if values["layout"] != LAYOUT_VERSION:
+    if values["layout"] not in (LAYOUT_VERSION, GROUP_LAYOUT):
         return f"layout version {values['layout']} is not known here: read it with a later tolliver"
     if crc32(data[pos : pos + BLOCK.size - _CHECKSUM.size]) != values["header_crc32"]:
         return "the header's checksum is wrong"
     length = values["length"]
     if length > max_length:
         return f"a block of {length} bytes: the limit is {max_length}"
-    header, unknown = None, ""
+    return _Head(length, GROUP.unpack(data, pos) if values["layout"] == GROUP_LAYOUT else values)
+
+
+@lru_cache(maxsize=4096)
+def _uuid(data: bytes) -> UUID | None:
+    return UUID(bytes=data) if any(data) else None
+
+
+def _header_of(values: dict[str, Any], local: bytes) -> BlockHeader | str:
+    """The header of a block from its own one or from a row of a table, or what is not known here."""
     try:
-        header = BlockHeader(
+        return BlockHeader(
             time_ns=values["time_ns"],
-            local=UUID(bytes=values["local"]),
-            peer=UUID(bytes=values["peer"]) if any(values["peer"]) else None,
+            local=_uuid(local) or _NOBODY,
+            peer=_uuid(values["peer"]),
             cid=values["cid"],
             direction=Direction(values["direction"]),
             revision=Revision(values["revision"]),
             frames=values["frames"],
+            since_ns=values.get("first_time_ns"),
         )
     except ValueError as error:
-        unknown = f"{error}: read it with a later tolliver"
-    return _Head(length, values["payload_crc32"], header, unknown)
+        return f"{error}: read it with a later tolliver"
+
+
+def _all(_header: BlockHeader) -> bool:
+    return True
+
+
+def _items_of(
+    head: _Head, offset: int, read: Callable[[int, int], bytes], takes: Takes = _all
+) -> Iterator[Block | Damage]:
+    """Block behind a good header that begins at `offset`, or those of its group, if they are taken.
+
+    `read(at, size)` gives bytes behind the header. A block that is not taken is not read.
+    """
+    end = offset + BLOCK.size + head.length
+    if head.values["layout"] == GROUP_LAYOUT:
+        yield from _items_of_group(head, offset, read, takes)
+        return
+    header = _header_of(head.values, head.values["local"])
+    if isinstance(header, BlockHeader) and not takes(header):
+        return
+    data = read(0, head.length)
+    if crc32(data) != head.values["payload_crc32"]:
+        yield Damage(offset, "the payload's checksum is wrong", resumes=end)
+    elif isinstance(header, str):
+        yield Damage(offset, header, resumes=end)
+    else:
+        yield Block(offset, header, data)
+
+
+def _items_of_group(
+    head: _Head, offset: int, read: Callable[[int, int], bytes], takes: Takes
+) -> Iterator[Block | Damage]:
+    begin, end = offset + BLOCK.size, offset + BLOCK.size + head.length
+    rows = _read_table(head, read(0, min(head.values["blocks"] * GROUPED.size, head.length)))
+    if isinstance(rows, str):
+        yield Damage(offset, rows, resumes=end)
+        return
+    at = len(rows) * GROUPED.size
+    for row in rows:
+        place, at = at, at + row["stored"]
+        header = _header_of(row, head.values["local"])
+        if isinstance(header, BlockHeader):
+            if not takes(header):
+                continue
+            opened = _opened(row, header, begin + place, read(place, row["stored"]))
+            if isinstance(opened, Block):
+                yield opened._replace(group=offset)
+                continue
+            header = opened
+        yield Damage(begin + place, header, resumes=begin + at)
+
+
+def _read_table(head: _Head, table: bytes) -> list[dict[str, Any]] | str:
+    """The rows of a group's table, or what is wrong with it."""
+    if crc32(table) != head.values["table_crc32"]:
+        return "the checksum of the group's table is wrong"
+    rows = [GROUPED.unpack(table, at) for at in range(0, len(table) - GROUPED.size + 1, GROUPED.size)]
+    if len(rows) != head.values["blocks"] or len(table) + sum(row["stored"] for row in rows) != head.length:
+        return "the group's table does not say what stands behind it"
+    return rows
+
+
+def _opened(row: dict[str, Any], header: BlockHeader, offset: int, stored: bytes) -> Block | str:
+    """A block of a group, from what is stored of it, or what is wrong with it."""
+    if crc32(stored) != row["stored_crc32"]:
+        return "the block's checksum is wrong"
+    size = row["columns"] + row["payload"]
+    try:
+        codec = Codec(row["codec"])
+    except ValueError as error:
+        return f"{error}: read it with a later tolliver"
+    try:
+        data = _inflated(stored, size) if codec is Codec.ZLIB else stored
+        columns = decode_columns(
+            data[: row["columns"]],
+            time_ns=row["first_time_ns"],
+            ordinal=row["ordinal"],
+            frames=row["frames"],
+            runs=row["runs"],
+            payload=len(data) - row["columns"],
+        )
+        if len(data) != size:
+            raise ValueError("other bytes")
+    except (ValueError, zlib_error):
+        return "the block's columns are not those of its frames"
+    return Block(offset, header, data[row["columns"] :], row["columns"], columns)
+
+
+def _inflated(stored: bytes, size: int) -> bytes:
+    """Bytes that were `size` before they were compressed. Raises ValueError or zlib's error for any others."""
+    opening = decompressobj()
+    data = opening.decompress(stored, min(size, MAX_LENGTH) + 1)
+    if not opening.eof:
+        raise ValueError(f"more than {size} bytes")
+    return data
+
+
+def _part(data: bytes, at: int, size: int) -> bytes:
+    return data[at : at + size]
 
 
 class Blocks:
-    """Bytes of a recording in, blocks out, however the bytes are cut. Holds one block at most, and what was fed."""
+    """Bytes of a recording in, blocks out, however the bytes are cut. Holds one group at most, and what was fed."""
 
     def __init__(self, offset: int = 0, *, max_length: int = MAX_LENGTH) -> None:
         """`offset` is where in the file the first byte stands: 0, or that of an `Entry`."""
@@ -187,6 +413,7 @@ class Blocks:
         self._buffer.base = offset
         self._max_length = max_length
         self._head: _Head | None = None
+        self._items: Iterator[Block | Damage] = iter(())
         self._stopped = False
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
@@ -196,28 +423,25 @@ class Blocks:
 
     def next_block(self) -> Block | Damage | None:
         """The next block, or what stands in its place; None if more bytes are needed, or nothing more will come."""
-        buffer = self._buffer
-        if self._stopped or not buffer.gather(BLOCK.size):
-            return None
-        if self._head is None:
-            head = _read_head(buffer.data, buffer.pos, self._max_length)
-            if isinstance(head, str):
-                self._stopped = True
-                return Damage(buffer.offset, head)
-            self._head = head
-        head = self._head
-        if not buffer.gather(BLOCK.size + head.length):
-            return None
-        self._head = None
-        offset, start = buffer.offset, buffer.pos + BLOCK.size
-        end = start + head.length
-        payload = buffer.data[start:end]
-        buffer.move_to(end)
-        if crc32(payload) != head.payload_crc32:
-            return Damage(offset, "the payload's checksum is wrong", resumes=buffer.offset)
-        if head.header is None:
-            return Damage(offset, head.unknown, resumes=buffer.offset)
-        return Block(offset, head.header, payload)
+        while (item := next(self._items, None)) is None:
+            buffer = self._buffer
+            if self._stopped or not buffer.gather(BLOCK.size):
+                return None
+            if self._head is None:
+                head = _read_head(buffer.data, buffer.pos, self._max_length)
+                if isinstance(head, str):
+                    self._stopped = True
+                    return Damage(buffer.offset, head)
+                self._head = head
+            size = BLOCK.size + self._head.length
+            if not buffer.gather(size):
+                return None
+            offset, start = buffer.offset, buffer.pos
+            data = buffer.data[start + BLOCK.size : start + size]
+            self._items = _items_of(self._head, offset, partial(_part, data))
+            self._head = None
+            buffer.move_to(start + size)
+        return item
 
     def finish(self) -> Damage | None:
         """The file is over: what there is of a last block that is not whole."""
@@ -225,7 +449,11 @@ class Blocks:
         if self._stopped or not rest:
             return None
         self._stopped = True
-        return Damage(self._buffer.offset, f"the file ends inside a block, of which {rest} bytes are there", torn=True)
+        return _torn(self._buffer.offset, rest)
+
+
+def _torn(offset: int, size: int) -> Damage:
+    return Damage(offset, f"the file ends inside a block, of which {size} bytes are there", torn=True)
 
 
 def read_blocks(
@@ -242,11 +470,101 @@ def read_blocks(
         yield torn
 
 
+class _Window:
+    """Bytes of a file that were read together, up to `end` or where the file ends by now."""
+
+    def __init__(self, read_at: Callable[[int, int], bytes], end: int) -> None:
+        self._read_at = read_at
+        self._data = b""
+        self._begin = 0
+        self.end = end
+
+    def read(self, begin: int, at: int, size: int) -> bytes:
+        """So many bytes from `begin + at` on. Raises EOFError where there are less."""
+        at += begin
+        if at < self._begin or at + size > self._begin + len(self._data):
+            self._begin, self._data = at, self._read_at(at, min(max(size, _WINDOW), self.end - at))
+            if len(self._data) < size:
+                self.end = min(self.end, at + len(self._data))
+                raise EOFError
+        return self._data[at - self._begin : at - self._begin + size]
+
+    def check(self, begin: int, end: int) -> None:
+        """Raises EOFError unless the bytes from `begin` to `end` are there."""
+        known = self._begin + len(self._data)
+        if end > self.end or (end > known and not self._read_at(end - 1, 1)):
+            self.end = begin + len(self._read_at(begin, min(end, self.end) - begin))
+            raise EOFError
+
+
+def read_taken(
+    read_at: Callable[[int, int], bytes], start: int, end: int, takes: Takes, *, max_length: int = MAX_LENGTH
+) -> Iterator[Block | Damage]:
+    """As `read_blocks` of the bytes from `start` to `end`, but for the blocks whose header `takes` refuses.
+
+    `read_at(offset, size)` reads the file. A block that is refused is not read, where blocks are large, nor is its
+    checksum looked at.
+    """
+    window = _Window(read_at, end)
+    while start < end:
+        try:
+            head = _read_head(window.read(start, 0, BLOCK.size), 0, max_length)
+            if isinstance(head, str):
+                yield Damage(start, head)
+                return
+            behind = start + BLOCK.size + head.length
+            window.check(start, behind)
+            yield from _items_of(head, start, partial(window.read, start + BLOCK.size), takes)
+        except EOFError:
+            if window.end > start:
+                yield _torn(start, window.end - start)
+            return
+        start = behind
+
+
+def in_order(items: Iterable[Block | Damage]) -> Iterator[Block | Damage]:
+    """The frames of one recording in the order in which they came and went, on all connections, with their own times.
+
+    A block of a group becomes one for each run of frames that one read or one write made whole. Damage comes behind its
+    group.
+    """
+    held: list[Block] = []
+    damages: list[Damage] = []
+    for item in items:
+        if isinstance(item, Damage):
+            damages.append(item)
+            continue
+        if not held or item.group != held[0].group:
+            yield from _merged(held)
+            yield from damages
+            held, damages = [], []
+        if item.columns is None:
+            yield item
+        else:
+            held.append(item)
+    yield from _merged(held)
+    yield from damages
+
+
+def _merged(blocks: Sequence[Block]) -> Iterator[Block]:
+    found = [(piece, block) for block in blocks if block.columns is not None for piece in block.columns.pieces()]
+    found.sort(key=lambda one: one[0].ordinal)
+    for piece, block in found:
+        header = block.header._replace(time_ns=piece.time_ns, since_ns=None, frames=piece.frames)
+        payload = block.payload[piece.begin : piece.end]
+        yield block._replace(header=header, payload=payload, lead=block.lead + piece.begin, columns=None)
+
+
 class Entry(NamedTuple):
-    """A block's place: its first byte, and how many blocks stand before it."""
+    """The place of a group or single block: its first byte, and how many of them stand before it.
+
+    The times are the earliest and the latest of the frames up to the next entry, or all that may be.
+    """
 
     offset: int
     ordinal: int
+    first_time_ns: int = 0
+    time_ns: int = 2**64 - 1
 
 
 @frozen
@@ -265,7 +583,7 @@ class Index:
         """As it stands in the file."""
         values = {
             "magic": INDEX_MAGIC,
-            "layout": LAYOUT_VERSION,
+            "layout": _INDEX_LAYOUT,
             "length": self.length,
             "first_header_crc32": self.first,
             "count": len(self.entries),
@@ -280,12 +598,10 @@ class Index:
         if size < INDEX.size or crc32(data[:size]) != _CHECKSUM.unpack(data, size)["crc32"]:
             return None
         values = INDEX.unpack(data, 0)
-        if (values["magic"], values["layout"]) != (INDEX_MAGIC, LAYOUT_VERSION):
+        entry = {LAYOUT_VERSION: _TIMELESS_ENTRY, _INDEX_LAYOUT: INDEX_ENTRY}.get(values["layout"])
+        if values["magic"] != INDEX_MAGIC or entry is None or INDEX.size + values["count"] * entry.size != size:
             return None
-        if INDEX.size + values["count"] * INDEX_ENTRY.size != size:
-            return None
-        places = range(INDEX.size, size, INDEX_ENTRY.size)
-        entries = tuple(Entry(**INDEX_ENTRY.unpack(data, place)) for place in places)
+        entries = tuple(Entry(**entry.unpack(data, place)) for place in range(INDEX.size, size, entry.size))
         offsets = [-1, *(entry.offset for entry in entries), values["length"]]
         if any(one >= other for one, other in pairwise(offsets)):
             return None
@@ -314,8 +630,16 @@ class Indexer:
         """The next block: it starts with `header` and has `size` bytes in all."""
         if self.length == 0:
             self._first = crc32(header[: BLOCK.size])
+        values = GROUP.unpack(header, 0)
+        last = values["time_ns"]
+        first = values["first_time_ns"] if values["layout"] == GROUP_LAYOUT else last
         if not self._entries or self.length // INDEX_STEP > self._entries[-1].offset // INDEX_STEP:
-            self._entries.append(Entry(self.length, self._blocks))
+            self._entries.append(Entry(self.length, self._blocks, first, last))
+        else:
+            entry = self._entries[-1]
+            self._entries[-1] = entry._replace(
+                first_time_ns=min(first, entry.first_time_ns), time_ns=max(last, entry.time_ns)
+            )
         self._blocks += 1
         self.length += size
 

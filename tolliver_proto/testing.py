@@ -10,6 +10,7 @@ nodes with crashes and faults that checks the promises of the node at every step
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -36,9 +37,9 @@ class SimNet(Field):
         super().__init__(seed, Random(seed), **scenario)
 
 
-def shrink(seed: int, lives: int = 400) -> Shrunk | None:
-    """A short life that fails as `SimNet(seed)` does, or None if that one does not fail; `lives` bounds the search."""
-    return shrink_seed(SimNet, seed, 30.0, lives)
+def shrink(seed: int, lives: int = 400, **scenario: Any) -> Shrunk | None:
+    """A short life that fails as `SimNet(seed, **scenario)` does, or None if none does; `lives` bounds the search."""
+    return shrink_seed(partial(SimNet, **scenario), seed, 30.0, lives)
 
 
 class ProgramNet(Programs):

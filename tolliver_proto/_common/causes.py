@@ -1,4 +1,4 @@
-"""Causes of a dial that fails, and protocols told by their first bytes.
+"""Causes of failed dials, and protocols by their first bytes.
 
 A peer that is no peer of ours says so in its first bytes, and what it says is worth more to an operator than the fault
 that a decoder finds in them.

@@ -1,4 +1,7 @@
-"""Ends of certificates that are told: 30 days before, and each day from then on."""
+"""Notices of certificates that end soon.
+
+They come 30 days before, and each day from then on.
+"""
 
 from __future__ import annotations
 

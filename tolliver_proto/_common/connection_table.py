@@ -200,7 +200,7 @@ class ConnectionTable(Generic[L, A]):
     # Time.
 
     def next_timeout(self) -> float | None:
-        """When to call `handle_timeout`, or None."""
+        """Time to call `handle_timeout`, or None."""
         first = self._timers.earliest()
         return first[0] if first else None
 

@@ -1,4 +1,4 @@
-"""Doors: packages whose public names are loaded when they are first asked for (PEP 562)."""
+"""Public names of a package, each loaded when it is first used (PEP 562)."""
 
 from __future__ import annotations
 

@@ -92,12 +92,18 @@ class HandshakeRejected(TolliverError):
 
     cause = DialCause.VERSION
 
-    def __init__(self, status: int, peer_version: int) -> None:
+    def __init__(self, status: int, peer_version: int, is_failure: bool = False) -> None:
         super().__init__(status, peer_version)
         self.status = status
         self.peer_version = peer_version
+        self.is_failure = is_failure
 
     def __str__(self) -> str:
+        if self.is_failure:
+            return (
+                f"the peer, of protocol version {self.peer_version}, answered that the handshake failed there: its log "
+                "says why"
+            )
         return (
             f"the peer announces protocol version {self.peer_version} and one side cannot speak the other's "
             f"(status {int(self.status)}): upgrade the older side, or let the newer one's `speaks` accept it"
@@ -219,7 +225,7 @@ class UndeliveredReason(StrEnum):
     """Reason for which a message was given up."""
 
     EXPIRED = "expired"  # expire_after is over (D-10)
-    FORGOTTEN = "forgotten"  # forget_peer (T-77)
+    FORGOTTEN = "forgotten"  # forget_peer, or forget_after is over (T-77)
     DROPPED = "dropped"  # drop_parked (T-09)
     DROPPED_OLDEST = "dropped_oldest"  # to make room for newer ones, as the policy says (D-10)
     SKIPPED = "skipped"  # the peer was at its quota, as the policy says (D-10)

@@ -1,4 +1,4 @@
-"""Failures of a dial: the cause, from the error that ended it and the first bytes that came."""
+"""Cause of a failed dial, from its error and its first bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identity of a work queue: owner of the jobs that no worker has.
+"""Identity of a work queue, which owns jobs without a worker.
 
 The outbox knows owners by their UUIDs, so a queue has one too, made of its channel. Its form tells it from all others:
 64 fixed bits, of version 8, that no clock and no derived identity begins with. No peer is taken under such a UUID.

@@ -1,7 +1,8 @@
-"""Slotted dataclasses of which a module that is loaded compiles the constructors alone.
+"""Slotted dataclasses that are quick to load.
 
-The standard decorator compiles six functions for each class, and there are seventy of them: a fifth of the time in
-which the core loads went there. Comparing, hashing and showing learn the fields here, and are written once.
+Of them a module that is loaded compiles the constructors alone. The standard decorator compiles six functions for each
+class, and there are seventy of them: a fifth of the time in which the core loads went there. Comparing, hashing and
+showing learn the fields here, and are written once.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class PeerIdentity:
     name: str = field(default="", compare=False)
     """The certificate's common name: for people."""
     not_after: float | None = field(default=None, compare=False)
-    """When the certificate ends, in seconds since 1970."""
+    """End of the certificate, in seconds since 1970."""
 
     def may_be(self, claimed: UUID) -> bool:
         """True if the certificate allows this UUID (D-3, T-72a). One that names nobody leaves it to a pin, but for a

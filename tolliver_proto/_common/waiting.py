@@ -1,4 +1,7 @@
-"""Queues that are made when something is put into them: an empty one takes 760 bytes, and most stay empty."""
+"""Queues that are made when something is put into them.
+
+An empty one takes 760 bytes, and most stay empty.
+"""
 
 from __future__ import annotations
 

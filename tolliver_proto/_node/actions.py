@@ -248,6 +248,10 @@ class NoticeKind(StrEnum):
     HANDSHAKE_TIMEOUT = "handshake_timeout"  # T-68: of those who dialled us; throttled, with a count
     PROBE_UNANSWERED = "probe_unanswered"  # T-80: the connection was dropped; throttled, with a count
     UNACKNOWLEDGED = "unacknowledged"  # connected, and nothing is acknowledged; once for each silence
+    REFUSED_THERE = (
+        "refused_there"  # a peer says that it did not handle them: kept, sent again; throttled, with a count
+    )
+    NOT_RELIABLE = "not_reliable"  # a peer acknowledges nothing, and got none of them; throttled, with a count
     CERTIFICATE_ENDS = "certificate_ends"  # our own or a connected peer's, within 30 days; daily
     SELF_CONNECTION = "self_connection"  # T-71
     DUPLICATE_IDENTITY = "duplicate_identity"  # T-70: two live instances have one UUID
@@ -275,6 +279,7 @@ class NoticeKind(StrEnum):
     UNSUBSCRIBED = "unsubscribed"  # T-61: given up, or not kept, as it did not
     NOT_KEPT = "not_kept"  # T-62: not kept for a remote that is connecting and came to nothing before
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
+    FORGOTTEN = "forgotten"  # T-77: a peer was not connected for as long as the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
     COMMITS_MISSING = "commits_missing"  # D-13: confirmed ones, told at opening
     DISK_LOW = "disk_low"  # D-13: new messages are refused
@@ -466,6 +471,9 @@ class Notice:
     kind: NoticeKind
     peer: UUID | None
     detail: str
+    remote: Remote | None = None
+    """The remote that is dialled, and the cause, of a notice about a dial."""
+    cause: DialCause | None = None
 
 
 Action = (

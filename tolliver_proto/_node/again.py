@@ -1,7 +1,8 @@
-"""Verdicts of handlers besides good and bad: again in a while, and never (P-22, P-23).
+"""Verdicts of handlers besides good and bad (P-22, P-23).
 
-A message that waits for its next try stays where it is: it keeps its place and its credit (D-9), so a copy that comes
-meanwhile shares its answer (T-48). It goes with its connection, as no ack could be given then (T-49).
+They are: again in a while, and never. A message that waits for its next try stays where it is: it keeps its place and
+its credit (D-9), so a copy that comes meanwhile shares its answer (T-48). It goes with its connection, as no ack could
+be given then (T-49).
 """
 
 from __future__ import annotations

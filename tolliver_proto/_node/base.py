@@ -17,14 +17,17 @@ from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
+from .._common.causes import DialCause
 from .._common.connection_table import ConnectionTable
 from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, ReservedChannel
 from .._common.handshake_limiter import HandshakeLimiter
+from .._common.histogram import Histogram
 from .._common.transport import Remote, Role
 from .._wire.dialect import Dialect
 from .._wire.events import PRIVATE_CHANNELS, HandshakeResponse, HandshakeStatus, Revision, Subscription
 from .._wire.frames import encoder
+from .._wire.layouts import LAYOUTS
 from .._wire.limits import Limits
 from .._wire.state import State
 from .access import Acl
@@ -49,6 +52,7 @@ from .receipts import HeldReceipts
 from .requests import HeldReplies, OpenRequests, WaitingFrames
 from .retained_sizes import RetainedSizes
 from .store import Loaded
+from .stored_times import StoredTimes
 from .subscriptions import Routes
 from .tally import THROTTLED, NoticeTally
 from .terms import Terms
@@ -125,6 +129,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._ids = IdAllocator.opened(loaded, None if is_derived(instance_id) else rng)
         self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
         self._retained = RetainedSizes(limits, *loaded.retained)
+        self._stored_times = StoredTimes((seq, self._now - age) for seq, age in loaded.ages)
+        self._round_trips = Histogram()
         self._watched: set[Receipt] = set()
         self._receipts = HeldReceipts()
         self._keeping: dict[Link, BufferedForConnect] = {}
@@ -137,6 +143,9 @@ class NodeState(ConnectionTable[Link, Action]):
         self._own: dict[Subscription, None] = dict.fromkeys(sorted(loaded.own_subscriptions))
         head = self._encoder.encode(HandshakeResponse(version, instance_id, HandshakeStatus.SAME_VERSION))
         self._own_bytes = len(head) + sum(self._entry_size(subscription) for subscription in self._own)
+        self._more_for_head = self._more_for_entry = 0  # bytes, in the layout of some peer
+        for dialect in policy.dialects.values():
+            self._check_revision(dialect)
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
         self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | Fate] = {}
         self._opening = Opening(limits, given, self._now)
@@ -165,6 +174,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
+        self._one_way: Routes[Peer, Recipients] = Routes(Recipients)  # of peers that acknowledge nothing
+        self._foreign: dict[Link, None] = {}  # connections that stand, of other layouts than ours or without acks
         # Work queues: the owners of jobs that no worker has, by channel, and those queues that are declared.
         self._queued: dict[str, Peer] = {}
         self._queues: dict[str, WorkQueue] = {}
@@ -175,6 +186,7 @@ class NodeState(ConnectionTable[Link, Action]):
             if is_derived(uuid):
                 continue  # there for the sake of its handled messages and dead letters
             self._peers[uuid] = peer = Peer(uuid, known)
+            peer.takes_reliable = LAYOUTS[self._revision_of(uuid)].has_acks
             peer.stored = True
             if peer.is_queue:
                 self._queued.update((one.channel, peer) for one in known.subscriptions)
@@ -187,15 +199,57 @@ class NodeState(ConnectionTable[Link, Action]):
         link.began = self._now
         return link
 
+    def _revision_of(self, peer: UUID) -> Revision:
+        """The layout that it is known to speak."""
+        dialect = self._policy.dialects.get(peer)
+        return self.revision if dialect is None or dialect.revision is None else dialect.revision
+
+    def _check_revision(self, dialect: Dialect) -> None:
+        """Raises ValueError for a layout that cannot carry what waits for its peers, and OwnLimitExceeded where our
+        list of subscriptions would be too long in it (T-19)."""
+        if dialect.revision is None or dialect.revision is self.revision:
+            return
+        layout, foreign = LAYOUTS[dialect.revision], encoder(dialect.revision)
+        sizes = foreign.max_sizes
+        if layout.has_acks and (min(sizes[:2]) < self.limits.max_name or sizes[2] < self.limits.max_body):
+            raise ValueError(
+                f"{dialect.revision!r} carries names of {min(sizes[:2])} and bodies of {sizes[2]} bytes: set "
+                "Limits.max_name and Limits.max_body to no more, so that nothing waits for its peers in vain"
+            )
+        head = layout.response.size - LAYOUTS[self.revision].response.size
+        more_for_head = max(self._more_for_head, head)
+        more_for_entry = max(self._more_for_entry, foreign.entry_overhead - self._encoder.entry_overhead)
+        size = self._own_bytes + more_for_head + more_for_entry * len(self._own)
+        if layout.has_lists and size > self.limits.max_handshake:
+            raise OwnLimitExceeded(
+                "too_many",
+                f"{len(self._own)} subscriptions of {size} bytes in the layout {dialect.revision!r}: its peers refuse "
+                f"a list over {self.limits.max_handshake} bytes (T-19). Use wildcards",
+            )
+        if layout.has_lists:
+            self._more_for_head, self._more_for_entry = more_for_head, more_for_entry
+
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4); to one that is being forgotten none (T-77)."""
         wanted = frozenset() if peer.forgotten or peer.is_queue else peer.subscriptions.union(peer.held)
         routed = self._gate.acl.rights(peer.uuid).granted(wanted)
+        routes = self._routes if peer.takes_reliable else self._one_way
         for subscription in peer.routed - routed:
-            self._routes.discard(subscription, peer)
+            routes.discard(subscription, peer)
         for subscription in routed - peer.routed:
-            self._routes.add(subscription, peer)
+            routes.add(subscription, peer)
         peer.routed = routed
+        self._look_at_queues()
+
+    def _set_takes_reliable(self, peer: Peer, takes: bool) -> None:
+        """A connection tells which layout its peer speaks now."""
+        if peer.takes_reliable is takes:
+            return
+        routes, others = (self._one_way, self._routes) if takes else (self._routes, self._one_way)
+        for subscription in peer.routed:
+            routes.discard(subscription, peer)
+            others.add(subscription, peer)
+        peer.takes_reliable = takes
         self._look_at_queues()
 
     def _look_at_queues(self) -> None:
@@ -204,11 +258,18 @@ class NodeState(ConnectionTable[Link, Action]):
             queue.changed = True
             self._unassigned[queue.channel] = None
 
-    def _notice(self, kind: NoticeKind, peer: UUID | None, detail: str) -> None:
+    def _notice(
+        self,
+        kind: NoticeKind,
+        peer: UUID | None,
+        detail: str,
+        remote: Remote | None = None,
+        cause: DialCause | None = None,
+    ) -> None:
         """Tell an operator; of a kind that may come often the first at once, and then the sum once a minute."""
         self._counts[f"notices_{kind}"] += 1
         if kind not in THROTTLED or self._tally.is_first(kind, peer, detail, self._now):
-            self._actions.append(Notice(kind, peer, detail))
+            self._actions.append(Notice(kind, peer, detail, remote, cause))
 
     def _tell_sum(self, kind: NoticeKind, peer: UUID | None, detail: str) -> None:
         self._counts[f"notices_{kind}"] += kind not in THROTTLED  # else each was counted as it came

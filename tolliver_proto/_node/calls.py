@@ -10,7 +10,7 @@ from .actions import Delivery
 
 
 class Calls:
-    """When each call began, oldest first."""
+    """Beginnings of the calls, oldest first."""
 
     __slots__ = ("armed", "begun", "stuck")
 

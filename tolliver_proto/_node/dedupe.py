@@ -102,7 +102,7 @@ class DedupeCache:
 
     @property
     def next_expiry(self) -> float | None:
-        """When the first derived identity's day is over."""
+        """End of the first derived identity's day."""
         return next(iter(self._used.values())) + REMEMBERED if self._used else None
 
     def expire(self, now: float) -> list[UUID]:

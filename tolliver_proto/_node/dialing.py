@@ -260,6 +260,8 @@ class Dialer:
         if dialled.up_since is None:
             failure = failure_of(error, first)
             self._counts[f"dials_failed_{failure.cause}"] += 1
+        elif isinstance(error, HOPELESS):
+            failure = failure_of(error, first)
         else:
             failure = DialFailure(DialCause.LOST, str(error or "in order, by the other side or by us"))
             dialled.told = DialCause.LOST  # that a connection has ended is told as such

@@ -1,4 +1,4 @@
-"""Duels of two live instances of one identity, such as a cloned machine and its original (T-70).
+"""Two live instances of one identity, such as a cloned machine's (T-70).
 
 The idea: newest wins, as a peer that came back must not wait for the end of a connection that nobody serves any more.
 Two clones would take the place of each other for ever by that rule. So where one has been replaced twice within a

@@ -1,4 +1,7 @@
-"""Envelopes of requests and replies: their channels, and what stands before a body (P-10, P-11)."""
+"""Envelopes of requests and replies (P-10, P-11).
+
+They have channels of their own, and stand before a body.
+"""
 
 from __future__ import annotations
 

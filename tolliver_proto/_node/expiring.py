@@ -1,7 +1,8 @@
-"""Messages with an expiry of their own: given up by the store's clock, whoever sent them and whenever (P-27).
+"""Messages with an expiry of their own (P-27).
 
-The store knows when each expires, and the node when the first of them does: then it asks for those that are soonest,
-gives up what is over, and learns when the next one is.
+They are given up by the store's clock, whoever sent them and whenever. The store knows when each expires, and the node
+when the first of them does: then it asks for those that are soonest, gives up what is over, and learns when the next
+one is.
 """
 
 from __future__ import annotations

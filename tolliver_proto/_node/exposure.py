@@ -56,7 +56,7 @@ class Exposure:
         return [*self._handed, *(one for _, ids in self._taken for one in ids)]
 
     def over_at(self, now: float) -> float:
-        """When nothing of this is exposed any more, as far as can be told."""
+        """Time from which on nothing of this is exposed any more, as far as can be told."""
         last = now if self._handed else self._taken[-1][0] if self._taken else None
         return now if last is None else last + _AFTERWARDS + self.round_trip
 

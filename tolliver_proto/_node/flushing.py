@@ -1,8 +1,9 @@
-"""Flushes: an answer when what was sent until now has left for the peers that are connected.
+"""Flushes, answered when all that was sent has left.
 
-A message has left when the socket has taken it. First whatever waits inside is stored; then, connection by connection,
-the reliable messages up to that one are encoded, and last the bytes that lie before the socket are counted. This is
-looked at when there is nothing else to do, the connection that is waited for alone.
+Peers that are not connected are not waited for. A message has left when the socket has taken it. First whatever waits
+inside is stored; then, connection by connection, the reliable messages up to that one are encoded, and last the bytes
+that lie before the socket are counted. This is looked at when there is nothing else to do, the connection that is
+waited for alone.
 """
 
 from __future__ import annotations

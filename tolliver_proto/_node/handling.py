@@ -1,9 +1,9 @@
-"""Messages in the hands of handlers: their credit, copies that wait for them, calls that take too long.
+"""Messages in the hands of handlers.
 
-The credit is a peer's, over all its connections: what is handed out and not settled (D-9). A call of a handler that
-lasts too long makes it stuck: what it has takes no credit then, and what comes for it is let go, so that reading goes
-on for the others. A copy of what is being handled waits and shares its answer, until the call has lasted for so long
-that nobody may count on it (T-48).
+It knows their credit, the copies that wait for them, and calls that take too long. The credit is a peer's, over all its
+connections: what is handed out and not settled (D-9). A call of a handler that lasts too long makes it stuck: what it
+has takes no credit then, and what comes for it is let go, so that reading goes on for the others. A copy of what is
+being handled waits and shares its answer, until the call has lasted for so long that nobody may count on it (T-48).
 """
 
 from __future__ import annotations

@@ -30,12 +30,14 @@ from .._wire.connection import Connection
 from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.events import (
     RESERVED_CHANNEL,
+    Ack,
     Closed,
     Established,
     HandshakeFinal,
     HandshakeRequest,
     HandshakeResponse,
     HandshakeStatus,
+    Revision,
     Subscription,
 )
 from .._wire.state import HOLDING, State
@@ -44,6 +46,7 @@ from .actions import DialEnded, DialFailed, NoticeKind, PeerDown, PeerUp
 from .again import HandlingAgain
 from .dialing import Dialer
 from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
+from .ends import EndCause
 from .link import ControlSync, Hold, Link, Peer
 from .outbox import Outbox, Window
 from .parked import UP_FOR, SecondTries
@@ -76,17 +79,19 @@ class Handshakes(HandlingAgain):
         answer = connection.answer
         if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
             self._accept(link)  # says so and closes; the list is discarded (T-61)
-        elif answer is HandshakeStatus.OLDER and not link.up:
-            link.held_list = frame.subscriptions
+        elif connection.awaits_final and not link.up:
+            link.held_list = self._listed(link, frame)
             self._keep(link)
             self._accept(link)
         else:
-            self._store_list(link, frame.subscriptions)
+            self._store_list(link, self._listed(link, frame))
 
     def _on_response(self, link: Link, frame: HandshakeResponse) -> None:
         connection = _connection(link)
         if connection.state is State.CLOSED or not self._admit(link, frame.instance_id):
             return
+        if connection.unsent_bytes:
+            self._writable[link] = None  # the final, where one follows every response
         link.exposure.round_trip = self._now - link.began
         if link.remote is not None:
             self._dialer.answered(link.remote, frame.instance_id)
@@ -95,7 +100,13 @@ class Handshakes(HandlingAgain):
         if connection.state is State.CONFIRMING and connection.answer is HandshakeStatus.NEWER_INCOMPATIBLE:
             self._accept(link)
         else:
-            self._store_list(link, frame.subscriptions)
+            self._store_list(link, self._listed(link, frame))
+
+    def _listed(self, link: Link, frame: HandshakeRequest | HandshakeResponse) -> tuple[Subscription, ...]:
+        """Subscriptions of the peer: as it says or, where its layout has no lists, as they are known of it."""
+        if _connection(link).has_lists:
+            return frame.subscriptions
+        return self._dialect(link.remote, frame.instance_id).subscriptions or ()
 
     def _on_final(self, link: Link, frame: HandshakeFinal) -> None:
         if frame.compatible and self._admit(link, _peer(link).uuid):  # again: much may have changed since its request
@@ -126,6 +137,7 @@ class Handshakes(HandlingAgain):
             self._deny(link, claimed, denial)
             return False
         link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
+        self._set_takes_reliable(link.peer, _connection(link).can_send(Ack))
         assert link.control is not None
         self._mute(link.control, claimed)
         if link.peer.derived:
@@ -142,6 +154,11 @@ class Handshakes(HandlingAgain):
         """Dialect of a connection: as said of its remote, or else of its peer (C6)."""
         said = AS_EVERYBODY if remote is None else self._dialer.dialect_of(remote)
         return said.over(AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY))
+
+    def revision_to(self, remote: Remote) -> Revision:
+        """The wire layout that a dial to this remote speaks (C6)."""
+        said = self._dialer.dialect_of(remote).revision
+        return self.revision if said is None else said
 
     def _deny(self, link: Link, peer: UUID, denial: str) -> None:
         error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
@@ -166,6 +183,9 @@ class Handshakes(HandlingAgain):
         self._peers.setdefault(peer.uuid, peer)
         peer.voices[link] = None
         self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
+        if not peer.takes_reliable:
+            self._note_list(link, peer, listed)
+            return
         if self._is_stored(peer, link, wanted):
             self._set_told(link, frozenset(wanted))
             self._look_for_wildcard(link)
@@ -183,6 +203,20 @@ class Handshakes(HandlingAgain):
         self._link(peer, kept)
         link.holding |= Hold.LIST
         batch.then.append(partial(self._on_list_stored, link))
+
+    def _note_list(self, link: Link, peer: Peer, listed: frozenset[Subscription]) -> None:
+        """Nothing waits for a peer that acknowledges nothing: what it wants counts while it is connected."""
+        self._set_told(link, listed)
+        self._look_for_wildcard(link)
+        self._want_while_connected(peer)
+        self._pin(peer, link.identity)
+        self._stop_keeping(link)
+        self._on_list_stored(link, None)
+
+    def _want_while_connected(self, peer: Peer) -> None:
+        peer.subscriptions = self._wanted_by(peer)
+        peer.keep_back()
+        self._reroute(peer)
 
     def _store_list_later(self, link: Link, subscriptions: tuple[Subscription, ...], giving: Giving | None) -> None:
         """Much may have changed since it came."""
@@ -287,6 +321,8 @@ class Handshakes(HandlingAgain):
         peer.link = link
         peer.keep_back()
         self._up[link.cid] = link
+        if _connection(link).revision is not self.revision or not peer.takes_reliable:
+            self._foreign[link] = None
         peer.identity = link.identity
         link.ack_watch = AckWatch(self._policy.unacknowledged_after)
         link.window = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
@@ -294,6 +330,8 @@ class Handshakes(HandlingAgain):
         if peer.inbox.exhausted:
             link.holding |= Hold.CREDIT
         self._mind_poison(link, peer.outbox)
+        self._counts["connects"] += 1
+        peer.counts.connects += 1
         self._announce_up(link, link.remote)
         self._keepalive.begin(link, self._now)
         assert link.control is not None
@@ -467,9 +505,9 @@ class Handshakes(HandlingAgain):
 
     def _lost(self, link: Link, error: TolliverError | None) -> None:
         if link.role is Role.SERVER and isinstance(error, CertificateError):
-            where = self._limiter.address(link.cid) or "an unknown address"
-            detail = f"a connection from {where} was refused: {error}"
-            self._notice(NoticeKind.CERTIFICATE_REFUSED, None, detail)
+            where = link.identity.address or self._limiter.address(link.cid) or "an unknown address"
+            peer, ended = (link.peer.uuid, "closed") if link.peer is not None else (None, "refused")
+            self._notice(NoticeKind.CERTIFICATE_REFUSED, peer, f"a connection from {where} was {ended}: {error}")
         link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
         super()._lost(link, error)
         if link.holding & Hold.DUEL and link.peer is not None:
@@ -477,10 +515,9 @@ class Handshakes(HandlingAgain):
 
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
-        was_up = link.up
         link.early = None
         link.holding &= ~(Hold.CREDIT | Hold.DUEL)
-        link.window = None
+        window, link.window = link.window, None
         if link.control is not None:
             link.control.drop()
         peer = link.peer
@@ -488,8 +525,12 @@ class Handshakes(HandlingAgain):
             return
         peer.inbox.lose(link.cid)
         self._end_waiting_on(link)
-        if was_up:
+        if window is not None:
             del self._up[link.cid]
+            peer.outbox.left(window)
+            for counts in (self._counts, peer.counts.by):
+                counts[f"disconnects_{EndCause.of(error)}"] += 1
+            self._foreign.pop(link, None)
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
             if peer.outbox.tries is not None:
                 peer.outbox.tries.connection_ended(link.struck)
@@ -504,10 +545,19 @@ class Handshakes(HandlingAgain):
             del peer.voices[link]
             if peer.derived:
                 self._drop_derived(peer)
+            elif not peer.takes_reliable:
+                self._want_while_connected(peer)
             elif peer.voices:  # else what it said last stays: messages queue for it (T-32)
                 self._route_to(peer)
                 self._batch.lists[peer] = None
                 self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+        self._count_absence(peer)
+
+    def _count_absence(self, peer: Peer) -> None:
+        """From now on it is away, if it is known at all: after some time it is forgotten (T-77)."""
+        after = self._policy.forget_after
+        if after is not None and self._peers.get(peer.uuid) is peer and not (peer.derived or peer.is_queue):
+            self._timers.set(("away", peer.uuid), self._now + after)
 
     def _drop_derived(self, peer: Peer) -> None:
         """Nothing is kept of it when its last connection is over."""
@@ -536,12 +586,13 @@ class Handshakes(HandlingAgain):
             return
         failure, error = ending.failure, link.error
         if ending.is_final:
-            self._notice(NoticeKind.DIAL_GAVE_UP, None, f"{link.remote} is not dialled any more: {error}")
+            text = f"{link.remote} is not dialled any more: {error}"
+            self._notice(NoticeKind.DIAL_GAVE_UP, None, text, link.remote, failure.cause)
             self._actions.append(DialEnded(link.remote, error))
             return
         if ending.is_news:
             text = f"{link.remote} is not connected, and dialled again: {failure}"
-            self._notice(NoticeKind.DIAL_FAILED, ending.peer, text)
+            self._notice(NoticeKind.DIAL_FAILED, ending.peer, text, link.remote, failure.cause)
         if self._tells_events and (ending.is_news or ending.is_no_handshake):
             answered = error if ending.is_no_handshake else None
             self._actions.append(DialFailed(link.remote, failure.cause, str(failure), answered, ending.is_news))

@@ -1,9 +1,9 @@
-"""Holds: what a peer's newer list lacks goes on routing for a while (T-61).
+"""Subscriptions that a newer list lacks, and that are held (T-61).
 
-A list that lacks something may come from a second database of the peer, from a fresh disk, or from a program that has
-not subscribed yet. So messages for such a subscription are kept and not sent until the peer subscribes again, says that
-it wants them no more, or the time is over. In the other direction an explicit unsubscribe is repeated until it is
-acknowledged, so that what we do not want any more is not held for us.
+They go on routing for a while. A list that lacks something may come from a second database of the peer, from a fresh
+disk, or from a program that has not subscribed yet. So messages for such a subscription are kept and not sent until the
+peer subscribes again, says that it wants them no more, or the time is over. In the other direction an explicit
+unsubscribe is repeated until it is acknowledged, so that what we do not want any more is not held for us.
 """
 
 from __future__ import annotations

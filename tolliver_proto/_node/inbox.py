@@ -1,8 +1,9 @@
-"""Messages of one peer that handlers have, over all its connections (D-9, T-48).
+"""Messages of one peer that handlers have (D-9, T-48).
 
-A message has its place here from when it is handed out until its handlers have ended, whether or not the connection
-that it came on still stands. So a copy of it is known for one, and a peer that comes back again and again has no more
-credit than one that stays. A copy waits without its body, as a number for each connection, and shares the answer.
+All its connections share them. A message has its place here from when it is handed out until its handlers have ended,
+whether or not the connection that it came on still stands. So a copy of it is known for one, and a peer that comes back
+again and again has no more credit than one that stays. A copy waits without its body, as a number for each connection,
+and shares the answer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,18 @@ MessageKey = tuple[int, int | None]
 class Inbox:
     """Deliveries that are handed out and not settled, and the copies that wait for them."""
 
-    __slots__ = ("aside", "bounds", "count", "exempt", "exhausted", "held", "size", "waiting")
+    __slots__ = (
+        "aside",
+        "bounds",
+        "count",
+        "delivered",
+        "exempt",
+        "exhausted",
+        "held",
+        "letters",
+        "size",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.count = 0  # messages that take credit
@@ -35,6 +47,8 @@ class Inbox:
         self.exempt: set[Delivery] = set()  # of these, what stuck handlers have: it takes no credit
         self.waiting: dict[MessageKey, dict[int, int]] = {}  # copies by message and connection
         self.bounds: dict[Bound, None] = {}  # of handlers, for which its peer waits (P-24)
+        self.delivered = 0  # messages that were handed out, and those that became dead letters, in all
+        self.letters = 0
 
     def find(self, message: Message, derived: bool) -> Delivery | None:
         """Delivery of the same message that handlers have, if there is one."""
@@ -57,6 +71,7 @@ class Inbox:
             key = _aside(message)
             self.aside += 1
         self.held[key] = delivery
+        self.delivered += 1
         self.count += 1
         self.size += len(message.body)
 

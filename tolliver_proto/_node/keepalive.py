@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from .._common.errors import OutboxFull
 from .._common.timers import Timers
-from .._wire.events import PROBE_CHANNEL
+from .._wire.events import PROBE_CHANNEL, Ack
 from .link import ControlSync, Link
 from .policy import Policy
 from .subscriptions import matching
@@ -104,15 +104,18 @@ class KeepAlive:
                 return self._policy.probe_timeout * (1.0 - _GRACE)
             except OutboxFull:
                 pass  # every id is outstanding: one without will do
-        link.connection.send_acks([link.connection.unreliable_id])
+        if link.connection.can_send(Ack):
+            link.connection.send_acks([link.connection.unreliable_id])
         return self._policy.probe_interval
 
     def _must_answer(self, link: Link) -> bool:
         return self._asks and not self._wants_probes(link)
 
     def _wants_probes(self, link: Link) -> bool:
-        """True if the peer would hand a probe to its application, or withhold the ack (T-46)."""
+        """True if the peer would hand a probe to its application, or withhold the ack (T-46), or has none."""
         assert link.peer is not None
+        if not link.peer.takes_reliable:
+            return True
         return any(one in link.peer.subscriptions for one in matching(PROBE_CHANNEL, ""))
 
 

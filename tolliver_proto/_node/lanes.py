@@ -1,7 +1,7 @@
-"""Lanes of one handler: which of its messages may begin now, where several are handled side by side (P-20, P-21).
+"""Lanes of one handler, for messages side by side (P-20, P-21).
 
-At most so many are begun at once. With lanes of a kind, such as the key, those of one lane begin one after the other,
-in the order in which they came, and a lane that waits holds up no other.
+They say which of its messages may begin now. At most so many are begun at once. With lanes of a kind, such as the key,
+those of one lane begin one after the other, in the order in which they came, and a lane that waits holds up no other.
 """
 
 from __future__ import annotations

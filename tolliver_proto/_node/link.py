@@ -26,6 +26,7 @@ from .ids import IdAllocator
 from .inbox import Inbox, MessageKey
 from .opening import EarlyMessages
 from .outbox import Outbox, Window
+from .peer_info import PeerCounts
 from .store import LoadedPeer, StoredMessage
 from .subscriptions import matching
 
@@ -36,6 +37,7 @@ class Peer:
     __slots__ = (
         "_alone",
         "attempts",
+        "counts",
         "derived",
         "duel",
         "forgotten",
@@ -48,11 +50,13 @@ class Peer:
         "outbox",
         "reader",
         "repins",
+        "round_trip",
         "routed",
         "served",
         "spki_sha256",
         "stored",
         "subscriptions",
+        "takes_reliable",
         "unsaid",
         "uuid",
         "voices",
@@ -69,6 +73,7 @@ class Peer:
         self.kept_back: frozenset[Subscription] = frozenset()  # the others that messages are kept for
         self.unsaid: dict[Subscription, float] = {}  # it is to be told that we want these no more, until then (T-61)
         self.stored = False  # the store has a list of it
+        self.takes_reliable = True  # its layout has acks; else nothing waits for it, and its list is nowhere stored
         self.routed: frozenset[Subscription] = frozenset()  # those of them that it may have now (D-4)
         self.wide = False  # that it subscribes to every channel was told (D-4)
         self.spki_sha256 = loaded.spki_sha256
@@ -82,6 +87,8 @@ class Peer:
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
         self.attempts: dict[MessageKey, int] = {}  # failed deliveries of messages from this peer (T-47)
         self.inbox = Inbox()
+        self.counts = PeerCounts()
+        self.round_trip: float | None = None  # seconds, the last that was measured
         self._alone: Recipients | None = None
 
     @property
@@ -288,6 +295,8 @@ class Link(BaseLink):
         "peer",
         "sent_at",
         "struck",
+        "timed_at",
+        "timed_id",
         "told",
         "told_bytes",
         "up_since",
@@ -319,6 +328,8 @@ class Link(BaseLink):
         self.holding = 0  # why what comes in stays unread for now
         self.above_high_water = False  # above high water, not yet below low
         self.answers = 0  # bytes behind the Transmit that is outstanding that the peer caused
+        self.timed_id = -1  # message whose acknowledgement is timed, and when the socket took it
+        self.timed_at = 0.0
         self.in_flight: list[int] = []  # message ids in that Transmit
         self.gathered: list[int] = []  # message ids behind it
         self.early: EarlyMessages | None = None  # messages before their subscription or their handler (T-46)

@@ -45,6 +45,20 @@ class Maintenance(Storing):
             self._forget_all_of(peer)
         return receipt
 
+    def _on_away_timeout(self, uuid: UUID) -> None:
+        """It was not connected for so long, unless it is now, or is about to be: then the end of that counts."""
+        peer = self._peers.get(uuid)
+        if peer is None or peer.forgotten or any(link.peer is peer for link in self._links.values()):
+            return
+        count = peer.outbox.pending + peer.outbox.parked
+        self._notice(
+            NoticeKind.FORGOTTEN,
+            uuid,
+            f"it was not connected for {self._policy.forget_after:g} s, and is forgotten, with {count} messages that "
+            "waited for it (forget_after)",
+        )
+        self.forget_peer(uuid)
+
     def _forget_all_of(self, peer: Peer) -> None:
         error = ConnectionLost(f"peer {peer.uuid} is being forgotten here: try again in a moment")
         for link in [link for link in self._links.values() if link.peer is peer]:
@@ -73,6 +87,7 @@ class Maintenance(Storing):
                 self._drop_derived(peer)
             else:
                 self._reroute(peer)
+                self._count_absence(peer)
             self._actions.append(Stored(receipts, error))
             repins, peer.repins = peer.repins, []
             for spki_sha256, receipt in repins:

@@ -1,7 +1,7 @@
-"""Deliveries that get another owner: jobs of a work queue, between it and its workers.
+"""Deliveries that get another owner.
 
-The new owner has them from the commit on that takes them from the old one: at no time has a job two, and at none has it
-nobody. Until that commit neither is sent them.
+They are jobs of a work queue, between it and its workers. The new owner has them from the commit on that takes them
+from the old one: at no time has a job two, and at none has it nobody. Until that commit neither is sent them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ I1  `Stored` and the first Transmit of a reliable message come only after the co
 I2  An Ack for a delivered message goes out only after `acknowledge()`; control, ignored and unwanted messages are the
     node's own to acknowledge.
 I3  A delivery leaves the outbox only by a commit caused by that peer's ack of that id, or by `forget_peer`, by
-    `drop_parked`, by the end of a hold, or by what the policy asks for: an expiry, or the oldest at the quota.
+    `drop_parked`, by the end of a hold, or by what the policy asks for: an expiry, the oldest at the quota, or a peer
+    that is away for too long.
 I4  After a crash at any instant and a restart from the committed store, every delivery that is not
     acknowledged, parked or held is sent again.
 I5  `next_action()` with nothing to do is O(1): ready sets and a heap, never a walk over the peers.
@@ -29,8 +30,8 @@ from .._common.certificates import CertificateWatch
 from .._common.derived import is_derived
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError
 from .._common.handshake_limiter import ALL
+from .._common.histogram import Histogram
 from .._common.link import LinkSignal, LinkState
-from .._common.records import frozen
 from .._common.transport import Abort, PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.dialect import AS_EVERYBODY, Dialect
@@ -43,10 +44,13 @@ from .._wire.events import (
     HandshakeResponse,
     Ignored,
     Message,
+    Refusal,
     Revision,
     Subscribe,
+    SubscribeMany,
     Subscription,
     Unsubscribe,
+    UnsubscribeMany,
 )
 from .._wire.limits import Limits
 from .._wire.state import HANDSHAKING
@@ -55,7 +59,8 @@ from .actions import Action, DialEnded, Handler, NoticeKind
 from .dialing import Dialer, RemoteInfo
 from .handshakes import look_of
 from .ids import Randomness
-from .link import ControlSync, Hold, Link
+from .link import ControlSync, Hold, Link, Peer
+from .peer_info import PeerInfo, PeerNumbers, QueueNumbers
 from .policy import Policy
 from .stats import NodeStats
 from .store import Loaded
@@ -127,8 +132,11 @@ class Node(Working):
         self._on_event: dict[type, Callable[[Link, Any], None]] = {
             Message: self._on_message if self._gate.acl.is_open else self._on_guarded_message,
             Ignored: self._on_ignored,
+            Refusal: self._on_refusal,
             Subscribe: self._on_control,
             Unsubscribe: self._on_control,
+            SubscribeMany: self._on_controls,
+            UnsubscribeMany: self._on_controls,
             HandshakeRequest: self._on_request,
             HandshakeResponse: self._on_response,
             HandshakeFinal: self._on_final,
@@ -137,6 +145,7 @@ class Node(Working):
         }
         self._on_timer: dict[str, Callable[[Any], None]] = {
             "hold": self._on_hold_timeout,
+            "away": self._on_away_timeout,
             "calls": self._on_calls_timeout,
             "handlers": self._on_handlers_timeout,
             "subscriptions": self._on_subscriptions_timeout,
@@ -167,8 +176,10 @@ class Node(Working):
             "queue": self._on_queue_timeout,
             "cut": self._on_cut_timeout,
         }
-        for peer in [peer for peer in self._peers.values() if peer.held]:
-            self._hold(peer, peer.held)
+        for peer in [*self._peers.values()]:
+            self._count_absence(peer)
+            if peer.held:
+                self._hold(peer, peer.held)
         self._schedule_expiry()
         if loaded is not None and loaded.expires_in is not None:
             self._look_at_due(max(0.0, loaded.expires_in))
@@ -178,6 +189,10 @@ class Node(Working):
         for channel, key in subscriptions or ():
             if self._checked(channel, key) not in self._own:
                 self.subscribe(channel, key)
+
+    def __repr__(self) -> str:
+        count, state = len(self._links), ", closing" if self.closing else ""
+        return f"<{type(self).__name__} {self.instance_id}, {count} connections{state}>"
 
     # Connections: what the adapter reports.
 
@@ -227,7 +242,7 @@ class Node(Working):
             instance_id=self.instance_id,
             version=dialect.version,
             subscriptions=own,
-            revision=self.revision,
+            revision=self.revision if dialect.revision is None else dialect.revision,
             limits=self.limits,
             speaks=self._speaks,
             strict_uuid7=bool(dialect.strict_uuid7),
@@ -240,6 +255,8 @@ class Node(Working):
     def _on_data(self, link: Link, size: int) -> None:
         link.last_received = self._now
         self._counts["bytes_received"] += size
+        if link.peer is not None:
+            link.peer.counts.bytes_received += size
         if link.holding:
             self._pace(link)
 
@@ -249,6 +266,8 @@ class Node(Working):
         elif link.in_flight or link.above_high_water or not (link.window.idle and link.exposure.empty):
             control_ids = link.control.under_way if link.control is not None else ()
             link.window.transmitted(link.in_flight, control_ids, self._now)
+            if link.in_flight and not link.window.is_in_flight(link.timed_id):
+                link.timed_id, link.timed_at = link.in_flight[-1], self._now
             link.exposure.taken(self._now)
             if link.window.in_window[0] or link.window.in_backoff:
                 self._look_at_acks(link, link.ack_watch.sent(self._now))
@@ -277,12 +296,14 @@ class Node(Working):
         Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers; `dialect` is
         how it speaks, over what `Policy.dialects` says of its peer (C6). Without `keep_trying` an answer that is no
         handshake of this protocol, or that contradicts itself, ends the dialling of a remote that was never up; else
-        it is dialled on, and DialFailed tells (T-73).
+        it is dialled on, and DialFailed tells (T-73). Raises ValueError and OwnLimitExceeded for a revision that
+        cannot carry what there is.
         PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
         """
         self._tick(now)
         if self.closing:
             raise ConnectionClosing("the instance is closing: make a new one to connect")
+        self._check_revision(dialect)
         self._gate.unblock(remote)
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
@@ -581,6 +602,7 @@ class Node(Working):
             peers=len(self._peers) - len(self._queued),
             peers_up=len({link.peer for link in self._up.values()}),
             pending=sum(peer.outbox.pending for peer in self._peers.values()),
+            pending_bytes=sum(peer.outbox.pending_bytes for peer in self._peers.values()),
             parked=sum(peer.outbox.parked for peer in self._peers.values()),
             dead_letters=len(self._letters),
             own_subscriptions=len(self._own),
@@ -594,20 +616,53 @@ class Node(Working):
 
     def peers(self) -> list[PeerInfo]:
         """Every peer that is known, connected or not."""
+        return [_info(peer) for peer in self._peers.values() if not peer.is_queue]
+
+    def numbers(self, now: float | None = None) -> list[PeerNumbers]:
+        """The same with each one's counters and ages."""
+        self._tick(now)
+        return [self._numbers_of(peer) for peer in self._peers.values() if not peer.is_queue]
+
+    def _numbers_of(self, peer: Peer) -> PeerNumbers:
+        window, inbox = peer.window, peer.inbox
+        backoff = 0 if window is None else window.in_backoff
+        return PeerNumbers(
+            _info(peer),
+            0 if window is None else window.in_window[0] + backoff,
+            backoff,
+            self._age_of_oldest(peer),
+            peer.round_trip,
+            self._quota.used(peer.outbox),
+            peer.outbox.full,
+            {**peer.counts.as_dict(), "delivered": inbox.delivered, "dead_letters": inbox.letters},
+        )
+
+    def _age_of_oldest(self, peer: Peer) -> float | None:
+        """Seconds since it was stored. Messages that are held count from when they may be sent (T-61)."""
+        outbox, window = peer.outbox, peer.window
+        if not outbox.pending:
+            return None
+        seq = outbox.waits_from if window is None else max(outbox.waits_from, window.oldest_seq())
+        stored_at = self._stored_times.of(seq)
+        return None if stored_at is None else max(0.0, self._now - stored_at)
+
+    @property
+    def round_trips(self) -> Histogram:
+        """Seconds from when the socket took a message to its acknowledgement: of one at a time for each connection."""
+        return self._round_trips
+
+    def work_queues(self) -> list[QueueNumbers]:
+        """The queues that this instance has declared."""
         return [
-            PeerInfo(
-                peer.uuid,
-                peer.link is not None,
-                peer.link.identity.address if peer.link else "",
-                tuple(sorted(peer.routed & peer.subscriptions)),
-                peer.outbox.pending,
-                peer.outbox.pending_bytes,
-                peer.outbox.parked,
-                peer.outbox.parked_bytes,
-                tuple(sorted(peer.held)),
+            QueueNumbers(
+                one.channel,
+                one.peer.outbox.pending,
+                sum(len(worker.jobs) for worker in one.workers.values()),
+                len(one.ready),
+                self._quota.used(one.peer.outbox),
+                one.peer.outbox.full,
             )
-            for peer in self._peers.values()
-            if not peer.is_queue
+            for one in self._queues.values()
         ]
 
     def identity_of(self, peer: UUID) -> PeerIdentity:
@@ -632,25 +687,18 @@ class Node(Working):
         )
 
 
-@frozen
-class PeerInfo:
-    """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for it or for its ack.
-
-    `parked` ones of `parked_bytes` were set aside and count against no quota (T-09).
-
-    `subscriptions` are those that it has now: what the access rules do not let it have is not among them. `held` are
-    those that its newer list lacks (T-61).
-    """
-
-    uuid: UUID
-    connected: bool
-    address: str
-    subscriptions: tuple[Subscription, ...]
-    pending: int
-    pending_bytes: int
-    parked: int
-    parked_bytes: int = 0
-    held: tuple[Subscription, ...] = ()
+def _info(peer: Peer) -> PeerInfo:
+    return PeerInfo(
+        peer.uuid,
+        peer.link is not None,
+        peer.link.identity.address if peer.link else "",
+        tuple(sorted(peer.routed & peer.subscriptions)),
+        peer.outbox.pending,
+        peer.outbox.pending_bytes,
+        peer.outbox.parked,
+        peer.outbox.parked_bytes,
+        tuple(sorted(peer.held)),
+    )
 
 
 def _is_live(link: Link) -> bool:

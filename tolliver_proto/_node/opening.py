@@ -1,8 +1,9 @@
-"""First moments of an instance: what comes before its subscription or its handler does (T-46).
+"""First moments of an instance (T-46).
 
-A program that is back subscribes and registers a moment after its connections stand. A message that it does not want
-yet is not acknowledged until that is certain, and one that it wants is kept for its handler, so that nothing is lost
-and nothing is overtaken. Both end with the connection that it came on (T-49).
+Something may come before its subscription or its handler does. A program that is back subscribes and registers a moment
+after its connections stand. A message that it does not want yet is not acknowledged until that is certain, and one that
+it wants is kept for its handler, so that nothing is lost and nothing is overtaken. Both end with the connection that it
+came on (T-49).
 """
 
 from __future__ import annotations

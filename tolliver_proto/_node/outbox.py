@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush, merge
+from itertools import islice
 from operator import attrgetter
 
 from .._common.waiting import EMPTY
@@ -32,6 +33,7 @@ class Outbox:
 
     __slots__ = (
         "calm_below",
+        "full",
         "last_seq",
         "leaving",
         "oldest",
@@ -42,24 +44,28 @@ class Outbox:
         "poison",
         "sent_to",
         "tries",
+        "waits_from",
     )
 
     def __init__(self, loaded: LoadedPeer) -> None:
         self.pending = loaded.pending
         self.pending_bytes = loaded.pending_bytes
         self.last_seq = loaded.last_seq
+        self.waits_from = loaded.first_seq if loaded.pending else loaded.last_seq + 1  # nothing that waits is older
         self.parked = loaded.parked
         self.parked_bytes = loaded.parked_bytes
         self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
         self.poison = PoisonDetector()
         self.oldest = Oldest()
         self.calm_below: tuple[float, float] | None = None  # that it fills was told; not again until it was below this
+        self.full = False  # the last send for it was, at its quota, and nothing has come or gone since (D-10)
         self.tries: SecondTries | None = None  # once something is parked
         self.leaving = IntervalSet()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
 
     def add(self, count: int, size: int) -> None:
         self.pending += count
         self.pending_bytes += size
+        self.full = False
         calm = self.calm_below
         if calm is not None and self.pending < calm[0] and self.pending_bytes < calm[1]:
             self.calm_below = None
@@ -69,6 +75,18 @@ class Outbox:
         for first, last in spans:
             self.leaving.add(first, last)
             self.oldest.discard(first, last)
+            if first <= self.waits_from <= last:
+                self.waits_from = last + 1
+
+    def stored(self, first_seq: int, last_seq: int) -> None:
+        """These were just stored, and nobody reads them."""
+        if self.waits_from > self.last_seq:
+            self.waits_from = first_seq
+        self.last_seq = last_seq
+
+    def left(self, window: Window) -> None:
+        """Nobody reads it from here on."""
+        self.waits_from = max(self.waits_from, window.oldest_seq()) if self.pending else self.last_seq + 1
 
     def add_parked(self, count: int, size: int) -> None:
         self.parked += count
@@ -371,6 +389,16 @@ class Window:
         doubled = self._resend_first * 2.0 ** min(attempts, 30)
         return min(doubled, max(self._limits.resend_max, self._resend_first)) * (1.0 + 0.2 * self._jitter())
 
+    def refused(self, wire_id: int) -> bool:
+        """True if it was sent and is unacknowledged. It leaves the window, and goes again when its resend is due."""
+        message = self._unacked.get(wire_id)
+        if message is not None and len(self._backoff) < self._limits.backoff_messages:
+            del self._unacked[wire_id]
+            self._unacked_bytes -= message.size
+            resend = self._backoff[wire_id] = _Resend(message.seq, message.size, (message.channel, message.key))
+            resend.attempts, resend.queued = 0, False
+        return message is not None or wire_id in self._backoff
+
     def next_due(self) -> float | None:
         return self._due[0][0] if self._due else None
 
@@ -428,6 +456,12 @@ class Window:
         waiting += [(one.seq, wire_id, (one.channel, one.key)) for wire_id, one in self._unacked.items()]
         return min(waiting)[1:] if waiting else None
 
+    def oldest_seq(self) -> int:
+        """Seq of the first that waits here, or behind which others may be on disk."""
+        waiting = [self._fresh[0].seq] if self._fresh else [self._loaded_to + 1]
+        waiting += [one.seq for sent in (self._unacked, self._backoff) for one in _first_of(sent)]
+        return min(waiting)
+
     @property
     def in_flight(self) -> bool:
         """True if something was sent and is unacknowledged."""
@@ -458,3 +492,8 @@ class Window:
     def in_backoff(self) -> int:
         """Messages that left the window and are still unacknowledged."""
         return len(self._backoff)
+
+
+def _first_of(sent: Mapping[int, StoredMessage] | Mapping[int, _Resend]) -> Iterable[StoredMessage | _Resend]:
+    """The one that was sent first, if there is one."""
+    return islice(sent.values(), 1)

@@ -40,6 +40,7 @@ class Policy:
       the draft's own rule, every copy is delivered (T-48).
     - `dedupe_durable`: they are remembered on disk, before the ack goes out.
     - `expire_after`: seconds after which a stored message that is still unacknowledged is given up, or None (D-10).
+    - `forget_after`: seconds after which a peer that is away is forgotten, as by `forget_peer`, or None (T-77).
     - `quota_policy`: what becomes of messages for a peer at its quota; `quota_policies` has those of peers for whom
       it is another one, by UUID (D-10).
     - `strict_block`: sends wait while any connection is being made, as the first draft says literally (T-62).
@@ -59,7 +60,7 @@ class Policy:
       never (T-48).
     - `unsubscribed_hold`: seconds for which messages wait for a peer whose newer list lacks their subscription, 0 for
       none (T-61).
-    - `unacknowledged_after`: seconds after which it is told that a connected peer acknowledges nothing of what was sent
+    - `unacknowledged_after`: seconds after which a notice says that a peer acknowledges nothing of what was sent
       to it, or None.
     - `unreliable_id`: the id of unreliable messages, in both directions, or None for the revision's (T-42).
     - `strict_uuid7`: only peers whose UUID has version 7 are taken (T-03).
@@ -71,6 +72,7 @@ class Policy:
     dedupe: int = 0
     dedupe_durable: bool = False
     expire_after: float | None = None
+    forget_after: float | None = None
     quota_policy: QuotaPolicy = QuotaPolicy.RAISE
     quota_policies: Mapping[UUID, QuotaPolicy] = field(default_factory=dict, hash=False)
     strict_block: bool = False
@@ -127,6 +129,7 @@ class Policy:
             raise ValueError(f"Policy.unsubscribed_hold is {self.unsubscribed_hold}: give seconds, or 0")
         for name in (
             "expire_after",
+            "forget_after",
             "max_connection_age",
             "unacknowledged_after",
             "stuck_after",

@@ -1,8 +1,9 @@
-"""Work queues of a producer: each job is one worker's at a time, until it is done.
+"""Work queues of a producer.
 
-A job that is put is stored for a worker with room, or for the queue; those are moved to workers as these have room. A
-worker whose connection ended keeps its jobs for the lease, as it may still be at them; then they go back. So they do at
-once where it is connected and does not subscribe any more. An acknowledgement says that a job is done.
+Each job is one worker's at a time, until it is done. A job that is put is stored for a worker with room, or for the
+queue; those are moved to workers as these have room. A worker whose connection ended keeps its jobs for the lease, as
+it may still be at them; then they go back. So they do at once where it is connected and does not subscribe any more. An
+acknowledgement says that a job is done.
 """
 
 from __future__ import annotations
@@ -239,6 +240,7 @@ class Queueing(Requesting):
         waiting, limits = queue.peer.outbox, self.limits
         count, size = waiting.pending + len(sizes), waiting.pending_bytes + sum(sizes)
         if sizes and (count > limits.outbox_messages or size > limits.outbox_bytes):
+            self._quota.refused(waiting)
             raise OutboxFull(
                 f"{waiting.pending} jobs ({waiting.pending_bytes} bytes) of {queue.channel!r:.100} wait for workers, "
                 f"and {len(sizes)} more would pass the quota (D-10): nothing was stored. Start more workers, or raise "

@@ -6,7 +6,7 @@ out of the recipients, or by giving up its oldest deliveries (`oldest`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence, Set
 from itertools import groupby
 
 from .._common.errors import OutboxFull
@@ -39,12 +39,17 @@ def shares_of(routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, 
 class Quota:
     """Bounds of every outbox, and the policy of each peer at them."""
 
-    __slots__ = ("_bytes", "_messages", "_policy", "_tight_bytes", "_tight_messages")
+    __slots__ = ("_bytes", "_counts", "_messages", "_policy", "_tight_bytes", "_tight_messages")
 
-    def __init__(self, limits: Limits, policy: Policy) -> None:
+    def __init__(self, limits: Limits, policy: Policy, counts: MutableMapping[str, int]) -> None:
         self._messages, self._bytes = limits.outbox_messages, limits.outbox_bytes
         self._tight_messages, self._tight_bytes = self._messages * _FILLING / 100, self._bytes * _FILLING / 100
         self._policy = policy
+        self._counts = counts
+
+    def used(self, outbox: Outbox) -> float:
+        """Share of the quota that is used: 1 where it is full."""
+        return max(outbox.pending / self._messages, outbox.pending_bytes / self._bytes)
 
     def is_tight(self, outbox: Outbox, count: int, size: int) -> bool:
         """True if it would be nearly full, or more than full, with so many messages more, of so many bytes."""
@@ -61,6 +66,7 @@ class Quota:
             if policy is QuotaPolicy.RAISE:
                 raise self.refusal(peer, share)
             if policy is QuotaPolicy.DROP_OLDEST and (share[0] > self._messages or share[1] > self._bytes):
+                self._counts["refused_sends"] += 1
                 raise OutboxFull(
                     f"{share[0]} messages ({share[1]} bytes) at once for peer {peer.uuid} are more than its whole "
                     "quota (D-10): nothing was stored. Send fewer at once, or raise Limits.outbox_messages or "
@@ -73,7 +79,13 @@ class Quota:
         """Messages and bytes that would be too many; neither is above zero where there is room."""
         return outbox.pending + share[0] - self._messages, outbox.pending_bytes + share[1] - self._bytes
 
+    def refused(self, outbox: Outbox) -> None:
+        """A send for it is. One that is too large for an empty outbox says nothing of the outbox."""
+        self._counts["refused_sends"] += 1
+        outbox.full = outbox.pending > 0
+
     def refusal(self, peer: Peer, share: Share) -> OutboxFull:
+        self.refused(peer.outbox)
         return OutboxFull(
             f"peer {peer.uuid} has {peer.outbox.pending} messages ({peer.outbox.pending_bytes} bytes) waiting, "
             f"and {share[0]} more would pass the quota (D-10): nothing was stored. Wait until it has caught up, "

@@ -16,7 +16,18 @@ from uuid import UUID
 from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from .._common.link import LinkState
-from .._wire.events import PROBE_CHANNEL, RESERVED_CHANNEL, Ignored, Message, Subscribe, Subscription, Unsubscribe
+from .._wire.events import (
+    PROBE_CHANNEL,
+    RESERVED_CHANNEL,
+    Ignored,
+    Message,
+    Refusal,
+    Subscribe,
+    SubscribeMany,
+    Subscription,
+    Unsubscribe,
+    UnsubscribeMany,
+)
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .handling import Handling
 from .inbox import Bound, Inbox, MessageKey
@@ -193,6 +204,7 @@ class Receiving(Handling):
             self._on_message(link, message)
             return
         self._counts["refused_messages"] += 1
+        peer.counts.refused += 1
         if message.message_id is not None:  # else it would be sent again
             self._ack(link, [message.message_id])
             self._drops.add(NoticeKind.REFUSED, peer.uuid, message.channel, self._now)
@@ -207,6 +219,7 @@ class Receiving(Handling):
             delivery.attempt += peer.attempts.get(peer.message_key(message_id, checksum), 0)
         if delivery.attempt > self.limits.max_attempts or self._is_copy(peer, message_id, checksum):
             self._counts["duplicates"] += 1
+            peer.counts.duplicates += 1
             self._ack(link, [message_id])
             return False
         if not self._policy.dedupe:
@@ -348,6 +361,7 @@ class Receiving(Handling):
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
         letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
+        inbox.letters += 1
         self._keep_letter(letter)
         if delivery.cid in self._up:
             self._batch.acks[self._up[delivery.cid]].append(message_id)
@@ -442,7 +456,15 @@ class Receiving(Handling):
 
     def _on_control(self, link: Link, frame: Subscribe | Unsubscribe) -> None:
         """The peer changed its mind: routes change now, the ack goes out when that is stored (T-28)."""
-        subscription = Subscription(frame.channel, frame.key)
+        self._on_entries(
+            link, (Subscription(frame.channel, frame.key),), isinstance(frame, Subscribe), frame.message_id
+        )
+
+    def _on_controls(self, link: Link, frame: SubscribeMany | UnsubscribeMany) -> None:
+        """The same with several entries, and one ack for all."""
+        self._on_entries(link, frame.subscriptions, isinstance(frame, SubscribeMany), frame.message_id)
+
+    def _on_entries(self, link: Link, entries: Sequence[Subscription], wanted: bool, message_id: int | None) -> None:
         peer = link.peer
         if peer is None or not link.up:
             return
@@ -450,54 +472,72 @@ class Receiving(Handling):
             link.holding |= Hold.RATE  # the next frames wait a second (D-12)
             self._counts["hurried"] += 1
             self._timers.set(("rate", link.cid), self._now + 1.0)
-        wanted = isinstance(frame, Subscribe)
-        is_refused = peer.derived or subscription.channel == RESERVED_CHANNEL
-        if is_refused or (wanted and not self._may_have(link, peer, subscription)):
-            self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it is sent again
-            if frame.message_id is not None:
-                self._ack(link, [frame.message_id])
-            return
-        self._change_list(link, peer, frame)
+        allowed: list[Subscription] = []
+        size = 0
+        for one in entries:
+            is_refused = peer.derived or one.channel == RESERVED_CHANNEL
+            if is_refused or (wanted and not self._may_have(link, peer, one, len(allowed), size)):
+                self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it is sent again
+            else:
+                allowed.append(one)
+                size += self._entry_size(one)
+        if allowed:
+            self._change_list(link, peer, allowed, wanted, message_id)
+        elif message_id is not None:
+            self._ack(link, [message_id])
 
     def _change_list(
-        self, link: Link, peer: Peer, frame: Subscribe | Unsubscribe, giving: Giving | None = None
+        self,
+        link: Link,
+        peer: Peer,
+        entries: Sequence[Subscription],
+        wanted: bool,
+        message_id: int | None,
+        giving: Giving | None = None,
     ) -> None:
         """Values that are kept for a new entry are stored with it (P-31)."""
-        subscription, wanted = Subscription(frame.channel, frame.key), isinstance(frame, Subscribe)
         if giving is None:
-            later = partial(self._change_list_later, link, peer, frame)
-            if self._look_first(link, peer.uuid, frozenset((subscription,) if wanted else ()), later):
+            later = partial(self._change_list_later, link, peer, entries, wanted, message_id)
+            new = frozenset(entries if wanted and peer.takes_reliable else ())
+            if self._look_first(link, peer.uuid, new, later):
                 return
-        self._hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
-        change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
-        self._batch.operations.append(change(peer.uuid, subscription))
-        if frame.message_id is not None:
-            self._batch.acks[link].append(frame.message_id)
+        for subscription in entries:
+            self._hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
+            change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
+            self._batch.operations.append(change(peer.uuid, subscription))
+        if message_id is not None:
+            self._batch.acks[link].append(message_id)
         if giving is not None:
             self._give_values(peer, giving)
             if giving.storing:
                 link.holding |= Hold.LIST
                 self._batch.then.append(partial(self._go_on_reading, link))
 
-    def _change_list_later(self, link: Link, peer: Peer, frame: Subscribe | Unsubscribe, giving: Giving | None) -> None:
+    def _change_list_later(
+        self,
+        link: Link,
+        peer: Peer,
+        entries: Sequence[Subscription],
+        wanted: bool,
+        message_id: int | None,
+        giving: Giving | None,
+    ) -> None:
         """One that could not be looked at comes again: it is not acknowledged."""
         self._go_on_reading(link)
         if link.up and (giving is None or giving.error is None):
-            self._change_list(link, peer, frame, giving)
+            self._change_list(link, peer, entries, wanted, message_id, giving)
 
     def _go_on_reading(self, link: Link, _error: TolliverError | None = None) -> None:
         if link.state is not LinkState.FORGOTTEN:
             self._release_hold(link, Hold.LIST)
 
-    def _may_have(self, link: Link, peer: Peer, subscription: Subscription) -> bool:
-        return self._has_room(link, subscription) and self._gate.acl.rights(peer.uuid).may_subscribe(subscription)
-
-    def _has_room(self, link: Link, subscription: Subscription) -> bool:
-        """As a handshake's list has it: a peer cannot want more than it can announce (T-08, T-19)."""
-        if subscription in link.told:
-            return True
-        size = link.told_bytes + self._entry_size(subscription)
-        return len(link.told) < self.limits.max_subscriptions and size <= self.limits.max_handshake
+    def _may_have(self, link: Link, peer: Peer, subscription: Subscription, others: int, others_size: int) -> bool:
+        """True if it may, besides so many others of the same message."""
+        if subscription not in link.told:  # a peer cannot want more than it can announce (T-08, T-19)
+            size = link.told_bytes + others_size + self._entry_size(subscription)
+            if len(link.told) + others >= self.limits.max_subscriptions or size > self.limits.max_handshake:
+                return False
+        return self._gate.acl.rights(peer.uuid).may_subscribe(subscription)
 
     def _hear(self, link: Link, said: Operation) -> None:
         """The peer said on this connection what it wants: routes change now."""
@@ -554,6 +594,26 @@ class Receiving(Handling):
         for wire_id in others:
             self._on_other_ack(link, wire_id)
 
+    def _on_refusal(self, link: Link, frame: Refusal) -> None:
+        """The peer has it and did not handle it: it is kept, blocks nobody, and goes out again when that is due."""
+        wire_id = frame.message_id
+        is_message = link.window is not None and link.window.refused(wire_id)
+        is_control = link.control is not None and link.control.frame(wire_id) is not None
+        if not (is_message or is_control):
+            self._on_other_ack(link, wire_id)
+            return
+        link.exposure.acked(self._now)
+        self._look_at_acks(link, link.ack_watch.acked(self._now, waits=True))
+        self._sendable[link] = None
+        self._tally.add(
+            NoticeKind.REFUSED_THERE,
+            link.peer.uuid if link.peer else None,
+            1,
+            "messages were refused by this peer: they are kept, and sent again with growing pauses. Does its handler "
+            "fail?",
+            self._now,
+        )
+
     def _on_other_ack(self, link: Link, wire_id: int) -> None:
         """Of no message of the outbox that is in flight here."""
         subscription = link.control.acked(wire_id) if link.control is not None else None
@@ -603,6 +663,7 @@ class Receiving(Handling):
     def _check_list(self, new: Sequence[Subscription]) -> None:
         """Raises OwnLimitExceeded where our list would be too long with these (T-19)."""
         count, size = len(self._own) + len(new), self._own_bytes + sum(map(self._entry_size, new))
+        size += self._more_for_head + self._more_for_entry * count
         if count > self.limits.max_subscriptions or size > self.limits.max_handshake:
             raise OwnLimitExceeded(
                 "too_many",

@@ -80,6 +80,8 @@ class Removing(NodeState):
         spans = spans_of(ids)
         outbox.leave(spans)
         if spans:
+            for counts in (self._counts, peer.counts.by):
+                counts[f"given_up_{reason}"] += len(ids)
             self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
             self._tell_given_up(peer.uuid, ids, reason)
             self._release(spans, ids)

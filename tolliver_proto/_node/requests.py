@@ -1,4 +1,4 @@
-"""Requests that are outstanding: by id, by who was asked, by when they end."""
+"""Outstanding requests, by id, by peer and by deadline."""
 
 from __future__ import annotations
 

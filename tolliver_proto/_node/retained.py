@@ -1,16 +1,17 @@
-"""Last values: the newest of each name is kept, and given once to whoever subscribes anew (P-30 to P-36).
+"""Last values of names, for new subscribers (P-30 to P-36).
 
-A value is sent to those who subscribe now, as any reliable message, and kept in the store by the same commit. An entry
-that a peer's list lacked is new: before the list counts, the values that match are looked up, and they are stored as
-messages for that peer by the commit that stores the list. So they come before whatever is sent later, and a crash
-leaves both or neither. While that goes on nothing else is read from the peer.
+The newest of each name is kept, and given once to whoever subscribes anew. A value is sent to those who subscribe now,
+as any reliable message, and kept in the store by the same commit. An entry that a peer's list lacked is new: before the
+list counts, the values that match are looked up, and they are stored as messages for that peer by the commit that
+stores the list. So they come before whatever is sent later, and a crash leaves both or neither. While that goes on
+nothing else is read from the peer.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, count
 from typing import Any
@@ -95,7 +96,7 @@ class Retaining(Holding):
         if waits or not self._store(items, self._sizes(items), change, Terms()):
             self._blocked.append((items, change, Terms()))
 
-    def _weighed(self, asked: WeighRetained, sizes: Any, error: TolliverError | None) -> None:
+    def _weighed(self, asked: WeighRetained, sizes: Sequence[int | None], error: TolliverError | None) -> None:
         self._weighing = None
         if error is not None:
             self._notice(NoticeKind.STORE_ERROR, None, f"reading the retained values failed: {error}")
@@ -120,16 +121,20 @@ class Retaining(Holding):
         return names.union(change.name for change in self._unweighed if change.name in self._retained)
 
     def retained_found(
-        self, search_id: int, found: Any, error: TolliverError | None = None, now: float | None = None
+        self,
+        search_id: int,
+        found: Sequence[RetainedValue] | Sequence[int | None],
+        error: TolliverError | None = None,
+        now: float | None = None,
     ) -> None:
         """Take the answer to a FindRetained or a WeighRetained."""
         self._tick(now)
         if self._weighing is not None and self._weighing.search_id == search_id:
-            self._weighed(self._weighing, found, error)
+            self._weighed(self._weighing, found, error)  # type: ignore[arg-type]  # as it asked
             return
         for giving in self._givings.values():
             if giving.search_id == search_id:
-                self._found_values(giving, found, error)
+                self._found_values(giving, found, error)  # type: ignore[arg-type]  # as above
                 return
 
     # Values for a peer that subscribes anew.
@@ -177,7 +182,7 @@ class Retaining(Holding):
         question = FindRetained(giving.search_id, giving.look.wanted, giving.after, _PIECE, _PIECE_BYTES)
         self._actions.append(question)
 
-    def _found_values(self, giving: Giving, found: list[RetainedValue], error: TolliverError | None) -> None:
+    def _found_values(self, giving: Giving, found: Sequence[RetainedValue], error: TolliverError | None) -> None:
         giving.search_id = 0
         if error is not None:
             self._notice(NoticeKind.STORE_ERROR, giving.uuid, f"reading the retained values failed: {error}")

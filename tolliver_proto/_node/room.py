@@ -51,7 +51,7 @@ class MakingRoom(Moving):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._quota = Quota(self.limits, self._policy)
+        self._quota = Quota(self.limits, self._policy, self._counts)
 
     def _find_room(
         self, routed: Sequence[Recipients], sizes: Sequence[int], shares: dict[Peer, Share], then: GoOn

@@ -7,6 +7,7 @@ outbox. The window of a peer decides what it is sent, and when (`outbox`); what 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count, groupby
@@ -21,12 +22,12 @@ from .._common.errors import (
     TooFewRecipients,
 )
 from .._wire.events import PRIVATE_CHANNELS
+from .._wire.frames import Encoder
 from .actions import Acked, Fetch, NoticeKind, Receipt, Stored
 from .base import Item
 from .batch import Batch
 from .intervals import spans_of
 from .link import BufferedForConnect, Link, Peer, Recipients
-from .outbox import Outbox
 from .parked import SecondTries
 from .quota import shares_of
 from .retained_sizes import Retention
@@ -55,7 +56,7 @@ class Sending(MakingRoom):
         """Store a message for every peer that subscribes to it. As `send_many` with one item."""
         self._tick(now)
         has_terms = require_recipients or to is not None or expire_after is not None
-        if self._keeping or self._blocked or self._apart or self.closing or has_terms:
+        if self._keeping or self._blocked or self._apart or self.closing or has_terms or self._foreign:
             item = (channel, key, body)
             return self.send_many((item,), require_recipients=require_recipients, to=to, expire_after=expire_after)
         size = self._size(channel, key, body)
@@ -91,10 +92,10 @@ class Sending(MakingRoom):
         `expire_after` seconds after they were stored those that are not acknowledged are given up, after a restart too
         (P-27).
 
-        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError,
-        OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), and TooFewRecipients where one of them is for fewer peers than
-        are required. While a connecting peer's share of kept messages is full (T-62), or the disk (D-13), or
-        deliveries are looked for that are to make room (D-10), the send waits inside.
+        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError (of a peer in
+        `to` that acknowledges nothing too), OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), and TooFewRecipients
+        where one of them is for fewer peers than are required. While a connecting peer's share of kept messages is full
+        (T-62), or the disk (D-13), or deliveries are looked for that are to make room (D-10), the send waits inside.
         """
         self._tick(now)
         if self.closing:
@@ -102,6 +103,15 @@ class Sending(MakingRoom):
         items = list(items)
         sizes = self._sizes(items)
         receipt, terms = Receipt(0, -1, []), terms_of(require_recipients, to, expire_after)
+        for uuid in terms.to or ():
+            if uuid in self._peers and not self._peers[uuid].takes_reliable:
+                raise LocalProtocolError(
+                    "not_reliable",
+                    f"peer {uuid} speaks a layout without acknowledgements, so no message can be reliable for it: use "
+                    "unreliable_send",
+                )
+        if self._foreign:
+            self._tell_one_way(items, terms)
         if self._blocked or self._must_wait() or not self._store(items, sizes, receipt, terms):
             self._blocked.append((items, receipt, terms))
         return receipt
@@ -115,12 +125,16 @@ class Sending(MakingRoom):
             self._tick(now)
         if (channel, key) not in self._pair_sizes or type(body) is not bytes or len(body) > self.limits.max_body:
             self._size(channel, key, body)  # new names, or it raises
-        marked, frame = None, b""  # encoded with that unreliable id, which hardly ever differs
+        marked: Encoder | None = None
+        frame = b""  # by that encoder, which hardly ever is another one
         sent = 0
         high_water = self.limits.high_water
-        for peer in (
-            self._routes.match(channel, key) if to is None else self._narrow(channel, key, uuids_of(to))
-        ).peers:
+        peers = (
+            self._routes.match(channel, key) if to is None else self._narrow(channel, key, uuids_of(to), True)
+        ).peers
+        if self._foreign:
+            peers = self._with_foreign(peers, channel, key, body, to is None)
+        for peer in peers:
             link = peer.link
             connection = link.connection if link is not None else None
             if link is None or connection is None or (peer.kept_back and peer.holds(channel, key)):
@@ -128,13 +142,49 @@ class Sending(MakingRoom):
             if connection.unsent_bytes + link.in_transit >= high_water or not connection.live:
                 self._counts["unreliable_dropped"] += 1
                 continue
-            if connection.unreliable_id != marked:
-                marked, frame = connection.unreliable_id, connection.unreliable_frame(channel, key, body)
+            if connection.encoder is not marked:
+                marked, frame = connection.encoder, connection.unreliable_frame(channel, key, body)
             connection.send_encoded(frame)
             self._writable[link] = None
             sent += 1
         self._counts["unreliable_sent"] += sent
         return sent
+
+    def _with_foreign(
+        self, peers: tuple[Peer, ...], channel: str, key: str, body: bytes, to_all: bool
+    ) -> tuple[Peer, ...]:
+        """And those that take nothing but unreliable messages. Raises OwnLimitExceeded where the layout of one of them
+        all cannot carry it: nothing was sent."""
+        if to_all:
+            peers += self._one_way.match(channel, key).peers
+        for link in self._foreign:
+            if link.peer in peers and link.connection is not None:
+                try:
+                    link.connection.unreliable_frame(channel, key, body)
+                except OwnLimitExceeded as error:
+                    raise OwnLimitExceeded(
+                        error.code,
+                        f"peer {link.peer.uuid} cannot be sent it: {error.detail}. Split it, or name the others with "
+                        "`to`; nothing was sent",
+                    ) from error
+        return peers
+
+    def _tell_one_way(self, items: Iterable[Item], terms: Terms) -> None:
+        """Some of what is sent matches what peers want that acknowledge nothing."""
+        if terms.to is not None:
+            return
+        missed: Counter[Peer] = Counter()
+        for channel, key, _ in items:
+            missed.update(self._one_way.match(channel, key).peers)
+        for peer, times in missed.items():
+            self._tally.add(
+                NoticeKind.NOT_RELIABLE,
+                peer.uuid,
+                times,
+                "reliable messages that it subscribes to were not for this peer, whose layout has no "
+                "acknowledgements: it gets what is sent with unreliable_send",
+                self._now,
+            )
 
     def subscribed(self, channel: str, key: str) -> int:
         """Peers that a reliable message with these names would go to now, as `require_recipients` counts them."""
@@ -199,10 +249,12 @@ class Sending(MakingRoom):
         size = self._pair_sizes[channel, key] = self._around(channel, key)
         return size
 
-    def _narrow(self, channel: str, key: str, to: frozenset[UUID]) -> Recipients:
+    def _narrow(self, channel: str, key: str, to: frozenset[UUID], unreliable: bool = False) -> Recipients:
         """Those of these peers that such a message is for: a step for each of them, not for each that subscribes."""
         pairs, known = matching(channel, key), self._peers
         peers = [known[uuid] for uuid in to if uuid in known and not known[uuid].routed.isdisjoint(pairs)]
+        if not unreliable:
+            peers = [peer for peer in peers if peer.takes_reliable]
         return peers[0].alone if len(peers) == 1 else Recipients(tuple(peers))
 
     def _narrow_all(self, items: Sequence[Item], to: frozenset[UUID]) -> Sequence[Recipients]:
@@ -391,12 +443,12 @@ class Sending(MakingRoom):
             peer.reader.committed(messages)
             self._unassigned[messages[0].channel] = None  # a worker may have come while the commit ran
         else:
-            peer.outbox.last_seq = messages[-1].seq
+            peer.outbox.stored(messages[0].seq, messages[-1].seq)
 
     def _pump(self, link: Link) -> None:
         """Give the connection what its peer may be sent now."""
         window, connection, peer = link.window, link.connection, link.peer
-        if window is None or connection is None or peer is None or not connection.live:
+        if window is None or connection is None or peer is None or not connection.live or not peer.takes_reliable:
             return
         room = (self.limits.low_water if link.above_high_water else self.limits.high_water) - link.unsent
         link.above_high_water = room <= 0
@@ -409,15 +461,17 @@ class Sending(MakingRoom):
             if peer.kept_back and peer.holds(run[0].channel, run[0].key):
                 window.acked(run[0].wire_id)  # it goes out anew when it is held no more
                 continue
-            data = self._encoded(run)
+            data = self._encoded(run) if link not in self._foreign else connection.encoder.messages(run)
             connection.send_encoded(data)
             link.gathered += [message.wire_id for message in run]
             room -= len(data)
             outbox = peer.outbox
             if run[0].seq > outbox.sent_to:  # then the others are above it too
                 outbox.sent_to = run[-1].seq
+                self._counts["sent"] += len(run)
+                peer.counts.sent += len(run)
             else:
-                self._count_resent(outbox, run)
+                self._count_resent(peer, run)
         else:
             link.above_high_water = True
         self._writable[link] = None
@@ -438,12 +492,16 @@ class Sending(MakingRoom):
                 frames[message.seq] = self._encoder.messages((message,))
         return b"".join([frames[message.seq] for message in run])
 
-    def _count_resent(self, outbox: Outbox, run: Sequence[StoredMessage]) -> None:
+    def _count_resent(self, peer: Peer, run: Sequence[StoredMessage]) -> None:
+        outbox, counts = peer.outbox, peer.counts
         for message in run:
             if message.seq > outbox.sent_to:
                 outbox.sent_to = message.seq
+                self._counts["sent"] += 1
+                counts.sent += 1
             else:
                 self._counts["resent"] += 1
+                counts.resent += 1
 
     def _fetch(self, link: Link, peer: Peer) -> None:
         if link.window is None or (self._fetching and peer.uuid in self._fetching):
@@ -461,6 +519,8 @@ class Sending(MakingRoom):
         link.exposure.handed(link.in_flight)
         link.handed += link.in_transit
         self._counts["bytes_sent"] += link.in_transit
+        if link.peer is not None:
+            link.peer.counts.bytes_sent += link.in_transit
 
     def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
         """Control messages whose acknowledgement is overdue go out again as they were."""
@@ -490,6 +550,10 @@ class Sending(MakingRoom):
         if peer.outbox.tries is not None:
             self._look_at_tries(link, peer.outbox.tries, ids)
         self._counts["acked"] += len(ids)
+        peer.counts.acknowledged += len(ids)
+        if link.timed_id in acked:
+            peer.round_trip = self._now - link.timed_at
+            self._round_trips.add(peer.round_trip)
         self._batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._release(spans, ids)
         if window is not None and (window.waiting or link.above_high_water):

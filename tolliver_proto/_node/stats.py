@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .._common.causes import DialCause
+from .._common.errors import UndeliveredReason
 from .._common.records import frozen
 from .._common.snapshot import Snapshot, counter, counters_by, gauge
 from .._wire.events import IgnoreReason
 from .actions import NoticeKind
+from .ends import EndCause
 
 
 @frozen
@@ -24,6 +26,7 @@ class NodeStats(Snapshot):
     waited: int = counter()
     withheld: int = counter()
     unwanted: int = counter()
+    sent: int = counter()
     acked: int = counter()
     resent: int = counter()
     stray_acks: int = counter()
@@ -45,6 +48,7 @@ class NodeStats(Snapshot):
     late_replies: int = counter()
     replies: int = counter()
     replies_dropped: int = counter()
+    refused_sends: int = counter()
     refused_subscriptions: int = counter()
     refused_messages: int = counter()
     refused_handshakes: int = counter()
@@ -55,6 +59,11 @@ class NodeStats(Snapshot):
     dials_failed: Mapping[DialCause, int] = counters_by()
     """By cause: dials that came to nothing."""
     handshakes_timed_out: int = counter()
+    connects: int = counter()
+    disconnects: Mapping[EndCause, int] = counters_by()
+    """By cause: connections to peers that ended."""
+    given_up: Mapping[UndeliveredReason, int] = counters_by()
+    """By reason: deliveries that were given up."""
     notices: Mapping[NoticeKind, int] = counters_by()
     """By kind: the node's own notices."""
 
@@ -62,6 +71,7 @@ class NodeStats(Snapshot):
     peers: int = gauge()
     peers_up: int = gauge()
     pending: int = gauge()
+    pending_bytes: int = gauge()
     parked: int = gauge()
     dead_letters: int = gauge()
     own_subscriptions: int = gauge()
@@ -79,6 +89,8 @@ class NodeStats(Snapshot):
             **{name: counts.get(name, 0) for name in _COUNTED},
             ignored={reason: counts.get(f"ignored_{reason}", 0) for reason in IgnoreReason},
             dials_failed={cause: counts.get(f"dials_failed_{cause}", 0) for cause in DialCause},
+            disconnects={cause: counts.get(f"disconnects_{cause}", 0) for cause in EndCause},
+            given_up={reason: counts.get(f"given_up_{reason}", 0) for reason in UndeliveredReason},
             notices={kind: counts.get(f"notices_{kind}", 0) for kind in NoticeKind},
             **gauges,
         )

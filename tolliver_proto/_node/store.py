@@ -319,7 +319,7 @@ def bytes_of(operations: Sequence[Operation]) -> int:
 
 @frozen
 class LoadedPeer:
-    """State of a peer at start, without bodies. `pending` counts unparked deliveries.
+    """State of a peer at start, without bodies. `pending` counts unparked deliveries, from `first_seq` to `last_seq`.
 
     `held` and `unsaid` have for each subscription the seconds of wall-clock time since ReplacePeerSubscriptions held it
     and since KeepUnsubscribe kept it (T-61).
@@ -334,6 +334,7 @@ class LoadedPeer:
     parked_bytes: int = 0
     held: Mapping[Subscription, float] = field(default_factory=dict)
     unsaid: Mapping[Subscription, float] = field(default_factory=dict)
+    first_seq: int = 0
 
 
 @frozen
@@ -347,6 +348,7 @@ class Loaded:
     ascending, `next_letter` the number of the next one: above all that were ever given. `id_spans` are those that
     ReserveIds named, oldest first. `retained` has the number of values that are kept, and their bytes. `expires_in` are
     the seconds until the first message expires that was stored with an `expire_after`; None where there is none.
+    `ages` has some of the messages, ascending, and how many seconds ago each was stored, with all since the one before.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -360,6 +362,7 @@ class Loaded:
     id_spans: Sequence[IdSpan] = ()
     retained: tuple[int, int] = (0, 0)
     expires_in: float | None = None
+    ages: Sequence[tuple[int, float]] = field(default=(), compare=False)
 
 
 class Store(Protocol):

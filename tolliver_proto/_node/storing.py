@@ -56,6 +56,8 @@ class Storing(Handshakes):
         if batch is None:
             return
         self._apart = self._apart and not batch.stores
+        if batch.runs:
+            self._stored_times.stored(batch.runs[-1][1][-1].seq, self._now)
         for recipients, messages in batch.runs:
             for peer in recipients.peers:
                 self._committed_for(peer, messages)

@@ -1,4 +1,7 @@
-"""Terms of a send: who of the subscribers is to have it, how many there must be, and for how long it is kept."""
+"""Terms of a send.
+
+They say who of the subscribers is to have it, how many there must be, and for how long it is kept.
+"""
 
 from __future__ import annotations
 

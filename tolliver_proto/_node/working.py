@@ -1,8 +1,9 @@
-"""Workers' side of a work queue: an instance that takes jobs of a channel, from whoever gives them.
+"""Workers' side of a work queue.
 
-It is announced for as long as it is at work, and not stored: after a crash it says nothing of a queue until it is at
-work again. Jobs that come when it is not are left to their producer, and never acknowledged. A producer that is gone
-for longer than the lease gives its jobs to others: those that were not begun here are let go then.
+An instance takes jobs of a channel, from whoever gives them. It is announced for as long as it is at work, and not
+stored: after a crash it says nothing of a queue until it is at work again. Jobs that come when it is not are left to
+their producer, and never acknowledged. A producer that is gone for longer than the lease gives its jobs to others:
+those that were not begun here are let go then.
 """
 
 from __future__ import annotations

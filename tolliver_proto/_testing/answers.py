@@ -1,8 +1,9 @@
-"""Answers of a simulation: what senders are told of their messages, against what became of these (T-54).
+"""Check of the answers to senders (T-54).
 
-Every send is asked after as soon as it is stored. An answer is true if each recipient has acknowledged each message,
-and the receiver's side shows what for: a handler that succeeded, a dead letter, or a message that is counted as not
-wanted. A message that is given up must be told, with a reason that did occur.
+It holds what senders are told of their messages against what became of these. Every send is asked after as soon as it
+is stored. An answer is true if each recipient has acknowledged each message, and the receiver's side shows what for: a
+handler that succeeded, a dead letter, or a message that is counted as not wanted. A message that is given up must be
+told, with a reason that did occur.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Instance in the hands of a user's program: the calls of an adapter, in a simulated world.
+"""Instance of a user's program in a simulated world.
 
-A program is a function of an `App`. It is called at each start of its instance, and again after each crash: what it
-keeps elsewhere than on `disk` and in the instance's own store is a variable of the test, not of the program.
+It has the calls of an adapter. A program is a function of an `App`. It is called at each start of its instance, and
+again after each crash: what it keeps elsewhere than on `disk` and in the instance's own store is a variable of the
+test, not of the program.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from .._common.derived import is_derived
 from .._common.errors import UndeliveredReason
 from .._common.queue_ids import is_queue
 from .._node.actions import Delivery, Receipt
-from .._node.ids import NO_ID
 from .._node.intervals import IntervalSet
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -47,6 +46,7 @@ from .._wire.events import (
     Unsubscribe,
 )
 from .._wire.frames import Decoder
+from .._wire.layouts import LAYOUTS
 from .._wire.limits import Limits
 from .memory import MemoryStore
 
@@ -114,6 +114,7 @@ class WireWitness:
     def __init__(self, ledger: Ledger, is_client: bool, revision: Revision) -> None:
         self._ledger = ledger
         self._is_client = is_client
+        self._no_id = LAYOUTS[revision].unreliable_id
         self._outgoing = Decoder(revision)
         self._incoming = Decoder(revision)
         self._begun = False
@@ -181,7 +182,7 @@ class WireWitness:
             self._may_talk = frame.status in (HandshakeStatus.SAME_VERSION, HandshakeStatus.NEWER_COMPATIBLE)
 
     def _own_ack(self, message_id: int) -> None:
-        if message_id == NO_ID:
+        if message_id == self._no_id:
             return  # a probe (T-80)
         frame = self._received.get(message_id)
         check(frame is not None, f"Ack {message_id} for nothing that came over this connection (T-49)")
@@ -273,7 +274,7 @@ class Ledger:
             if isinstance(operation, StoreMessages):
                 for message, recipients in zip(operation.messages, operation.recipients, strict=True):
                     self._bodies[message.seq] = message.body
-                    self.stored_for[message.body] = set(recipients)
+                    self.stored_for.setdefault(message.body, set()).update(recipients)
             elif isinstance(operation, AddDeliveries):
                 for seq, _, _ in operation.deliveries:
                     self.stored_for[self._bodies[seq]].add(operation.peer)

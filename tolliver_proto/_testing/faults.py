@@ -1,4 +1,7 @@
-"""Simulated faults: connections that break, a network that is split, full disks, programs that are gone."""
+"""Simulated faults.
+
+Connections break, a network is split, disks are full, programs are gone.
+"""
 
 from __future__ import annotations
 

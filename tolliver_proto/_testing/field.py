@@ -1,7 +1,8 @@
-"""Simulated networks as they are in the field: second databases, fresh disks, clones, programs that start again.
+"""Simulated networks as they are in the field.
 
-A second instance of an identity is a host of its own beside the first. Both share what others see of them, and neither
-knows of the other. When one goes for good, what only its store owed is lost with it, and no more than that.
+There are second databases, fresh disks, clones, and programs that start again. A second instance of an identity is a
+host of its own beside the first. Both share what others see of them, and neither knows of the other. When one goes for
+good, what only its store owed is lost with it, and no more than that.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Field(Simulation):
     def _draw(self, scenario: dict[str, Any]) -> None:
         """Its draft, the time of its holds, its quotas, and whether a peer takes no large messages."""
         rng = self._rng
-        self._revision = rng.choice((Revision.DRAFT_1, Revision.DRAFT_2, Revision.DRAFT_2))
+        self._revision = rng.choice((Revision.DRAFT_1, self._revision, self._revision))
         hold = rng.choice((3600.0, 3600.0, _SHORT_HOLD))
         bounds = rng.choice(({}, {}, SMALL_QUOTA, {"max_attempts": 3}))
         if scenario.get("policy") is None:
@@ -111,7 +112,7 @@ class Field(Simulation):
     def _change_own(self, host: Host, call: str) -> None:
         """In the first draft a list that is not empty is all that a peer wants (T-61): one that comes late is whole."""
         assert host.node is not None
-        if self._revision is Revision.DRAFT_2 or host.ledger.permanent.issubset(host.node.subscriptions()):
+        if self._can_unsubscribe or host.ledger.permanent.issubset(host.node.subscriptions()):
             super()._change_own(host, call)
 
     # Second instances.
@@ -207,15 +208,9 @@ class Field(Simulation):
         return self._rng.choice(sorted(self._ledgers.keys() - {host.ledger.uuid}))
 
     def _op_forget(self, host: Host) -> None:
-        """Messages that wait for a peer are purged (T-77)."""
         peer = self._other(host)
         self._trace(f"{host.name} forgets {peer}")
-        for sent in host.ledger.sent.values():
-            host.ledger.forgotten.add((peer, sent.body))
-            sent.lost_for.add(peer)
-        host.ledger.knows.pop(peer, None)
-        host.ledger.forgot.add(peer)
-        host.ledger.forgetting.add(peer)
+        self._forgets(host, peer)
         self._call(host, "forget_peer", peer)
 
     def _op_drop(self, host: Host) -> None:
@@ -237,7 +232,7 @@ class Field(Simulation):
             host.limits = replace(host.limits, max_body=Limits().max_body)
             self._stop(host)
         super()._become_calm()
-        if self._revision is Revision.DRAFT_1:
+        if not self._can_unsubscribe:
             self._at(_SUBSCRIBES_WITHIN, self._reconnect)
 
     def _reconnect(self) -> None:

@@ -115,7 +115,7 @@ class MemoryStore:
         self._handled: dict[int, Handled] = {}
         self._last_handled = 0
         self.age = 0.0
-        """Seconds that everything in it is taken to be old, for `find`."""
+        """Seconds that everything in it is taken to be old, for `find` and `load`."""
         self.now = 0.0
         """Seconds of its clock, for what expires: whoever drives it lets them pass."""
         self._due: dict[int, float] = {}
@@ -170,6 +170,7 @@ class MemoryStore:
             list(self._id_spans),
             (len(self._retained), sum(self._value(name).size for name in self._retained)),
             min((self._due[seq] - self.now for seq in owed.keys() & self._due.keys()), default=None),
+            [(max(self._messages), self.age)] if self._messages else [],
         )
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -343,6 +344,7 @@ class MemoryStore:
             sum(self._messages[seq].size for seq in peer.parked),
             {one: self.age - since for one, since in peer.held.items()},
             {one: self.age - since for one, since in peer.unsaid.items()},
+            seqs[0] if seqs else 0,
         )
 
     def _store_messages(self, operation: StoreMessages) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 from .._common.errors import ConnectionLost, DiskFull, StoreError, TolliverError
 from .._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
 from .._node.actions import Commit, Find, FindRetained, WeighRetained
-from .._wire.events import Revision
+from .._wire.events import Revision, Unsubscribe
+from .._wire.layouts import LAYOUTS
 from .checks import AnyWitness, check
 from .driving import Driving, End, H, StoreJob
 
@@ -25,6 +26,11 @@ class Network(Driving[H]):
     """Connections and disks."""
 
     _revision = Revision.DRAFT_2
+
+    @property
+    def _can_unsubscribe(self) -> bool:
+        """False where only a handshake can say that a subscription has ended (T-21)."""
+        return Unsubscribe in LAYOUTS[self._revision].controls
 
     @abstractmethod
     def _witness(self, host: H, is_client: bool) -> AnyWitness:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from .._common.errors import OutboxFull
+from .._common.errors import OutboxFull, OwnLimitExceeded
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
 from .._node.actions import (
@@ -32,6 +32,7 @@ from .._node.actions import (
 from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
+from .._node.subscriptions import matching
 from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
 from .checks import Sent, SimFailure, WireWitness, audit, check
@@ -39,13 +40,17 @@ from .clockwork import Report
 from .dice import BeginAt, Dice
 from .driving import CALM, Weather
 from .handlers import Handlers
+from .last_values import CHANNEL, LastValues
 from .world import Copy, Host
 
 WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
 _RULED = 7  # with access rules
+_RETAINING = 6  # with last values
 _HARMED = 3  # with stores that are copied, cloned, put back, cut, or without any room
 _LATEST = 5.0  # seconds until handlers come
 _RETRIES = 3  # of what was set aside, in the end
+_VOLATILE = (("v", "a"), ("v", "b"), ("v", ""), ("", "a"), ("", ""))
+_OF_VALUES = ((CHANNEL, "a"), (CHANNEL, ""), (CHANNEL, "b"))
 _RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
 
 
@@ -55,7 +60,7 @@ class Simulation(Handlers):
     `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
     applications do in that time. Anything that `never` names does not happen: an operation ("crash", "break", "close",
     "corrupt", "restore", "clone", "cut", "fill", "exhaust", "split", "jump", "stop_clock", "disconnect" ...) or a
-    chance of the weather. With `trace` every line is kept in `lines`, else the last few.
+    chance of the weather. With `trace` every line is kept in `lines`, else the last few. All speak `revision`.
     """
 
     def __init__(
@@ -71,8 +76,10 @@ class Simulation(Handlers):
         policy: Policy | None = None,
         never: Collection[str] = (),
         trace: bool = False,
+        revision: Revision = Revision.DRAFT_2,
     ) -> None:
         super().__init__(seed, dice, nodes, limits, weather, policy, never, trace)
+        self._revision = revision
         self._seconds = seconds
         self._operations = operations
         self._patience = 300.0  # seconds until all must be done once the faults have stopped
@@ -96,6 +103,11 @@ class Simulation(Handlers):
             PeerUp: self._peer_up,
             Notice: self._notice,
         }
+        self._volatiles: tuple[tuple[str, str], ...] = _VOLATILE
+        if seed % WORLDS == _RETAINING:
+            self._volatiles += _OF_VALUES
+            for host in self._hosts:
+                host.values = LastValues()
         unwanted = {f"_op_{name}" for name in never}
         self._operate_by = [(weight, do) for weight, do in self._by_weight() if do.__name__ not in unwanted]
 
@@ -121,6 +133,8 @@ class Simulation(Handlers):
         ]
         if self.seed % WORLDS == _RULED:
             operations.append((4, self._op_restrict))
+        if self.seed % WORLDS == _RETAINING:
+            operations.append((8, self._op_retain))
         if self.seed % WORLDS == _HARMED:
             operations += [
                 (3, self._op_restore),
@@ -255,6 +269,19 @@ class Simulation(Handlers):
             host.ledger.ordered = False
         if action.kind is NoticeKind.HELD and action.peer in self._ledgers:
             self._ledgers[action.peer].ordered = False
+        if action.kind is NoticeKind.FORGOTTEN:
+            assert action.peer is not None
+            self.counts["forgotten"] += 1
+            self._forgets(host, action.peer)
+
+    def _forgets(self, host: Host, peer: UUID) -> None:
+        """Messages that wait for a peer are purged (T-77)."""
+        for sent in host.ledger.sent.values():
+            host.ledger.forgotten.add((peer, sent.body))
+            sent.lost_for.add(peer)
+        host.ledger.knows.pop(peer, None)
+        host.ledger.forgot.add(peer)
+        host.ledger.forgetting.add(peer)
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
         """Messages sent since the dial's request was queued are for this peer too, if it wants them (T-62)."""
@@ -279,10 +306,10 @@ class Simulation(Handlers):
     def _names(self) -> tuple[str, str]:
         return self._rng.choice(("p", "p", "v")), self._rng.choice(("a", "b"))
 
-    def _new_message(self, host: Host) -> Sent:
+    def _new_message(self, host: Host, names: tuple[str, str] | None = None) -> Sent:
         body = b"%s/%d%s" % (host.name.encode(), len(host.log), b"." * self._rng.choice((0, 10, 40, 150)))
         body = body[: host.limits.max_body]
-        sent = Sent(len(host.log), *self._names(), body)
+        sent = Sent(len(host.log), *(names or self._names()), body)
         host.log.append(sent)
         host.ledger.sent[body] = sent
         return sent
@@ -292,7 +319,7 @@ class Simulation(Handlers):
         batch = [self._new_message(host) for _ in range(count)]
         granted = {peer.uuid: host.acl.rights(peer.uuid).granted(frozenset(peer.held)) for peer in host.node.peers()}
         known = {peer.uuid: {*peer.subscriptions, *granted[peer.uuid]} for peer in host.node.peers()}
-        for uuid in known if host.acl == Acl() and self._revision is Revision.DRAFT_2 else ():
+        for uuid in known if host.acl == Acl() and self._can_unsubscribe else ():
             known[uuid] |= host.ledger.routes_to(uuid, self.now)
         for sent in batch:
             for uuid, subscriptions in known.items():
@@ -340,7 +367,7 @@ class Simulation(Handlers):
         self._call(host, "unreliable_send", sent.channel, sent.key, sent.body)
 
     def _volatile(self) -> Subscription:
-        return Subscription(*self._rng.choice((("v", "a"), ("v", "b"), ("v", ""), ("", "a"), ("", ""))))
+        return Subscription(*self._rng.choice(self._volatiles))
 
     def _op_subscribe(self, host: Host) -> None:
         self._change_own(host, "subscribe")
@@ -363,6 +390,24 @@ class Simulation(Handlers):
                 host.leaving = {
                     receipt: [one for one in left if one[1] != subscription] for receipt, left in host.leaving.items()
                 }
+
+    def _op_retain(self, host: Host) -> None:
+        """The newest value of a name, or none any more (P-30)."""
+        assert host.node is not None
+        assert host.values is not None
+        name, body = (CHANNEL, self._rng.choice(("a", "b"))), None
+        if self._chance(0.85):
+            body = self._new_message(host, name).body
+            host.values.retained(body)
+        try:
+            receipt = host.node.retain(*name, body, now=host.time(self.now))
+        except (OutboxFull, OwnLimitExceeded):
+            self.counts["not_retained"] += 1
+            return
+        self.counts["retained"] += 1
+        host.ledger.receipts[receipt] = []
+        self._trace(f"{host.name} retains {name}: {body!r}")
+        self._call(host, "handle_timeout")
 
     def _op_connect(self, host: Host) -> None:
         remote = (self._rng.randrange(len(self._hosts)), self._rng.choice((0, 0, 1)))
@@ -595,6 +640,9 @@ class Simulation(Handlers):
             self.counts["set_aside"] += len(host.ledger.set_aside)
             self._nothing_is_forgotten(host)
             self._nothing_is_held_in_vain(host)
+            if host.values is not None:
+                self.counts["given"] += host.values.given
+                self._newest_are_known(host, host.values)
             for sent in host.ledger.sent.values():
                 for uuid in sent.due_to if sent.stored else ():
                     if not host.ledger.is_owed(sent, uuid):
@@ -616,6 +664,21 @@ class Simulation(Handlers):
                 is_kept = uuid in ledger.sent[body].lost_for or body in owed[uuid]
                 check(settled or is_kept, "{} of {} for {} is forgotten (I3)", body, host.name, uuid)
 
+    def _newest_are_known(self, host: Host, values: LastValues) -> None:
+        """The newest value of a name is known to each who subscribes to it (P-30)."""
+        for name, body in values.newest.items():
+            wanted = {*matching(*name)}
+            for other in self._hosts:
+                assert other.node is not None
+                if other is host or wanted.isdisjoint(other.node.subscriptions()):
+                    continue
+                ledger = other.ledger
+                had = body in ledger.handled or body in ledger.letters or body in ledger.dropped
+                excused = {*values.excused, *host.ledger.given_up}
+                is_damaged = host.ledger.sent[body].damaged
+                text = "{} of {} never came to {}, which subscribes to it (P-30)"
+                check(had or is_damaged or (ledger.uuid, body) in excused, text, body, host.name, other.name)
+
     def _nothing_is_held_in_vain(self, host: Host) -> None:
         """No subscription is held that a peer has ended and could say so (T-61)."""
         assert host.node is not None
@@ -623,4 +686,4 @@ class Simulation(Handlers):
             ledger = self._ledgers[peer.uuid]
             if not (host.ledger.rolled_back or ledger.clock_jumped or host.ledger.clock_jumped):
                 vain = ledger.said_gone.intersection((host.ledger.uuid, one) for one in peer.held)
-                check(not vain or self._revision is Revision.DRAFT_1, "{} holds {} in vain (T-61)", host.name, vain)
+                check(not vain or not self._can_unsubscribe, "{} holds {} in vain (T-61)", host.name, vain)

@@ -1,4 +1,7 @@
-"""Simulated world of nodes, drawn by the dice: instances with ledgers, weather, bounds and policies."""
+"""Simulated world of nodes, drawn by the dice.
+
+Its instances have ledgers, weather, bounds and policies.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from .checks import Ledger, Sent, WireWitness
 from .dice import Dice
 from .driving import BaseHost, End, Weather, drawn
 from .faults import Faults
+from .last_values import LastValues
 from .memory import MemoryStore
 
 TIGHT = Limits(
@@ -83,10 +87,13 @@ class Host(BaseHost):
         self.calls: dict[tuple[UUID, bytes], float] = {}  # and what they are at, since when
         self.again: set[bytes] = set()  # of these, what was handed out once more
         self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # handlers say nothing about these, and their life
+        self.values: LastValues | None = None  # where the application retains any
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:
         for peer, body in self.ledger.applied(operations, now):
             self.answers.given_up(peer, body)
+        if self.values is not None:
+            self.values.applied(operations, self.node is not None and self.node._counts["skipped"] > 0)
 
     def not_applied(self, operations: Sequence[Operation]) -> None:
         self.ledger.not_applied(operations)

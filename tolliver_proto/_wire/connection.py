@@ -40,10 +40,14 @@ from .events import (
     HandshakeStatus,
     Ignored,
     Message,
+    Refusal,
     Revision,
+    Sendable,
     Subscribe,
+    SubscribeMany,
     Subscription,
     Unsubscribe,
+    UnsubscribeMany,
 )
 from .frames import Decoder, encoder
 from .layouts import LAYOUTS
@@ -55,6 +59,7 @@ _RESPONSE_SIGNALS = {
     HandshakeStatus.NEWER_COMPATIBLE: Signal.RESPONSE_AGREED,
     HandshakeStatus.NEWER_INCOMPATIBLE: Signal.RESPONSE_REFUSED,
     HandshakeStatus.OLDER: Signal.RESPONSE_OLDER,
+    HandshakeStatus.FAILED: Signal.RESPONSE_REFUSED,
 }
 _ACCEPT_SIGNALS = {
     HandshakeStatus.SAME_VERSION: Signal.AGREE,
@@ -62,8 +67,9 @@ _ACCEPT_SIGNALS = {
     HandshakeStatus.NEWER_INCOMPATIBLE: Signal.REFUSE,
     HandshakeStatus.OLDER: Signal.DEFER,
 }
+_SENDABLE = frozenset((Message, Ack, Refusal, Subscribe, Unsubscribe, SubscribeMany, UnsubscribeMany))
 _PASSING = {
-    state: frozenset((Message, Ack, Subscribe, Unsubscribe, Ignored))
+    state: _SENDABLE.union((Ignored,))
     if steps.get(Signal.TRAFFIC) == Transition(state, Effect.HAND_OUT)
     else frozenset()
     for state, steps in TRANSITIONS.items()
@@ -73,12 +79,11 @@ _PASSING = {
 _ANSWER = "take events until a HandshakeRequest, or a HandshakeResponse with the status OLDER, comes out"
 _CALLS = {
     Signal.AGREE: ("accept()", _ANSWER),
+    Signal.DEFER: ("accept()", _ANSWER),
     Signal.REJECT: ("reject()", _ANSWER),
     Signal.SEND: ("send()", "take events until Established"),
 }
 """The calls that can come at a wrong time, and what to do first."""
-
-_SENDABLE = frozenset((Message, Ack, Subscribe, Unsubscribe))
 
 
 def _speaks_no_other(_version: int) -> bool:
@@ -106,9 +111,10 @@ class Connection:
         "_decoder",
         "_dialect_of",
         "_either",
-        "_encoder",
         "_eof",
         "_handshaking",
+        "_known",
+        "_layout",
         "_now",
         "_parts",
         "_passing",
@@ -122,6 +128,7 @@ class Connection:
         "_unexpected",
         "_units",
         "close_deadline",
+        "encoder",
         "instance_id",
         "limits",
         "live",
@@ -157,13 +164,14 @@ class Connection:
 
         `strict_uuid7` refuses a peer whose id is not a UUIDv7 (T-03), `accept_either` is T-22, `unreliable_id` marks
         unreliable messages where that is not the revision's (T-42). `dialect_of(peer)` is asked when the peer has said
-        who it is, and stands over these and over a server's version (C6). A client queues its request here;
-        OwnLimitExceeded if `subscriptions` is more than a peer would take (T-19).
+        who it is, and stands over these and over a server's version and revision (C6). A client queues its request
+        here; OwnLimitExceeded if `subscriptions` is more than a peer would take (T-19).
         """
         self.role = role
         self.instance_id = instance_id
         self.version = version
         self.revision = revision
+        self._layout = LAYOUTS[revision]
         self.limits = limits or Limits()
         self.state = State.AWAITING_RESPONSE if role is Role.CLIENT else State.AWAITING_REQUEST
         self._passing = _PASSING[self.state]
@@ -176,12 +184,14 @@ class Connection:
         self.close_deadline: float | None = None
         self._subscriptions = tuple(subscriptions)
         self._speaks = speaks
-        self.unreliable_id = LAYOUTS[revision].unreliable_id if unreliable_id is None else unreliable_id
+        self.unreliable_id = self._layout.unreliable_id if unreliable_id is None else unreliable_id
         """The id of unreliable messages here (T-42)."""
         self._strict = strict_uuid7
         self._either = accept_either
         self._dialect_of = dialect_of
-        self._encoder = encoder(revision, self.unreliable_id)
+        self._known: tuple[UUID, Dialect] | None = None  # as it said last
+        self.encoder = encoder(revision, self.unreliable_id)
+        """Encoder of this peer's frames: one object for all that are written alike."""
         self._decoder = Decoder(revision, self.limits, accept_either=accept_either, unreliable_id=self.unreliable_id)
         self.ready = self._decoder.ready
         """Messages and acks that are parsed already, the next one last: to take one here saves a call of `next_event`,
@@ -200,8 +210,12 @@ class Connection:
         self._renewals = TokenBucket(self.limits.handshake_burst, 1.0)
         self._tick(now)
         if role is Role.CLIENT:
-            request = HandshakeRequest(version, instance_id, self._subscriptions)
+            request = HandshakeRequest(version, instance_id, self._listed(self._subscriptions))
             self._write_unit(self._own_handshake(request))
+
+    def __repr__(self) -> str:
+        peer = f" with {self.peer_id}" if self.peer_id else ""
+        return f"<{type(self).__name__} as {self.role.name.lower()}{peer}, {self.state.name.lower()}>"
 
     # Input.
 
@@ -237,7 +251,7 @@ class Connection:
         self._go(TRANSITIONS[self.state][Signal.TIMEOUT].to, lost)
 
     def next_timeout(self) -> float | None:
-        """When to call `handle_timeout`: the handshake's limit, or the close's; None where nothing is due."""
+        """Time to call `handle_timeout`: the handshake's limit, or the close's; None where nothing is due."""
         return self._deadline if self._handshaking else self.close_deadline
 
     # Events.
@@ -267,6 +281,8 @@ class Connection:
         """`frame` is one that was taken already and is not merely passed on, or None."""
         while True:
             if frame is None:
+                if self.state is State.AWAITING_REQUEST:
+                    self._choose_layout()
                 try:
                     frame = self._decoder.next_frame()
                 except RemoteProtocolError as error:
@@ -317,6 +333,8 @@ class Connection:
             self._peer_subscriptions = frame.subscriptions
             if isinstance(frame, HandshakeResponse):
                 self._status = frame.status
+        if signal is Signal.RESPONSE_AGREED and self._layout.final_always:
+            self._write_unit(self.encoder.final(HandshakeFinal(True)))
         self._go(step.to, self._rejection() if step.effect is Effect.END else None)
         return frame
 
@@ -333,17 +351,33 @@ class Connection:
             return Signal.FINAL_COMPATIBLE if frame.compatible else Signal.FINAL_FAILURE
         return Signal.TRAFFIC
 
+    def _choose_layout(self) -> None:
+        """Speak as this peer does, as soon as it has said who it is: before anything else of its request is read."""
+        claimed = self._decoder.claimed()
+        if claimed is None:
+            return
+        revision = self._learn(claimed).revision
+        if revision is not None and revision is not self.revision:
+            self.revision, self._layout = revision, LAYOUTS[revision]
+            self.unreliable_id = self._layout.unreliable_id
+            self._decoder.speak(revision)
+
+    def _learn(self, peer: UUID) -> Dialect:
+        if self._known is None or self._known[0] != peer:
+            self._known = peer, self._dialect_of(peer)
+        return self._known[1]
+
     def _meet(self, peer: UUID) -> None:
         """The peer has said who it is: from here on its dialect is spoken (C6)."""
         known = Dialect(version=self.version, strict_uuid7=self._strict, accept_either=self._either)
-        dialect = self._dialect_of(peer).over(known)
+        dialect = self._learn(peer).over(known)
         assert dialect.version is not None
         if self.state is State.AWAITING_REQUEST:  # else it was said already
             self.version = dialect.version
         self._strict, self._either = bool(dialect.strict_uuid7), bool(dialect.accept_either)
         if dialect.unreliable_id is not None:
             self.unreliable_id = dialect.unreliable_id
-        self._encoder = encoder(self.revision, self.unreliable_id)
+        self.encoder = encoder(self.revision, self.unreliable_id)
         self._decoder.use(self._either, self.unreliable_id)
 
     def _check_peer(self, frame: HandshakeRequest | HandshakeResponse) -> None:
@@ -369,11 +403,12 @@ class Connection:
             HandshakeStatus.NEWER_COMPATIBLE: frame.version <= self.version,
             HandshakeStatus.NEWER_INCOMPATIBLE: frame.version <= self.version,
             HandshakeStatus.OLDER: frame.version >= self.version,
+            HandshakeStatus.FAILED: False,
         }[frame.status]
         if not contradicts:
             return
         if frame.status is HandshakeStatus.OLDER:
-            self._write_unit(self._encoder.final(HandshakeFinal(False)))
+            self._write_unit(self.encoder.final(HandshakeFinal(False)))
         raise UnexpectedFrame(
             "status_contradicts_versions",
             f"status {frame.status.name} from a peer of version {frame.version}, ours is {self.version} (T-60)",
@@ -412,7 +447,7 @@ class Connection:
         return self._queue.popleft()
 
     def _rejection(self) -> HandshakeRejected:
-        return HandshakeRejected(self._status, self._known_version())
+        return HandshakeRejected(self._status, self._known_version(), self._status is HandshakeStatus.FAILED)
 
     def _go(self, state: State, error: TolliverError | None = None) -> None:
         if state is self.state:
@@ -443,9 +478,11 @@ class Connection:
             return
         status = self._status_for(self._known_version()) if self.state in HOLDING else HandshakeStatus.SAME_VERSION
         signal = _ACCEPT_SIGNALS[status]
+        if signal is Signal.AGREE and self._layout.final_always:
+            signal = Signal.DEFER
         self._allowed(signal)
         refused = status is HandshakeStatus.NEWER_INCOMPATIBLE
-        response = HandshakeResponse(self.version, self.instance_id, status, () if refused else own)
+        response = HandshakeResponse(self.version, self.instance_id, status, () if refused else self._listed(own))
         unit = self._own_handshake(response)
         self._status = status
         self._step(signal, unit)
@@ -486,14 +523,14 @@ class Connection:
     def _step(self, signal: Signal, unit: bytes | None = None) -> None:
         step = self._allowed(signal)
         if signal in (Signal.CONFIRM, Signal.DENY):
-            unit = self._encoder.final(HandshakeFinal(signal is Signal.CONFIRM))
+            unit = self.encoder.final(HandshakeFinal(signal is Signal.CONFIRM))
         if unit is not None:
             self._write_unit(unit)
         self._go(step.to, self._rejection() if step.effect is Effect.END else None)
 
     # Output.
 
-    def send(self, frame: Message | Ack | Subscribe | Unsubscribe, now: float | None = None) -> None:
+    def send(self, frame: Sendable, now: float | None = None) -> None:
         """Queue a frame. Raises LocalProtocolError (ReservedChannel, OwnLimitExceeded) or ConnectionClosing."""
         self._tick(now)
         self._allowed(Signal.SEND)
@@ -504,16 +541,18 @@ class Connection:
             )
         if isinstance(frame, Message):
             self._check_message(frame)
-        elif not isinstance(frame, Ack):
+        elif isinstance(frame, Subscribe | Unsubscribe):
             self._check_names(frame.channel, frame.key)
-        self.send_encoded(self._encoder.encode(frame))
+        elif isinstance(frame, SubscribeMany | UnsubscribeMany):
+            self._check_names(*(name for one in frame.subscriptions for name in one))
+        self.send_encoded(self.encoder.encode(frame))
 
     def send_acks(self, message_ids: Sequence[int], now: float | None = None) -> None:
         """Queue the acks of a run, packed in one call. The ids are ones that came over the wire."""
         self._tick(now)
         self._allowed(Signal.SEND)
         if message_ids:
-            self.send_encoded(self._encoder.acks(message_ids))
+            self.send_encoded(self.encoder.acks(message_ids))
 
     def send_encoded(self, data: bytes) -> None:
         """Queue whole frames that `encode` made for this revision: one message for many peers is encoded once."""
@@ -534,13 +573,25 @@ class Connection:
             return self._status_for(self._known_version())
         return HandshakeStatus.OLDER if self._speaks(self._known_version()) else HandshakeStatus.NEWER_INCOMPATIBLE
 
+    @property
+    def awaits_final(self) -> bool:
+        """True if the peer says the last word behind the `answer`."""
+        return self.answer is HandshakeStatus.OLDER or (
+            self._layout.final_always and self.answer is not HandshakeStatus.NEWER_INCOMPATIBLE
+        )
+
     def unreliable_frame(self, channel: str, key: str, body: bytes) -> bytes:
         """A message without an id, encoded as this peer knows one (T-42), for `send_encoded`."""
-        return self._encoder.message(channel, key, body, None)
+        return self.encoder.message(channel, key, body, None)
 
     def can_send(self, kind: type) -> bool:
         """True if the revision can express such a frame (DRAFT_1 has no Unsubscribe, T-21)."""
-        return self._encoder.can_express(kind)
+        return kind in self.encoder.carries
+
+    @property
+    def has_lists(self) -> bool:
+        """True if a handshake of the revision has a list of subscriptions; if not, ours is not sent."""
+        return self._layout.has_lists
 
     def data_to_send(self) -> list[bytes]:
         """Bytes to write, in units: one write to the socket or the TLS layer each, never joined (T-69)."""
@@ -578,11 +629,14 @@ class Connection:
                         f"a name of {size} bytes: the limit is {self.limits.max_name} (T-07). Shorten it",
                     )
 
+    def _listed(self, own: tuple[Subscription, ...]) -> tuple[Subscription, ...]:
+        return own if self._layout.has_lists else ()
+
     def _own_handshake(self, frame: HandshakeRequest | HandshakeResponse) -> bytes:
         count = len(frame.subscriptions)
         for subscription in frame.subscriptions:
             self._check_names(*subscription)
-        data = self._encoder.encode(frame)
+        data = self.encoder.encode(frame)
         if count > self.limits.max_subscriptions or len(data) > self.limits.max_handshake:
             raise OwnLimitExceeded(
                 "too_many",

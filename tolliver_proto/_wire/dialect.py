@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import fields
 
 from .._common.records import options
+from .events import Revision, Subscription
+from .layouts import LAYOUTS
 
 RESERVED_ID = 2**31 - 1
 """The drafts' unreliable id (T-42). Message ids end below it (T-40)."""
@@ -26,6 +28,8 @@ class Dialect:
     - `announce_after_handshake`: it throws a handshake's list away, and is told again by messages (T-33).
     - `strict_uuid7`: its UUID must have version 7 (T-03).
     - `accept_either`: draft 1's control bodies are read too (T-22).
+    - `revision`: the wire layout that it speaks (C6), with that layout's own unreliable id.
+    - `subscriptions`: what it wants to get, where its layout's handshakes cannot say so.
     """
 
     version: int | None = None
@@ -33,8 +37,12 @@ class Dialect:
     announce_after_handshake: bool | None = None
     strict_uuid7: bool | None = None
     accept_either: bool | None = None
+    revision: Revision | None = None
+    subscriptions: tuple[Subscription, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.revision is not None and self.revision not in LAYOUTS:
+            raise ValueError(f"Dialect.revision is {self.revision!r:.100}: give one of {', '.join(map(str, Revision))}")
         if self.version is not None and not 0 <= self.version <= _MAX_VERSION:
             raise ValueError(f"Dialect.version is {self.version}: it is a 64-bit number on the wire, not negative")
         if self.unreliable_id is not None:
@@ -46,6 +54,8 @@ class Dialect:
         for one in fields(self):
             own = getattr(self, one.name)
             chosen[one.name] = getattr(other, one.name) if own is None else own
+        if self.revision is not None:
+            chosen["unreliable_id"] = self.unreliable_id
         return Dialect(**chosen)
 
 

@@ -15,10 +15,15 @@ from .._common.records import record
 
 
 class Revision(IntEnum):
-    """Revision of the wire layout: configuration, never negotiated (C6)."""
+    """Revision of the wire layout: configuration, never negotiated (C6). The Go and Rust ones are other programs'."""
 
     DRAFT_1 = 1
     DRAFT_2 = 2
+    GO_SEED = 3
+    GO_D05F89B = 4
+    GO_499B76D = 5
+    GO_2026 = 6
+    RUST_2026 = 7
 
 
 class HandshakeStatus(IntEnum):
@@ -28,6 +33,8 @@ class HandshakeStatus(IntEnum):
     NEWER_COMPATIBLE = 1
     NEWER_INCOMPATIBLE = 2
     OLDER = 3
+    FAILED = 4
+    """A failure for another reason than the versions. The drafts have no code for it."""
 
 
 class IgnoreReason(StrEnum):
@@ -93,6 +100,13 @@ class Ack:
 
 
 @record
+class Refusal:
+    """`message_id` was not handled: the sender keeps it. Not expressible in the drafts, whose acks have no status."""
+
+    message_id: int
+
+
+@record
 class Subscribe:
     """A control message on the reserved channel: the sender wants this."""
 
@@ -107,6 +121,22 @@ class Unsubscribe:
 
     channel: str
     key: str
+    message_id: int | None = None
+
+
+@record
+class SubscribeMany:
+    """A control message with none or several entries: one with one entry is read as Subscribe. Not in the drafts."""
+
+    subscriptions: tuple[Subscription, ...]
+    message_id: int | None = None
+
+
+@record
+class UnsubscribeMany:
+    """The same of Unsubscribe."""
+
+    subscriptions: tuple[Subscription, ...]
     message_id: int | None = None
 
 
@@ -136,7 +166,9 @@ class Closed:
     error: TolliverError | None = None
 
 
-Frame = HandshakeRequest | HandshakeResponse | HandshakeFinal | Message | Ack | Subscribe | Unsubscribe
+Control = Subscribe | Unsubscribe | SubscribeMany | UnsubscribeMany
+Sendable = Message | Ack | Refusal | Control
+Frame = HandshakeRequest | HandshakeResponse | HandshakeFinal | Sendable
 Decoded = Frame | Ignored
 Event = Decoded | Established | Closed
 

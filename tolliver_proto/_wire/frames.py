@@ -9,7 +9,7 @@ twin could take its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import itemgetter
 from struct import Struct
 from typing import Any, NoReturn, Protocol
@@ -36,12 +36,15 @@ from .events import (
     Ignored,
     IgnoreReason,
     Message,
+    Refusal,
     Revision,
     Subscribe,
+    SubscribeMany,
     Subscription,
     Unsubscribe,
+    UnsubscribeMany,
 )
-from .layouts import LAYOUTS, Fields, Layout
+from .layouts import LAYOUTS, MANY, OPENING, ControlForm, ControlType, Fields, Layout, Shape, opening_of
 from .limits import Limits
 
 _NAMES_CACHED = 1024
@@ -54,14 +57,16 @@ _FORMAT = Limits.format()
 _USUAL_HEAD = ("code", "channel", "key", "body", "message_id")
 _USUAL_PARTS = ("channel", "key", "body")
 _RESERVED = RESERVED_CHANNEL.encode()
+_NO_CODE = -1  # of frames that the hot path leaves to the slow one
+_NO_ACK = Fields("B message_id")
 
 
 def encode(frame: Frame, revision: Revision = Revision.DRAFT_2) -> bytes:
     """The frame's bytes.
 
-    Raises LocalProtocolError where the revision cannot express it: Unsubscribe in DRAFT_1 (T-21), text that is not
-    UTF-8 (T-11), a number too large for its field, a Message with the id that means "unreliable" (T-42); and
-    ReservedChannel for a Message on the reserved channel (T-27).
+    Raises LocalProtocolError where the revision cannot express it: Unsubscribe in DRAFT_1 (T-21), a Message with an id
+    where there are no acks, text that is not UTF-8 (T-11), a number too large for its field, a Message with the id that
+    means "unreliable" (T-42); and ReservedChannel for a Message on the reserved channel (T-27).
     """
     return encoder(revision).encode(frame)
 
@@ -105,31 +110,42 @@ class Encoder:
     """A layout compiled for writing. Has no state: one for each revision and unreliable id is shared."""
 
     def __init__(self, layout: Layout, unreliable_id: int) -> None:
+        shape = layout.message
         self._layout = layout
         self._codes = layout.codes
-        self._pack_message = layout.message.struct.pack
-        self.overhead = layout.message.size
+        self._pack_message: Callable[..., Any] = shape.head.struct.pack
+        self.overhead = shape.size
         """Bytes of a message beside its names and its body."""
-        self._in_order: Callable[[tuple[bytes, ...]], tuple[bytes, ...]] | None = None
-        if (layout.message.names, layout.parts) != (_USUAL_HEAD, _USUAL_PARTS):
-            head_order = itemgetter(*[_USUAL_HEAD.index(name) for name in layout.message.names])
-            self._pack_message = lambda *head: layout.message.struct.pack(*head_order(head))
-            self._in_order = itemgetter(0, *[1 + _USUAL_PARTS.index(name) for name in layout.parts])
-        self._max_id = layout.message.maximum("message_id")
-        self._max_channel = layout.message.maximum("channel")
-        self._max_key = layout.message.maximum("key")
-        self._max_body = min(layout.max_body, layout.message.maximum("body"))
-        self._ack_code = layout.codes[Ack]
+        self._in_order: Callable[[tuple[Any, ...]], Sequence[bytes]] | None = None
+        if not shape.is_flat:
+            self._pack_message = _as_they_are
+            self._in_order = partial(_spread, shape)
+        elif (shape.head.names, shape.parts) != (_USUAL_HEAD, _USUAL_PARTS):
+            head_order = itemgetter(*[_USUAL_HEAD.index(name) for name in shape.head.names])
+            self._pack_message = lambda *head: shape.head.struct.pack(*head_order(head))
+            self._in_order = itemgetter(0, *[1 + _USUAL_PARTS.index(name) for name in shape.parts])
+        self._max_id = layout.greatest_id
+        self._max_channel, self._max_key, self._max_body = map(layout.longest, _USUAL_PARTS)
+        self._ack_heads = _ack_heads(layout)
+        ack = layout.ack or _NO_ACK
+        self._ack_form, self._ack_values = ack.struct.format.lstrip(">"), self._ack_heads.get(Ack, [])
+        self._ack_size, self._ack_id_at = len(ack.names), ack.index("message_id")
         self._message_code = layout.codes[Message]
         self._unreliable_id = unreliable_id
+        many = MANY.values() if layout.control_count is not None else ()
+        self.carries = frozenset((*layout.codes, *self._ack_heads, *layout.controls, *many))
+        """Frames and control messages that the revision has (T-21)."""
         self._by_type: dict[type, Callable[..., bytes]] = {
             HandshakeRequest: self._request,
             HandshakeResponse: self._response,
             HandshakeFinal: self.final,
             Message: self._message,
             Ack: self._ack,
+            Refusal: self._ack,
             Subscribe: self._control,
             Unsubscribe: self._control,
+            SubscribeMany: self._controls,
+            UnsubscribeMany: self._controls,
         }
 
     def encode(self, frame: Frame) -> bytes:
@@ -145,12 +161,18 @@ class Encoder:
         """Bytes of a handshake's subscription beside its names."""
         return self._layout.entry.size
 
-    def can_express(self, kind: type) -> bool:
-        """True if the revision has such a frame or control message (T-21)."""
-        return kind in self._codes or kind in self._layout.controls
+    @property
+    def max_sizes(self) -> tuple[int, int, int]:
+        """Bytes of a channel, a key and a body that the format carries at most."""
+        return self._max_channel, self._max_key, self._max_body
 
     def acks(self, message_ids: Sequence[int]) -> bytes:
-        """The acks of a run, packed in few calls. Every id must be one that came over the wire."""
+        """The acks of a run, packed in few calls. Every id must be one that came over the wire.
+
+        Raises LocalProtocolError where the revision has none.
+        """
+        if not self._ack_values:
+            self._ack_head(Ack)  # which raises
         left = len(message_ids)
         if left <= _SHORT_RUN:
             return self._some_acks(message_ids)
@@ -162,9 +184,16 @@ class Encoder:
         return b"".join(packed)
 
     def _some_acks(self, message_ids: Sequence[int]) -> bytes:
-        pairs: list[int] = [self._ack_code] * (2 * len(message_ids))
-        pairs[self._layout.ack.index("message_id") :: 2] = message_ids
-        return _ack_run(self._layout.ack, len(message_ids)).pack(*pairs)
+        values = self._ack_values * len(message_ids)
+        values[self._ack_id_at :: self._ack_size] = message_ids
+        return _ack_run(self._ack_form, len(message_ids)).pack(*values)
+
+    def _ack_head(self, kind: type) -> tuple[Fields, list[int]]:
+        """The ack's fields, and their values but for the id."""
+        ack, head = self._layout.ack, self._ack_heads.get(kind)
+        if ack is None or head is None:
+            raise LocalProtocolError("not_expressible", f"this revision has no {kind.__name__}: send none")
+        return ack, head
 
     def final(self, frame: HandshakeFinal) -> bytes:
         final = _code(self._layout.finals, frame.compatible, "compatible")
@@ -182,14 +211,31 @@ class Encoder:
         return self.message(frame.channel, frame.key, body, frame.message_id)
 
     def _control(self, frame: Subscribe | Unsubscribe) -> bytes:
-        prefix = self._layout.controls.get(type(frame))
-        if prefix is None:
+        subscription = Subscription(frame.channel, frame.key)
+        return self._control_message(type(frame), frame, (subscription,))
+
+    def _controls(self, frame: SubscribeMany | UnsubscribeMany) -> bytes:
+        kind = next(one for one, many in MANY.items() if type(frame) is many)
+        return self._control_message(kind, frame, frame.subscriptions)
+
+    def _control_message(
+        self,
+        kind: ControlType,
+        frame: Subscribe | Unsubscribe | SubscribeMany | UnsubscribeMany,
+        entries: Sequence[Subscription],
+    ) -> bytes:
+        prefix, count = self._layout.controls.get(kind), self._layout.control_count
+        if prefix is None or (count is None and type(frame) is not kind):
             raise LocalProtocolError(
                 "not_expressible",
                 f"this revision has no {type(frame).__name__}: the peer learns of it at the next handshake (T-21)",
             )
-        body = prefix + self._entry(Subscription(frame.channel, frame.key))
-        return self.message(RESERVED_CHANNEL, "", body, frame.message_id)
+        parts = [prefix]
+        if count is not None:
+            _number(len(entries), count.maximum("count"), "number of subscriptions")
+            parts.append(count.pack({"count": len(entries)}))
+        parts += map(self._entry, entries)
+        return self.message(RESERVED_CHANNEL, "", b"".join(parts), frame.message_id)
 
     def message(self, channel: str, key: str, body: bytes, message_id: int | None) -> bytes:
         """A regular message's bytes, for whoever has checked the names and the id already."""
@@ -211,10 +257,17 @@ class Encoder:
                 "reserved_id", f"id {message_id} means unreliable on the wire (T-42): pass message_id=None for that"
             )
         elif type(message_id) is not int or not 0 <= message_id <= self._max_id:
-            _number(message_id, self._max_id, "message_id")
+            self._refuse_id(message_id)
         head = self._pack_message(self._message_code, channel_size, key_size, body_size, message_id)
         parts = (head, raw_channel, raw_key, body)
         return b"".join(parts if self._in_order is None else self._in_order(parts))
+
+    def _refuse_id(self, message_id: int) -> None:
+        if not self._layout.has_acks:
+            raise LocalProtocolError(
+                "not_expressible", "this revision has no acks, so no message is reliable in it: pass message_id=None"
+            )
+        _number(message_id, self._max_id, "message_id")
 
     def messages(self, run: Iterable[Outgoing]) -> bytes:
         """The bytes of reliable messages, as `message` writes them. Neighbours mostly have their names in common."""
@@ -234,9 +287,10 @@ class Encoder:
                 pieces += parts if in_order is None else in_order(parts)
         return b"".join(pieces)
 
-    def _ack(self, frame: Ack) -> bytes:
-        _number(frame.message_id, self._layout.ack.maximum("message_id"), "message_id")
-        return self._layout.ack.pack({"code": self._ack_code, "message_id": frame.message_id})
+    def _ack(self, frame: Ack | Refusal) -> bytes:
+        ack, head = self._ack_head(type(frame))
+        _number(frame.message_id, ack.maximum("message_id"), "message_id")
+        return ack.pack({**dict(zip(ack.names, head, strict=True)), "message_id": frame.message_id})
 
     def _request(self, frame: HandshakeRequest) -> bytes:
         return self._handshake(self._layout.request, frame, {})
@@ -247,7 +301,12 @@ class Encoder:
 
     def _handshake(self, head: Fields, frame: HandshakeRequest | HandshakeResponse, more: dict[str, Any]) -> bytes:
         _number(frame.version, head.maximum("version"), "version")
-        _number(len(frame.subscriptions), head.maximum("count"), "number of subscriptions")
+        if self._layout.has_lists:
+            _number(len(frame.subscriptions), head.maximum("count"), "number of subscriptions")
+        elif frame.subscriptions:
+            raise LocalProtocolError(
+                "not_expressible", "a handshake of this revision has no list of subscriptions: give none"
+            )
         if not isinstance(frame.instance_id, UUID) or frame.instance_id in _NO_UUIDS:
             raise LocalProtocolError("bad_uuid", f"{frame.instance_id!r:.100} names nobody: give a real UUID (T-03)")
         more |= {
@@ -263,13 +322,34 @@ class Encoder:
         entry = self._layout.entry
         if len(channel) > entry.maximum("channel") or len(key) > entry.maximum("key"):
             raise OwnLimitExceeded("too_long", f"channel of {len(channel)}, key of {len(key)} bytes: too long (T-07)")
-        raw = {"channel": channel, "key": key}
-        return entry.pack({"channel": len(channel), "key": len(key)}) + b"".join(raw[name] for name in entry.names)
+        return b"".join(entry.write({"channel": len(channel), "key": len(key)}, {"channel": channel, "key": key}))
 
 
-@lru_cache(maxsize=64)  # as many lengths as there are, of three layouts: 64 bytes for each ack
-def _ack_run(head: Fields, count: int) -> Struct:
-    return Struct(">" + head.struct.format.lstrip(">") * count)
+def _as_they_are(*head: int) -> tuple[int, ...]:
+    return head
+
+
+def _spread(shape: Shape, written: tuple[Any, ...]) -> list[bytes]:
+    """A message whose lengths do not all stand in its head: the values of that, and the parts in the usual order."""
+    head, *parts = written
+    return shape.write(dict(zip(_USUAL_HEAD, head, strict=True)), dict(zip(_USUAL_PARTS, parts, strict=True)))
+
+
+def _ack_heads(layout: Layout) -> dict[type, list[int]]:
+    """By kind of ack, the values of its fields: that of the id is to be set."""
+    if layout.ack is None:
+        return {}
+    names = layout.ack.names
+    kinds = layout.acks if "status" in names else {Ack: 0}
+    return {
+        kind: [{"code": layout.codes[Ack], "status": status, "message_id": 0}[name] for name in names]
+        for kind, status in kinds.items()
+    }
+
+
+@lru_cache(maxsize=64)  # as many lengths as there are, of three forms: 64 bytes for each ack
+def _ack_run(form: str, count: int) -> Struct:
+    return Struct(">" + form * count)
 
 
 @lru_cache(maxsize=16)
@@ -283,13 +363,73 @@ def encoder(revision: Revision, unreliable_id: int | None = None) -> Encoder:
     return _compiled(layout, layout.unreliable_id if unreliable_id is None else unreliable_id)
 
 
-def _entry_names(entry: Fields, data: bytes, start: int, sizes: tuple[int, int]) -> Subscription | None:
-    middle = start + sizes[0]
-    raw = (data[start:middle], data[middle : middle + sizes[1]])
+_Places = tuple[int, int, int, int]
+"""Start and end of an entry's channel, and of its key."""
+
+_EntryReader = Callable[[bytes, int, int], tuple[int, int, _Places | None]]
+"""From (data, pos, available): the least end of the entry at `pos`, the longest name in sight, and the places if both
+are known."""
+
+
+@lru_cache(maxsize=16)
+def _entry_reader(shape: Shape) -> _EntryReader:
+    if not shape.is_flat or shape.head.names != shape.parts:
+        return partial(_read_any_entry, shape)
+    unpack, size, is_usual = shape.head.struct.unpack_from, shape.size, shape.parts[0] == "channel"
+
+    def read(data: bytes, pos: int, available: int) -> tuple[int, int, _Places | None]:
+        start = pos + size
+        if start > available:
+            return start, 0, None
+        first, second = unpack(data, pos)
+        middle = start + first
+        end = middle + second
+        places = (start, middle, middle, end) if is_usual else (middle, end, start, middle)
+        return end, first if first > second else second, places
+
+    return read
+
+
+def _read_any_entry(shape: Shape, data: bytes, pos: int, available: int) -> tuple[int, int, _Places | None]:
+    reading = shape.read(data, pos, available)
+    longest = max((reading.values[part] for part in reading.places), default=0)
+    places = reading.places["channel"] + reading.places["key"] if reading.known else None
+    return reading.end, longest, places
+
+
+def _entry_names(data: bytes, places: _Places) -> Subscription | None:
+    channel, channel_end, key, key_end = places
     try:
-        return Subscription(raw[entry.index("channel")].decode(), raw[entry.index("key")].decode())
+        return Subscription(data[channel:channel_end].decode(), data[key:key_end].decode())
     except UnicodeDecodeError:
         return None
+
+
+def _control_entries(form: ControlForm, body: bytes, most: int) -> list[Subscription] | None:
+    """The entries of a body of that form; None where it has another, or more than `most`.
+
+    Each takes some bytes of the body, so that a count takes no memory that the body does not.
+    """
+    if not body.startswith(form.prefix):
+        return None
+    at, left = len(form.prefix), 1
+    if form.counted is not None:
+        if len(body) < at + form.counted.size:
+            return None
+        left = form.counted.unpack(body, at)["count"]
+        at += form.counted.size
+        if left > min(most, (len(body) - at) // form.entry.size):
+            return None
+    entries: list[Subscription] = []
+    read = _entry_reader(form.entry)
+    while left:
+        at, _, places = read(body, at, len(body))
+        names = _entry_names(body, places) if places is not None and at <= len(body) else None
+        if names is None:
+            return None
+        entries.append(names)
+        left -= 1
+    return entries if at == len(body) else None
 
 
 def _text(text: str, what: str) -> bytes:
@@ -318,7 +458,7 @@ class _Handshake:
     def __init__(self, kind: type, head: dict[str, Any], size: int, offset: int) -> None:
         self.kind = kind
         self.head = head
-        self.wanted = head["count"]
+        self.wanted = head.get("count", 0)
         self.subscriptions: list[Subscription] = []
         self.size = size
         self.offset = offset
@@ -332,6 +472,7 @@ class Decoder:
 
     __slots__ = (
         "__weakref__",
+        "_ack_kinds",
         "_acks",
         "_buffer",
         "_error",
@@ -342,6 +483,7 @@ class Decoder:
         "_kinds",
         "_layout",
         "_limits",
+        "_max_id",
         "_maxima",
         "_message_code",
         "_message_size",
@@ -362,8 +504,6 @@ class Decoder:
     ) -> None:
         """`accept_either` also reads DRAFT_1's control bodies where the revision has others (T-22); `unreliable_id` is
         the sender's, where that is not the revision's (T-42)."""
-        layout = LAYOUTS[revision]
-        self._layout = layout
         self._limits = limits
         self._buffer = Buffer()
         self._error: RemoteProtocolError | None = None
@@ -371,15 +511,30 @@ class Decoder:
         self._names: dict[bytes, str] = {}
         self.ready: list[Message | Ack] = []
         """Frames that were parsed ahead, the next one last: messages and acks only, so no state depends on them."""
-        tables = _tables(layout)
+        self.speak(revision)
+        self.use(accept_either, self._layout.unreliable_id if unreliable_id is None else unreliable_id)
+
+    def speak(self, revision: Revision) -> None:
+        """Read by this layout from the next frame on; nothing was read ahead."""
+        self._layout = layout = LAYOUTS[revision]
+        limits, tables = self._limits, _tables(layout)
         self._statuses, self._finals, self._kinds = tables.statuses, tables.finals, tables.kinds
         # Field widths for the hot path, in the order in which the parts stand on the wire.
-        maxima = {"channel": limits.max_name, "key": limits.max_name, "body": min(limits.max_body, layout.max_body)}
-        self._message_code = layout.codes[Message]
-        self._message_size = layout.message.size
+        name = min(limits.max_name, layout.max_name)
+        maxima = {"channel": name, "key": name, "body": min(limits.max_body, layout.max_body)}
+        self._message_code = tables.hot_code
+        self._message_size = layout.message.head.size
         self._unpack, self._in_order, self._acks = tables.unpack, tables.in_order, tables.acks
-        self._maxima = tuple(maxima[part] for part in layout.parts)
-        self.use(accept_either, layout.unreliable_id if unreliable_id is None else unreliable_id)
+        self._max_id, self._ack_kinds = layout.greatest_id, tables.ack_kinds
+        self._maxima = tuple(maxima[part] for part in layout.message.parts)
+
+    def claimed(self) -> UUID | None:
+        """The UUID in the request that comes next, if so much of it is there; the request is not taken (C6)."""
+        buffer = self._buffer
+        if self._error is not None or self._handshake is not None or not buffer.gather(1):
+            return None
+        buffer.gather(min(len(buffer), OPENING.size))
+        return opening_of(buffer.data, buffer.pos)
 
     def use(self, accept_either: bool, unreliable_id: int) -> None:
         """Read by these from the next frame on: behind a handshake nothing was read ahead."""
@@ -490,9 +645,9 @@ class Decoder:
     def _read_message(self) -> Decoded | None:
         buffer = self._buffer
         _, *lengths, message_id = self._unpack(buffer.data, buffer.pos)
-        for name, length, maximum in zip(self._layout.parts, lengths, self._maxima, strict=True):
+        for name, length, maximum in zip(self._layout.message.parts, lengths, self._maxima, strict=True):
             if length > maximum:
-                self._limit("too_long", f"a {name} of {length} bytes: the limit is {maximum} (T-06, T-07)", "message")
+                self._too_long(name, length, maximum)
         size = self._message_size + sum(lengths)
         if not buffer.gather(size):
             return None
@@ -501,9 +656,44 @@ class Decoder:
         for length in lengths:
             parts.append(data[start : start + length])
             start += length
-        buffer.pos = start
         given_id = None if message_id == self._unreliable else message_id
+        if self._message_code == _NO_CODE:
+            given_id = self._checked_id(message_id)
+        buffer.pos = start
         raw_channel, raw_key, body = parts if self._in_order is None else self._in_order(parts)
+        return self._made(raw_channel, raw_key, body, given_id)
+
+    def _read_spread_message(self) -> Decoded | None:
+        """A message whose lengths do not all stand in its head. Each is looked at as soon as it is in sight."""
+        buffer, shape = self._buffer, self._layout.message
+        while True:
+            data = buffer.data
+            reading = shape.read(data, buffer.pos, len(data))
+            for name, maximum in zip(shape.parts, self._maxima, strict=True):
+                length = reading.values.get(name, 0)
+                if length > maximum:
+                    self._too_long(name, length, maximum)
+            if not buffer.gather(reading.end - buffer.pos):
+                return None
+            if reading.known and buffer.data is data:
+                break
+        given_id = self._checked_id(reading.values["message_id"])
+        buffer.pos = reading.end
+        channel, key, body = (data[slice(*reading.places[part])] for part in _USUAL_PARTS)
+        return self._made(channel, key, body, given_id)
+
+    def _too_long(self, name: str, length: int, maximum: int) -> NoReturn:
+        self._limit("too_long", f"a {name} of {length} bytes: the limit is {maximum} (T-06, T-07)", "message")
+
+    def _checked_id(self, message_id: int) -> int | None:
+        """None where it says that the message is unreliable, or where no message is reliable."""
+        if message_id == self._unreliable or self._max_id < 0:
+            return None
+        if message_id > self._max_id:
+            self._malformed("bad_id", f"{message_id} is no message id: the largest is {self._max_id}", "message")
+        return message_id
+
+    def _made(self, raw_channel: bytes, raw_key: bytes, body: bytes, given_id: int | None) -> Decoded:
         if raw_channel == _RESERVED:
             return self._read_control(raw_key, body, given_id)
         try:
@@ -526,15 +716,19 @@ class Decoder:
         if key:
             return Ignored(message_id, IgnoreReason.CONTROL_KEY)
         for form in self._forms:
-            start = len(form.prefix) + form.entry.size
-            if body.startswith(form.prefix) and len(body) >= start:
-                sizes = form.entry.struct.unpack_from(body, len(form.prefix))
-                if len(body) == start + sum(sizes):
-                    names = _entry_names(form.entry, body, start, sizes)
-                    if names is None:
-                        break
-                    return form.kind(names.channel, names.key, message_id)
+            entries = _control_entries(form, body, self._limits.max_subscriptions)
+            if entries is not None and len(entries) == 1:
+                return form.kind(*entries[0], message_id)
+            if entries is not None:
+                return MANY[form.kind](tuple(entries), message_id)
         return Ignored(message_id, IgnoreReason.BAD_CONTROL)
+
+    def _read_ack(self) -> Decoded:
+        ack = self._layout.ack
+        assert ack is not None
+        head = ack.unpack(self._buffer.data, self._buffer.pos)
+        self._buffer.pos += ack.size
+        return self._ack_kinds.get(head["status"], Refusal)(head["message_id"])
 
     def _read_whole(self) -> Decoded | None:
         return self.next_frame()  # gathered now: the hot path takes it
@@ -558,36 +752,39 @@ class Decoder:
         peer = UUID(bytes=head["instance_id"])
         if peer in _NO_UUIDS:
             self._malformed("bad_uuid", f"{peer} names nobody (T-03)", name)
-        if head["count"] > limits.max_subscriptions:
+        handshake = _Handshake(kind, head, fields.size, buffer.offset)
+        if handshake.wanted > limits.max_subscriptions:
             self._limit(
                 "too_many",
-                f"{head['count']} subscriptions: the limit is {limits.max_subscriptions} (T-08)",
+                f"{handshake.wanted} subscriptions: the limit is {limits.max_subscriptions} (T-08)",
                 name,
             )
-        if fields.size + head["count"] * self._layout.entry.size > limits.max_handshake:
+        if fields.size + handshake.wanted * self._layout.entry.size > limits.max_handshake:
             self._limit("too_long", f"a handshake over {limits.max_handshake} bytes (T-08)", name)
-        self._handshake = _Handshake(kind, head, fields.size, buffer.offset)
+        self._handshake = handshake
         buffer.pos += fields.size
         return self._read_entries(self._handshake)
 
     def _read_entries(self, handshake: _Handshake) -> Decoded | None:
         buffer, limits, entry = self._buffer, self._limits, self._layout.entry
         name = "handshake_request" if handshake.kind is HandshakeRequest else "handshake_response"
+        read, max_name = _entry_reader(entry), min(limits.max_name, self._layout.max_name)
         while len(handshake.subscriptions) < handshake.wanted:
-            if not buffer.gather(entry.size):
-                return None
-            sizes = entry.struct.unpack_from(buffer.data, buffer.pos)
-            size = entry.size + sum(sizes)
-            if max(sizes) > limits.max_name:
-                self._limit("too_long", f"a name of {max(sizes)} bytes: the limit is {limits.max_name} (T-07)", name)
+            data = buffer.data
+            end, longest, places = read(data, buffer.pos, len(data))
+            size = end - buffer.pos
+            if longest > max_name:
+                self._limit("too_long", f"a name of {longest} bytes: the limit is {max_name} (T-07)", name)
             if handshake.size + size > limits.max_handshake:
                 self._limit("too_long", f"a handshake over {limits.max_handshake} bytes (T-08)", name)
             if not buffer.gather(size):
                 return None
-            names = _entry_names(entry, buffer.data, buffer.pos + entry.size, sizes)
+            if places is None or buffer.data is not data:
+                continue
+            names = _entry_names(data, places)
             if names is None:
                 self._malformed("bad_text", "a subscription that is not UTF-8 (T-10)", name)
-            buffer.pos += size
+            buffer.pos = end
             handshake.size += size
             handshake.subscriptions.append(names)
         self._handshake = None
@@ -602,9 +799,12 @@ class Decoder:
 class _Tables:
     """A layout as a decoder reads it: made once, as connections are many."""
 
-    __slots__ = ("acks", "finals", "forms", "in_order", "kinds", "statuses", "unpack")
+    __slots__ = ("ack_kinds", "acks", "finals", "forms", "hot_code", "in_order", "kinds", "statuses", "unpack")
 
     def __init__(self, layout: Layout) -> None:
+        shape, ack = layout.message, layout.ack
+        is_hot = shape.is_flat and layout.greatest_id == shape.maximum("message_id")
+        self.hot_code = layout.codes[Message] if is_hot else _NO_CODE
         self.statuses = {code: status for status, code in layout.statuses.items()}
         self.finals = {code: compatible for compatible, code in layout.finals.items()}
         # Not bound to a decoder, or it would hold itself and be freed by the next full garbage collection only.
@@ -614,20 +814,34 @@ class _Tables:
                 (HandshakeRequest, "handshake_request", layout.request, Decoder._read_request),
                 (HandshakeResponse, "handshake_response", layout.response, Decoder._read_response),
                 (HandshakeFinal, "handshake_final", layout.final, Decoder._read_final),
-                (Message, "message", layout.message, Decoder._read_message),
-                (Ack, "ack", layout.ack, Decoder._read_whole),
+                (Message, "message", shape.head, _message_reader(shape)),
             )
         }
         self.forms = tuple(layout.control_forms())
-        self.unpack: Callable[[bytes, int], tuple[int, ...]] = layout.message.struct.unpack_from
-        if layout.message.names != ("code", *layout.parts, "message_id"):
-            head_order = itemgetter(*map(layout.message.index, ("code", *layout.parts, "message_id")))
-            self.unpack = lambda data, pos: head_order(layout.message.struct.unpack_from(data, pos))
+        self.unpack: Callable[[bytes, int], tuple[int, ...]] = shape.head.struct.unpack_from
+        names = ("code", *shape.parts, "message_id")
+        if shape.is_flat and shape.head.names != names:
+            head_order = itemgetter(*map(shape.head.index, names))
+            self.unpack = lambda data, pos: head_order(shape.head.struct.unpack_from(data, pos))
         self.in_order: Callable[[Sequence[bytes]], tuple[bytes, bytes, bytes]] | None = None
-        if layout.parts != _USUAL_PARTS:
-            self.in_order = itemgetter(*map(layout.parts.index, _USUAL_PARTS))
-        ack = layout.ack
-        self.acks = layout.codes[Ack], ack.size, ack.index("message_id"), ack.struct.unpack_from
+        if shape.parts != _USUAL_PARTS:
+            self.in_order = itemgetter(*map(shape.parts.index, _USUAL_PARTS))
+        self.ack_kinds = {status: kind for kind, status in layout.acks.items()}
+        self.acks: tuple[int, int, int, Callable[..., tuple[Any, ...]]] = (
+            _NO_CODE,
+            1,
+            0,
+            _NO_ACK.struct.unpack_from,
+        )
+        if ack is not None:
+            has_status = "status" in ack.names
+            if not has_status:
+                self.acks = layout.codes[Ack], ack.size, ack.index("message_id"), ack.struct.unpack_from
+            self.kinds[layout.codes[Ack]] = "ack", ack, Decoder._read_ack if has_status else Decoder._read_whole
+
+
+def _message_reader(shape: Shape) -> Callable[[Decoder], Decoded | None]:
+    return Decoder._read_message if shape.is_flat else Decoder._read_spread_message
 
 
 _tables = lru_cache(maxsize=16)(_Tables)

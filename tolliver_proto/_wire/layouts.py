@@ -1,16 +1,18 @@
-"""Wire layouts of the two drafts, as data.
+"""Wire layouts of the two drafts and of other programs, as data.
 
-The idea: a revision is an entry of `LAYOUTS`. Widths, field order, codes and the form of control bodies are values
-here, so that a third revision needs a new entry and no new branch anywhere (CONTRIBUTING.md, "Add a wire layout").
+The idea: a revision is an entry of `LAYOUTS`. Widths, order of fields and parts, codes, the form of acks and control
+bodies, and what a layout lacks are values here, so that another revision needs a new entry and no new branch anywhere
+(CONTRIBUTING.md, "Add a wire layout").
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import Struct
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from .._common.records import frozen
 from .events import (
@@ -20,12 +22,18 @@ from .events import (
     HandshakeResponse,
     HandshakeStatus,
     Message,
+    Refusal,
     Revision,
     Subscribe,
+    SubscribeMany,
     Unsubscribe,
+    UnsubscribeMany,
 )
 
 ControlType = type[Subscribe] | type[Unsubscribe]
+MANY: Mapping[ControlType, type[SubscribeMany] | type[UnsubscribeMany]] = MappingProxyType(
+    {Subscribe: SubscribeMany, Unsubscribe: UnsubscribeMany}
+)
 
 
 @frozen
@@ -53,36 +61,127 @@ class Fields:
         kind = self.spec.split(",")[self.index(name)].split()[0]
         return int(2 ** (8 * Struct(">" + kind).size) - 1)
 
-    def unpack(self, data: bytes, pos: int) -> dict[str, Any]:
+    def unpack(self, data: bytes | bytearray | memoryview, pos: int) -> dict[str, Any]:
         return dict(zip(self.names, self.struct.unpack_from(data, pos), strict=True))
 
     def pack(self, values: Mapping[str, Any]) -> bytes:
         return self.struct.pack(*[values[name] for name in self.names])
 
 
+class Piece(NamedTuple):
+    """Fields, and the parts that follow them."""
+
+    fields: Fields
+    parts: tuple[str, ...]
+
+
+class Reading(NamedTuple):
+    """Fields and parts as far as they are in sight.
+
+    `end` is where the frame ends, or where the next of its fields do if it is not `known`.
+    """
+
+    values: dict[str, Any]
+    places: dict[str, tuple[int, int]]
+    end: int
+    known: bool
+
+
+@frozen
+class Shape:
+    """Fields and parts in the order of the wire: `Shape("I channel, I key, *channel, *key")`.
+
+    A part is marked with a star, and has as many bytes as the field of its name says, which stands before it. In
+    `Shape("Q channel, *channel, Q key, *key")` each length stands right before its part.
+    """
+
+    spec: str
+    pieces: tuple[Piece, ...] = field(init=False)
+    parts: tuple[str, ...] = field(init=False)
+    size: int = field(init=False)
+    """Bytes beside the parts."""
+
+    def __post_init__(self) -> None:
+        pieces: list[tuple[list[str], list[str]]] = []
+        for one in map(str.strip, self.spec.split(",")):
+            if one.startswith("*"):
+                pieces[-1][1].append(one[1:])
+            elif pieces and not pieces[-1][1]:
+                pieces[-1][0].append(one)
+            else:
+                pieces.append(([one], []))
+        made = tuple(Piece(Fields(", ".join(fields)), tuple(parts)) for fields, parts in pieces)
+        object.__setattr__(self, "pieces", made)
+        object.__setattr__(self, "parts", tuple(part for piece in made for part in piece.parts))
+        object.__setattr__(self, "size", sum(piece.fields.size for piece in made))
+
+    @property
+    def head(self) -> Fields:
+        """Fields before the first part."""
+        return self.pieces[0].fields
+
+    @property
+    def is_flat(self) -> bool:
+        """True if the head tells every length."""
+        return len(self.pieces) == 1
+
+    def maximum(self, name: str) -> int:
+        """The largest unsigned number that the field holds."""
+        return next(piece.fields.maximum(name) for piece in self.pieces if name in piece.fields.names)
+
+    def read(self, data: bytes | bytearray | memoryview, pos: int, end: int) -> Reading:
+        """Fields and places of the parts of what begins at `pos`, as far as `data` has them before `end`. Takes no
+        memory for what a length says."""
+        values: dict[str, Any] = {}
+        places: dict[str, tuple[int, int]] = {}
+        for fields, parts in self.pieces:
+            after = pos + fields.size
+            if after > end:
+                return Reading(values, places, after, False)
+            values.update(zip(fields.names, fields.struct.unpack_from(data, pos), strict=True))
+            pos = after
+            for part in parts:
+                after = pos + values[part]
+                places[part] = pos, after
+                pos = after
+        return Reading(values, places, pos, True)
+
+    def write(self, values: Mapping[str, Any], parts: Mapping[str, bytes]) -> list[bytes]:
+        """Bytes, in pieces that are to be joined."""
+        written: list[bytes] = []
+        for fields, names in self.pieces:
+            written.append(fields.pack(values))
+            written += [parts[name] for name in names]
+        return written
+
+
 class ControlForm(NamedTuple):
-    """A control body: the prefix, the lengths in `entry`, the names."""
+    """A control body: the prefix, the count of entries where there is one, the entries."""
 
     prefix: bytes
     kind: ControlType
-    entry: Fields
+    entry: Shape
+    counted: Fields | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Layout:
     """One revision's bytes. Every head begins with the one-byte frame code (T-01)."""
 
     codes: Mapping[type, int]
+    """Codes of frames. A layout without Ack has no reliable messages: ids that stand in it mean nothing."""
+
     request: Fields
     response: Fields
-    final: Fields
-    message: Fields
-    ack: Fields
-    entry: Fields
-    """The lengths before the two names of a subscription, in a handshake and in a control body (T-04)."""
+    """A handshake's head. Without the field `count` it has no list of subscriptions."""
 
-    parts: tuple[str, str, str]
-    """Order of channel, key and body behind a message's head."""
+    final: Fields
+    message: Shape
+    ack: Fields | None
+    """With a field `status`, codes as in `acks`. None where `codes` has no Ack."""
+
+    entry: Shape
+    """A subscription, in a handshake and in a control body (T-04)."""
 
     statuses: Mapping[HandshakeStatus, int]
     finals: Mapping[bool, int]
@@ -92,41 +191,141 @@ class Layout:
     """First bytes of a control body; a type that is missing cannot be expressed (C2, T-21)."""
 
     unreliable_id: int
+    acks: Mapping[type[Ack] | type[Refusal], int] = field(default_factory=lambda: {Ack: 0})
+    """Status of an ack; any other code is a refusal."""
+
+    control_count: Fields | None = None
+    """The field `count` of entries behind those bytes; None where there is one entry, without a count."""
+
+    final_always: bool = False
+    """A final follows every response that is no failure, not only OLDER."""
+
+    plaintext: bool = False
+    """Its programs know no TLS."""
+
     max_body: int = 2**31 - 1
+    max_name: int = 2**32 - 1
+    max_id: int | None = None
+    """The largest message id, where that is less than its field holds."""
+
+    @property
+    def has_acks(self) -> bool:
+        return Ack in self.codes
+
+    @property
+    def has_lists(self) -> bool:
+        return "count" in self.request.names
+
+    @property
+    def greatest_id(self) -> int:
+        """The largest id of a reliable message; -1 where there are none."""
+        if not self.has_acks:
+            return -1
+        most = self.message.maximum("message_id")
+        return most if self.max_id is None else min(most, self.max_id)
+
+    def longest(self, part: str) -> int:
+        """Bytes that the "channel", "key" or "body" of a message may have."""
+        return min(self.max_body if part == "body" else self.max_name, self.message.maximum(part))
 
     def control_forms(self) -> list[ControlForm]:
         """The bodies of control messages, for the decoder."""
-        return [ControlForm(prefix, kind, self.entry) for kind, prefix in self.controls.items()]
+        return [ControlForm(prefix, kind, self.entry, self.control_count) for kind, prefix in self.controls.items()]
 
+
+OPENING = Fields("B code, Q version, 16s instance_id")
+"""First bytes of a request, alike in all layouts of programs that may dial us: who it is can choose the layout (C6)."""
+
+_OPENING_CODE = 0
+
+
+def opening_of(data: bytes | bytearray | memoryview, pos: int) -> UUID | None:
+    """The UUID in the request that begins at `pos`, if so much of it is there."""
+    if len(data) - pos < OPENING.size or data[pos] != _OPENING_CODE:
+        return None
+    return UUID(bytes=OPENING.unpack(data, pos)["instance_id"])
+
+
+_STATUSES = MappingProxyType({status: int(status) for status in HandshakeStatus if status <= HandshakeStatus.OLDER})
 
 _DRAFT_1 = Layout(
     codes=MappingProxyType({HandshakeRequest: 0, HandshakeResponse: 1, HandshakeFinal: 2, Message: 3, Ack: 4}),
     request=Fields("B code, Q version, 16s instance_id, I count"),
     response=Fields("B code, Q version, 16s instance_id, B status, I count"),
     final=Fields("B code, B final"),
-    message=Fields("B code, I channel, I key, I body, I message_id"),
+    message=Shape("B code, I channel, I key, I body, I message_id, *channel, *key, *body"),
     ack=Fields("B code, I message_id"),
-    entry=Fields("I channel, I key"),
-    parts=("channel", "key", "body"),
-    statuses=MappingProxyType({status: int(status) for status in HandshakeStatus}),
+    entry=Shape("I channel, I key, *channel, *key"),
+    statuses=_STATUSES,
     finals=MappingProxyType({True: 0, False: 1}),
     controls=MappingProxyType({Subscribe: b""}),
     unreliable_id=2**31 - 1,
 )
 
-_DRAFT_2 = Layout(
-    codes=_DRAFT_1.codes,
-    request=_DRAFT_1.request,
-    response=_DRAFT_1.response,
-    final=_DRAFT_1.final,
-    message=_DRAFT_1.message,
-    ack=_DRAFT_1.ack,
-    entry=_DRAFT_1.entry,
-    parts=_DRAFT_1.parts,
-    statuses=_DRAFT_1.statuses,
+_DRAFT_2 = replace(
+    _DRAFT_1,
     finals=MappingProxyType({True: 1, False: 2}),
     controls=MappingProxyType({Subscribe: b"\x00", Unsubscribe: b"\x01"}),
-    unreliable_id=_DRAFT_1.unreliable_id,
 )
 
-LAYOUTS: dict[Revision, Layout] = {Revision.DRAFT_1: _DRAFT_1, Revision.DRAFT_2: _DRAFT_2}
+_GO_SEED = replace(_DRAFT_2, unreliable_id=2**32 - 1)
+
+_GO_D05F89B = replace(_DRAFT_2, unreliable_id=0)
+
+_GO_499B76D = replace(
+    _GO_SEED,
+    statuses=MappingProxyType(
+        {
+            HandshakeStatus.SAME_VERSION: 0,
+            HandshakeStatus.NEWER_COMPATIBLE: 2,
+            HandshakeStatus.NEWER_INCOMPATIBLE: 3,
+            HandshakeStatus.OLDER: 4,
+        }
+    ),
+    finals=MappingProxyType({True: 2, False: 3}),
+)
+
+_GO_2026 = Layout(
+    codes=_DRAFT_2.codes,
+    request=Fields("B code, Q version, 16s instance_id, Q count"),
+    response=Fields("B code, Q version, 16s instance_id, B status, Q count"),
+    final=_DRAFT_2.final,
+    message=Shape("B code, Q message_id, Q channel, *channel, Q key, *key, Q body, *body"),
+    ack=Fields("B code, B status, Q message_id"),
+    acks=MappingProxyType({Ack: 0, Refusal: 1}),
+    entry=Shape("Q channel, *channel, Q key, *key"),
+    statuses=MappingProxyType({**_GO_499B76D.statuses, HandshakeStatus.FAILED: 1}),
+    finals=MappingProxyType({True: 0, False: 2}),
+    controls=_DRAFT_2.controls,
+    control_count=Fields("Q count"),
+    unreliable_id=0,
+    max_id=2**63 - 1,  # they are numbers of rows in a database, there and here
+)
+
+_RUST_2026 = Layout(
+    codes=MappingProxyType({kind: code for kind, code in _DRAFT_2.codes.items() if kind is not Ack}),
+    request=OPENING,
+    response=Fields("B code, Q version, 16s instance_id, B status"),
+    final=_DRAFT_2.final,
+    message=Shape("B code, I message_id, H channel, *channel, H key, *key, H body, *body"),
+    ack=None,
+    entry=Shape("H channel, *channel, H key, *key"),
+    statuses=_GO_2026.statuses,
+    finals=_GO_2026.finals,
+    controls=MappingProxyType({}),
+    unreliable_id=0,
+    final_always=True,
+    plaintext=True,
+    max_body=2**16 - 1,
+    max_name=2**16 - 1,
+)
+
+LAYOUTS: dict[Revision, Layout] = {
+    Revision.DRAFT_1: _DRAFT_1,
+    Revision.DRAFT_2: _DRAFT_2,
+    Revision.GO_SEED: _GO_SEED,
+    Revision.GO_D05F89B: _GO_D05F89B,
+    Revision.GO_499B76D: _GO_499B76D,
+    Revision.GO_2026: _GO_2026,
+    Revision.RUST_2026: _RUST_2026,
+}

@@ -12,7 +12,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from .events import Ack, HandshakeFinal, HandshakeRequest, HandshakeResponse, Message, Revision
-from .layouts import LAYOUTS, Fields, Layout
+from .layouts import LAYOUTS, Fields, Layout, Reading, opening_of
+
+_NO_CODE = -1
+_MOST_ENTRIES = 2**32 - 1
+
+_ACKS = 64  # of a run that are looked at together
 
 
 class Whole(NamedTuple):
@@ -34,7 +39,14 @@ def whole_frames(data: bytes | bytearray | memoryview, revision: Revision = Revi
     Only lengths are looked at: a frame with a bad text or status is whole too. Asked again only once `wanted` bytes
     are there, it takes time linear in the bytes, but for a logarithm in handshakes.
     """
-    return _scanner(revision).scan(data)
+    return _scanner(revision).scan(data, [])
+
+
+def frame_sizes(data: bytes, revision: Revision = Revision.DRAFT_2) -> tuple[list[int], Whole]:
+    """The bytes of each whole frame that `data` starts with, and `whole_frames` of it."""
+    scanner = _scanner(revision)
+    sizes: list[int] = []
+    return sizes, scanner.scan(data, sizes)
 
 
 def claimed_id(data: bytes | bytearray | memoryview, revision: Revision = Revision.DRAFT_2) -> UUID | None:
@@ -45,59 +57,106 @@ def claimed_id(data: bytes | bytearray | memoryview, revision: Revision = Revisi
     return UUID(bytes=head.struct.unpack_from(data)[head.index("instance_id")])
 
 
+def claimed_opening(data: bytes | bytearray | memoryview) -> UUID | None:
+    """The UUID in the request that `data` starts with, in whichever layout: it can tell which one that is (C6)."""
+    return opening_of(data, 0)
+
+
 class _Scanner:
-    """A layout compiled for finding ends."""
+    """A layout compiled for finding ends. Most frames are messages and acks, and acks come in runs."""
 
     def __init__(self, layout: Layout) -> None:
-        codes, message = layout.codes, layout.message
-        self._message_code, self._message_size = codes[Message], message.size
-        self._unpack = message.struct.unpack_from
-        self._lengths = tuple(message.index(part) for part in ("channel", "key", "body"))
-        self._max_body = layout.max_body
-        self._fixed = {codes[Ack]: layout.ack.size, codes[HandshakeFinal]: layout.final.size}
+        codes, shape = layout.codes, layout.message
+        self._message = shape
+        self._flat_code = self._spread_code = _NO_CODE
+        self._lengths = (0, 0, 0)
+        if shape.is_flat and max(shape.maximum("channel"), shape.maximum("key")) <= layout.max_name:
+            self._flat_code = codes[Message]
+            self._lengths = shape.head.index("channel"), shape.head.index("key"), shape.head.index("body")
+        else:
+            self._spread_code = codes[Message]
+        self._unpack = shape.head.struct.unpack_from
+        self._max_body, self._max_name = layout.max_body, layout.max_name
+        self._fixed = {codes[HandshakeFinal]: layout.final.size}
+        self._ack_code, self._ack_size = _NO_CODE, 0
+        if layout.ack is not None:
+            self._ack_code, self._ack_size = codes[Ack], layout.ack.size
+            self._fixed[codes[Ack]] = layout.ack.size
         self._entry = layout.entry
         self.handshakes: dict[int, Fields] = {
             codes[HandshakeRequest]: layout.request,
             codes[HandshakeResponse]: layout.response,
         }
 
-    def scan(self, data: bytes | bytearray | memoryview) -> Whole:
-        code, size, unpack, max_body = self._message_code, self._message_size, self._unpack, self._max_body
+    def scan(self, data: bytes | bytearray | memoryview, sizes: list[int]) -> Whole:
+        code, head_size, unpack, max_body = self._flat_code, self._message.head.size, self._unpack, self._max_body
         channel_at, key_at, body_at = self._lengths
+        add = sizes.append
         available = len(data)
-        count = pos = 0
+        pos = 0
         while pos < available:
-            if data[pos] == code:
-                end = pos + size
-                if end <= available:
+            kind = data[pos]
+            if kind == code:
+                size = head_size
+                if pos + size <= available:
                     head = unpack(data, pos)
                     if head[body_at] > max_body:
-                        return Whole(count, pos, None)
-                    end += head[channel_at] + head[key_at] + head[body_at]
+                        return Whole(len(sizes), pos, None)
+                    size += head[channel_at] + head[key_at] + head[body_at]
+            elif kind == self._ack_code and (acks := self._acks(data, pos)):
+                sizes += [self._ack_size] * acks
+                pos += self._ack_size * acks
+                continue
             else:
-                least = self._least_size(data, pos)
+                least = self._least_end(data, pos)
                 if least is None:
-                    return Whole(count, pos, None)
-                end = pos + least
-            if end > available:
-                return Whole(count, pos, end - pos)
-            count += 1
-            pos = end
-        return Whole(count, pos, 1)
+                    return Whole(len(sizes), pos, None)
+                size = least - pos
+            if pos + size > available:
+                return Whole(len(sizes), pos, size)
+            add(size)
+            pos += size
+        return Whole(len(sizes), pos, 1)
 
-    def _least_size(self, data: bytes | bytearray | memoryview, pos: int) -> int | None:
-        head = self.handshakes.get(data[pos])
-        if head is None:
-            return self._fixed.get(data[pos])
+    def _acks(self, data: bytes | bytearray | memoryview, pos: int) -> int:
+        """The number of whole acks that stand from `pos` on, as far as is looked at once."""
+        size = self._ack_size
+        last = max(pos, len(data) - size + 1)  # behind the last place at which a whole one may begin
+        codes = bytes(data[pos : min(pos + _ACKS * size, last) : size])
+        return len(codes) - len(codes.lstrip(bytes((self._ack_code,))))
+
+    def _least_end(self, data: bytes | bytearray | memoryview, pos: int) -> int | None:
+        code = data[pos]
+        if code == self._spread_code:
+            reading = self._message.read(data, pos, len(data))
+            return reading.end if self._is_possible(reading) else None
+        head = self.handshakes.get(code)
+        if head is not None:
+            return self._handshake_end(head, data, pos)
+        size = self._fixed.get(code)
+        return None if size is None else pos + size
+
+    def _handshake_end(self, head: Fields, data: bytes | bytearray | memoryview, pos: int) -> int | None:
         entry, available = self._entry, len(data)
         end = pos + head.size
-        if end <= available:
-            left = head.struct.unpack_from(data, pos)[head.index("count")]
-            while left and end + entry.size <= available:
-                end += entry.size + sum(entry.struct.unpack_from(data, end))
-                left -= 1
-            end += left * entry.size
-        return end - pos
+        left = head.unpack(data, pos).get("count", 0) if end <= available else 0
+        if left > _MOST_ENTRIES:
+            return None
+        while left:
+            reading = entry.read(data, end, available)
+            if not self._is_possible(reading):
+                return None
+            left -= 1
+            end = reading.end
+            if not reading.known or end > available:
+                return end + left * entry.size
+        return end
+
+    def _is_possible(self, reading: Reading) -> bool:
+        """True if the lengths that are in sight are within the format's own maxima."""
+        return all(
+            reading.values[part] <= (self._max_body if part == "body" else self._max_name) for part in reading.places
+        )
 
 
 @lru_cache(maxsize=16)

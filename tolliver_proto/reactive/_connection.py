@@ -114,6 +114,9 @@ class Connection:
         if role is Role.CLIENT or eager:
             self._greet()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} as {self.role.name.lower()}, {self.state.name.lower()}>"
+
     # Input.
 
     def receive_data(self, data: bytes | bytearray | memoryview, now: float | None = None) -> None:
@@ -154,7 +157,7 @@ class Connection:
         self._queue.extendleft(reversed(events))
 
     def next_timeout(self) -> float | None:
-        """When to call `handle_timeout`: the handshake's limit, or the goodbye's (R-28); None where nothing is due."""
+        """Time to call `handle_timeout`: the handshake's limit, or the goodbye's (R-28); None where nothing is due."""
         if self.state in HANDSHAKING:
             return self._deadline
         return self.close_deadline

@@ -72,6 +72,9 @@ class Hub(ConnectionTable[_Link, Action]):
         self._resting: dict[_Link, None] = {}  # they have had their share, and go on in the next turn
         self._certificates = CertificateWatch(self._timers)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, {len(self._links)} connections{', closing' if self.closing else ''}>"
+
     # Inputs from the transport.
 
     def connect(self, remote: Remote, now: float | None = None) -> int:
@@ -316,7 +319,7 @@ class Hub(ConnectionTable[_Link, Action]):
     # Time.
 
     def next_timeout(self) -> float | None:
-        """When to call `handle_timeout`, or None. Now, where connections wait for their next turn."""
+        """Time to call `handle_timeout`, or None. Now, where connections wait for their next turn."""
         return self._now if self._resting else super().next_timeout()
 
     def handle_timeout(self, now: float | None = None) -> None:

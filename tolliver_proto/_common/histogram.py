@@ -1,0 +1,33 @@
+"""Histogram with fixed bounds.
+
+A number costs one bisection and two additions, without a lock or an allocation.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import ClassVar
+
+_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_COUNTS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
+
+
+class Histogram:
+    """Numbers, counted by upper bounds that ascend; the last count is of those above all bounds."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    SECONDS: ClassVar[tuple[float, ...]] = _SECONDS
+    """Bounds for what takes its time."""
+    COUNTS: ClassVar[tuple[float, ...]] = _COUNTS
+    """Bounds for how many there are."""
+
+    def __init__(self, bounds: tuple[float, ...] = _SECONDS) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, value: float, times: int = 1) -> None:
+        """So many numbers of that value; the mean of a run stands for each of it."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times

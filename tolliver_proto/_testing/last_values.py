@@ -1,0 +1,120 @@
+"""Check of last values in a simulation (P-30).
+
+A new subscriber gets the newest of each name once, and then changes. The witness reads the commits: what is kept, whose
+list lacked what, and for whom messages are stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from uuid import UUID
+
+from .._node.store import (
+    AddPeerSubscription,
+    ForgetPeer,
+    Operation,
+    RemovePeerSubscription,
+    RemoveRetained,
+    ReplacePeerSubscriptions,
+    StoreMessages,
+    StoreRetained,
+)
+from .._node.subscriptions import matching
+from .._wire.events import Subscription
+from .checks import check
+
+CHANNEL = "r"
+"""Only values that are kept are sent on it."""
+Name = tuple[str, str]
+Lists = defaultdict[UUID, set[Subscription]]
+
+
+class _Commit:
+    """One commit, as far as values are concerned."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[tuple[UUID, Name, bytes]] = Counter()  # messages that were stored for a peer
+        self.new: Lists = defaultdict(set)  # entries that lists lacked
+        self.held: Lists = defaultdict(set)  # or were held to have (T-61): it may be new, if that was over
+
+
+class LastValues:
+    """One instance over all its lives: its values, and the lists of its peers as its store has them."""
+
+    def __init__(self) -> None:
+        self.newest: dict[Name, bytes] = {}
+        self.excused: set[tuple[UUID, bytes]] = set()  # there was no room for it (P-35)
+        self.given = 0
+        self._number: dict[bytes, int] = {}  # of each value, in the order of the calls
+        self._last: dict[Name, int] = {}  # the latest that was stored, whether or not it is kept
+        self._lists: Lists = defaultdict(set)
+        self._held: Lists = defaultdict(set)
+
+    def retained(self, body: bytes) -> None:
+        """The application retains this."""
+        self._number[body] = len(self._number)
+
+    def applied(self, operations: Sequence[Operation], may_skip: bool) -> None:
+        """The store took these. `may_skip` where the node says that it had no room for some value."""
+        newest, last = dict(self.newest), dict(self._last)
+        commit = _Commit()
+        for operation in operations:
+            if isinstance(operation, StoreMessages):
+                self._store(operation, commit)
+            elif isinstance(operation, StoreRetained):
+                for channel, key, body in operation.values:
+                    self.newest[channel, key] = body
+                    self._is_stored((channel, key), body)
+            elif isinstance(operation, RemoveRetained):
+                for name in operation.names:
+                    self.newest.pop(name, None)
+            else:
+                self._change_lists(operation, commit)
+        for (peer, name, body), count in commit.rows.items():
+            is_change = self._number[body] > last.get(name, -1)
+            is_newest = body in (newest.get(name), self.newest.get(name))  # changes may follow in the same commit
+            is_given = is_newest and _match(name, commit.new[peer] | commit.held[peer])
+            text = "{} is stored {} times for {}, which is {} times too often (P-30)"
+            check(count <= is_change + is_given, text, body, count, peer, count - is_change - is_given)
+            self.given += is_given
+        for peer, wanted in commit.new.items():
+            for name, body in self.newest.items():
+                if _match(name, wanted) and not commit.rows[peer, name, body]:
+                    check(may_skip, "{} subscribes anew, and is not given {} (P-31)", peer, body)
+                    self.excused.add((peer, body))
+
+    def _store(self, operation: StoreMessages, commit: _Commit) -> None:
+        for message, recipients in zip(operation.messages, operation.recipients, strict=True):
+            if message.channel == CHANNEL:
+                name = message.channel, message.key
+                commit.rows.update((peer, name, message.body) for peer in recipients)
+                self._is_stored(name, message.body)
+
+    def _is_stored(self, name: Name, body: bytes) -> None:
+        self._last[name] = max(self._last.get(name, -1), self._number[body])
+
+    def _change_lists(self, operation: Operation, commit: _Commit) -> None:
+        if isinstance(operation, ReplacePeerSubscriptions):
+            self._hears(operation.peer, {*operation.subscriptions}, commit)
+            self._lists[operation.peer] = {*operation.subscriptions}
+            self._held[operation.peer] = {*operation.held}
+        elif isinstance(operation, AddPeerSubscription):
+            self._hears(operation.peer, {operation.subscription}, commit)
+            self._lists[operation.peer].add(operation.subscription)
+            self._held[operation.peer].discard(operation.subscription)
+        elif isinstance(operation, RemovePeerSubscription):
+            for lists in (self._lists, self._held, commit.new):
+                lists[operation.peer].discard(operation.subscription)
+        elif isinstance(operation, ForgetPeer):
+            for lists in (self._lists, self._held, commit.new):
+                lists.pop(operation.peer, None)
+
+    def _hears(self, peer: UUID, wanted: set[Subscription], commit: _Commit) -> None:
+        lacked = wanted - self._lists[peer]
+        commit.held[peer] |= lacked & self._held[peer]
+        commit.new[peer] |= lacked - self._held[peer]
+
+
+def _match(name: Name, subscriptions: set[Subscription]) -> bool:
+    return not subscriptions.isdisjoint(matching(*name))
