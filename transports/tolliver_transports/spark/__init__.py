@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .._extras import door
 
 if TYPE_CHECKING:
-    from .partitions import partition_batches, partition_events
+    from .partitions import over_bytes, over_socket, partition_batches, partition_connections, partition_events
     from .read._ranges import DamagedRecording
     from .registering import register
     from .stream._lag import lag
@@ -22,7 +22,7 @@ else:
         __name__,
         globals(),
         {
-            ".partitions": "partition_batches, partition_events",
+            ".partitions": "over_bytes, over_socket, partition_batches, partition_connections, partition_events",
             ".read._ranges": "DamagedRecording",
             ".registering": "register",
             ".stream._lag": "lag",
@@ -30,4 +30,14 @@ else:
         },
     )
 
-__all__ = ["DamagedRecording", "encode_batches", "lag", "partition_batches", "partition_events", "register"]
+__all__ = [
+    "DamagedRecording",
+    "encode_batches",
+    "lag",
+    "over_bytes",
+    "over_socket",
+    "partition_batches",
+    "partition_connections",
+    "partition_events",
+    "register",
+]

@@ -75,7 +75,8 @@ def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
     def read(given: str) -> Any:
         word = given.strip().lower()
         if word not in values:
-            raise ValueError(f"give {' or '.join(values)}")
+            *others, last = values
+            raise ValueError(f"give {', '.join(others)} or {last}")
         return values[word]
 
     return read

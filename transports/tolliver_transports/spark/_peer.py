@@ -1,19 +1,32 @@
-"""Options for the other end: its address, and our certificate."""
+"""Options for the other end.
+
+They are its address, our certificate, and directories of what passes between.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 
 from .._options.instance import TLS, EndpointOptions, Remote
 from ._options import SECURITY, Option, Table, uuid
+from .read._ranges import local_path
 
 
 def addresses(given: str) -> tuple[Remote, ...]:
     """Any number of them, with commas between."""
     return tuple(Remote.parse(one.strip()) for one in given.split(","))
+
+
+def folder(given: str) -> Path:
+    """A directory of the machine where it is opened; absolute, as a task works elsewhere."""
+    if not given.strip():
+        raise ValueError("give a directory")
+    return Path(os.path.abspath(local_path(given)))
 
 
 def dialling(endpoint: type[EndpointOptions] = EndpointOptions) -> Table:
@@ -36,7 +49,7 @@ def dialled(
     if remote is None:
         raise ValueError(f'{reader} needs the option connect: the address of the {other}, "host:port"')
     security = secured(values, reader, None, [remote], endpoint)
-    return evolve(remote, identity=peer), security.tls
+    return (remote if peer is None else evolve(remote, identity=peer)), security.tls
 
 
 def secured(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _JAVA = 17
 _QUICK_BYTES = 2**28  # below this, the time goes into starting up
+_QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 _SECONDS = 60
 
 
@@ -85,9 +86,13 @@ def _start(words: int, *, quick: bool) -> SparkSession:
         .config("spark.sql.shuffle.partitions", cores if quick else 8 * cores)
         .config("spark.sql.session.timeZone", "UTC")
     )
-    if quick:  # the JVM's second compiler and plans that adapt cost more than they save
-        builder = builder.config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1").config(
-            "spark.sql.adaptive.enabled", False
+    if (
+        quick
+    ):  # the JVM's second compiler, its checks of Spark's own jars, and plans that adapt cost more than they save
+        builder = (
+            builder.config("spark.driver.extraJavaOptions", _QUICK_JAVA)
+            .config("spark.sql.adaptive.enabled", False)
+            .config("spark.sql.inMemoryColumnarStorage.compressed", False)
         )
     sys.stderr.flush()
     own = os.dup(2)

@@ -1,26 +1,46 @@
-"""Recordings as events or record batches, for any Spark that maps partitions.
+"""Recordings and connections as events or record batches.
 
-Spark brings the bytes to the workers (`binaryFile` reads from any store it knows), the machine says what they mean.
-`partition_events` needs nothing but `tolliver_proto`, so both may travel to the workers as a zip.
+They are for any Spark that maps partitions. Spark brings the bytes to the workers (`binaryFile` reads from any store it
+knows), the machine says what they mean; or a task dials, and the machine talks. All but `partition_batches` and
+`over_socket` needs nothing but `tolliver_proto`, so both may travel to the workers as a zip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, overload
 from uuid import UUID
 
-from tolliver_proto import Decoded, Decoder, RemoteProtocolError, Revision
-from tolliver_proto.recording import Block, BlockHeader, Direction, read_blocks
+from tolliver_proto import (
+    Connection,
+    Decoded,
+    Decoder,
+    Event,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    RemoteProtocolError,
+    Revision,
+    Role,
+    State,
+    reactive,
+)
+from tolliver_proto.recording import Block, BlockHeader, Direction, in_order, read_blocks, read_taken
 
 from ._options import parse
 from .read._options import OPTIONS, ReadOptions
 from .read._ranges import DamagedRecording
 from .read._schema import OF_FRAMES, ddl, message_columns
 
+if TYPE_CHECKING:
+    from .._options.instance import TLS, Remote
+
+Bytes = bytes | bytearray | memoryview
 Content = Literal["recording", "frames"]
+_OF_FILES = ("path", "paths", "recursiveFileLookup", "pathGlobFilter", "minPartitions", "filterPushdown", "logPlan")
 _OPTIONS = {
-    "recording": [name for name in OPTIONS if name not in ("path", "paths", "minPartitions", "filterPushdown")],
+    "recording": [name for name in OPTIONS if name not in _OF_FILES],
     "frames": ["channels", "keys", "mode", "rowsPerBatch"],
 }
 
@@ -31,8 +51,9 @@ def partition_events(
     """All frames of a partition, in order, for `rdd.mapPartitions(partition_events)`: pairs of header and frame.
 
     Each item of the partition is the content of a whole recording, and each frame comes with the header of its block:
-    who, when, which way. With of="frames" the items are the bytes of one direction, whole frames from the first to the
-    last and cut anywhere; `revision` is the draft that they are in (1 or 2), and the header is None.
+    who, which way, and when, with the time of its own run. With of="frames" the items are the bytes of one direction,
+    whole frames from the first to the last and cut anywhere; `revision` is the number of their `Revision` (1 and 2 are
+    the drafts), and the header is None.
 
     Raises DamagedRecording where a recording is damaged (a torn end is not) or a frame in it malformed,
     RemoteProtocolError where bare frames are, and ValueError for another `of` or `revision`.
@@ -42,12 +63,21 @@ def partition_events(
         yield from ((None, frame) for frame in _frames(chunks, Revision(revision)))
         return
     for number, content in enumerate(chunks):
-        name = f"recording {number} of the partition"
-        for block in read_blocks([content]):
-            if isinstance(block, Block):
-                yield from _frames_of(block, name)
-            elif not block.torn:
-                raise DamagedRecording(name, block.offset, block.detail)
+        name = _name(number)
+        for block in _blocks_of(content, name):
+            yield from _frames_of(block, name)
+
+
+def _name(number: int) -> str:
+    return f"recording {number} of the partition"
+
+
+def _blocks_of(content: Bytes, name: str) -> Iterator[Block]:
+    for block in in_order(read_blocks([content])):
+        if isinstance(block, Block):
+            yield block
+        elif not block.torn:
+            raise DamagedRecording(name, block.offset, block.detail)
 
 
 def _check(of: str) -> None:
@@ -74,14 +104,139 @@ def _frames_of(block: Block, name: str) -> Iterator[tuple[BlockHeader, Decoded]]
         raise DamagedRecording(name, offset, f"{error.detail} [{error.code}]") from error
 
 
+_UNDECIDED = (State.DECIDING, State.CONFIRMING, State.RENEWING)
+
+
+@overload
+def over_bytes(connection: Connection, chunks: Iterable[Bytes], *, now: float | None = None) -> Iterator[Event]: ...
+
+
+@overload
+def over_bytes(
+    connection: reactive.Connection, chunks: Iterable[Bytes], *, now: float | None = None
+) -> Iterator[reactive.Event]: ...
+
+
+def over_bytes(
+    connection: Connection | reactive.Connection, chunks: Iterable[Bytes], *, now: float | None = None
+) -> Iterator[Any]:
+    """Events of a machine of either protocol to which these bytes come, the recorded ones of one direction.
+
+    The chunks are cut anywhere, and behind the last one the peer says nothing more: so the last event is always Closed,
+    whose `error` says how it ended. Between two events the connection may be called, as in any program: a subscriber
+    of Reactive Streams has to subscribe first, as the stream's own subscription says how its elements are read. A
+    handshake is accepted when the event behind it is asked for. All that the machine answers is dropped.
+    """
+    for chunk in chunks:
+        connection.receive_data(chunk, now)
+        yield from _events_of(connection)
+    connection.receive_eof(now)
+    yield from _events_of(connection)
+
+
+def _events_of(connection: Any) -> Iterator[Any]:
+    while True:
+        if isinstance(connection, Connection) and connection.state in _UNDECIDED:
+            connection.accept()
+        event = connection.next_event()
+        connection.data_to_send()
+        if event is None:
+            return
+        yield event
+
+
+def partition_connections(contents: Iterable[Bytes]) -> Iterator[tuple[BlockHeader, Event]]:
+    """Events of all recorded connections, for `rdd.mapPartitions(partition_connections)`: pairs of header and event.
+
+    Each item of the partition is the content of a whole recording. Each direction of each connection is the input of a
+    machine, that of its receiver: what the instance got is what its own connection told it, what it sent is what its
+    peer's did. So beside messages there are Established, what was ignored, and Closed, the last one of each direction,
+    whose `error` says what was wrong with what came. Raises DamagedRecording as `partition_events` does.
+    """
+    for number, content in enumerate(contents):
+        name = _name(number)
+        openings: dict[_Way, Decoded | None] = {}
+        for block in _blocks_of(content, name):
+            way = block.header.cid, block.header.direction
+            if way not in openings:
+                openings[way] = _opening(block)
+        ends: dict[_Way, tuple[Connection, BlockHeader]] = {}
+        for block in _blocks_of(content, name):
+            header = block.header
+            way = header.cid, header.direction
+            machine = ends[way][0] if way in ends else _receiver(header, openings)
+            ends[way] = machine, header
+            yield from ((header, event) for event in _at(machine, block))
+        for machine, header in ends.values():
+            machine.receive_eof()
+            yield from ((header, event) for event in _events_of(machine))
+
+
+_Way = tuple[int, Direction]
+
+
+def _opening(block: Block) -> Decoded | None:
+    """The first frame of a direction, where it is one."""
+    try:
+        return next(_frames([block.payload], block.header.revision), None)
+    except RemoteProtocolError:
+        return None
+
+
+def _at(machine: Connection, block: Block) -> Iterator[Event]:
+    machine.receive_data(block.payload, block.header.time_ns / 1e9)
+    return _events_of(machine)
+
+
+def _receiver(header: BlockHeader, openings: Mapping[_Way, Decoded | None]) -> Connection:
+    """The machine of who receives this direction, as its own opening says of it."""
+    received, sent = (openings.get((header.cid, way)) for way in (header.direction, Direction(1 - header.direction)))
+    role = Role.CLIENT if isinstance(sent, HandshakeRequest) else Role.SERVER
+    if isinstance(sent, HandshakeRequest | HandshakeResponse):
+        version, own = sent.version, sent.instance_id
+    else:  # its answer is not there: it is taken to be a peer of the same version
+        version = received.version if isinstance(received, HandshakeRequest) else 1
+        own = header.local if header.direction is Direction.IN else header.peer or UUID(int=0)
+    refused = isinstance(sent, HandshakeResponse) and sent.status is HandshakeStatus.NEWER_INCOMPATIBLE
+    return Connection(
+        role, instance_id=own, version=version, revision=header.revision, speaks=lambda _version: not refused
+    )
+
+
+def over_socket(
+    connection: Connection | reactive.Connection,
+    remote: str | Remote,
+    *,
+    tls: TLS | None = None,
+    plaintext: bool = False,
+    seconds: float | None = None,
+    unsubscribe: bool = True,
+) -> Generator[Any]:
+    """Events of a machine of either protocol that talks to a peer, for a task that dials it: "host:port", or a Remote.
+
+    Between two events call the connection, as any program does: what it says goes out when the next event is asked for.
+    Nothing is acknowledged by itself. A handshake is accepted when the event behind it is asked for. It goes on until
+    the peer ends it, until `seconds` are over, or until the iterator is closed, as Spark does to that of a task and
+    Python to one of a `for` that is left. Then it ends in order: what was said goes out, streams are cancelled, and all
+    that was subscribed to is taken back (draft 1 has no way to say that); a task that comes back under the same UUID
+    leaves that out with unsubscribe=False. It takes Limits.close_timeout at most.
+
+    Raises ValueError for security and addresses that make no sense, and CertificateError. While it goes on, it raises
+    ConnectionLost and what else ended it: a connection that ends in order has Closed for its last event.
+    """
+    from ._socket import dialled
+
+    return dialled(connection, remote, tls=tls, plaintext=plaintext, seconds=seconds, unsubscribe=unsubscribe)
+
+
 class partition_batches:
     """Values to columns: `df.mapInArrow(messages, messages.schema)`, where `messages = partition_batches()`.
 
     Each value of the binary column `content` is a whole recording; with of="frames" it is whole frames of one direction
-    in the draft `revision`. `columns` names those that are wanted, in order; without it they are the columns of the
-    data source, and for frames those that a frame has by itself. Other options are those of the data source, by the
-    same names: channels, keys, peers, timeFrom, timeTo, direction, mode, truncatedTail, includeMetadata, rowsPerBatch.
-    The column `file` is what the column `path` says, as in `binaryFile`, or null.
+    in the `Revision` of that number. `columns` names those that are wanted, in order; without it they are the columns
+    of the data source, and for frames those that a frame has by itself. Other options are those of the data source, by
+    the same names: channels, keys, peers, timeFrom, timeTo, direction, mode, truncatedTail, includeMetadata and
+    rowsPerBatch. The column `file` is what the column `path` says, as in `binaryFile`, or null.
 
     Raises ValueError for what makes no sense; the tasks raise DamagedRecording as the data source does.
     """
@@ -122,20 +277,25 @@ class partition_batches:
         return batches_of(self._pieces(batches, policy, wanted), maker, policy)
 
     def _pieces(self, batches: Iterable[Any], policy: Any, wanted: Any) -> Iterator[Any]:
-        from .read._batches import Piece, good_blocks
+        from .read._batches import Piece, good_blocks, piece_of
 
         bare = BlockHeader(0, UUID(int=0), None, 0, Direction.IN, self._revision, 0)
         for file, value in self._values(batches):
             if self._of == "frames":
-                yield Piece(file, 0, bare, value)
+                yield Piece(file, 0, bare, value.as_py())
             else:
-                for block in good_blocks(file or "a value", read_blocks([value]), policy):
-                    if wanted.takes_block(block.header):
-                        yield Piece(file, block.payload_offset, block.header, block.payload)
+                content = memoryview(value.as_buffer())
+                blocks = read_taken(partial(_part, content), 0, len(content), wanted.takes_block)
+                for block in good_blocks(file or "a value", blocks, policy):
+                    yield piece_of(file, block)
 
-    def _values(self, batches: Iterable[Any]) -> Iterator[tuple[str | None, bytes]]:
+    def _values(self, batches: Iterable[Any]) -> Iterator[tuple[str | None, Any]]:
         for batch in batches:
             files = batch.column("path").to_pylist() if "path" in batch.schema.names else [None] * batch.num_rows
             for file, value in zip(files, batch.column(self._content), strict=True):
                 if value.is_valid:
-                    yield file, value.as_py()
+                    yield file, value
+
+
+def _part(data: memoryview, at: int, size: int) -> bytes:
+    return bytes(data[at : at + size])

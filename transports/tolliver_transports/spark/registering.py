@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._extras import needed
+
+needed("spark", "pyspark")
+
 from .demand_source import DemandSource
 from .source import TolliverSource
 

@@ -12,20 +12,18 @@ joins it, so the answer needs neither the instances nor their databases, and no 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ..._private import write_private
 from . import _tables
 from ._charts import Curves
-from ._files import RANGES, Recording, items_of, names_of, recordings_in, rows_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ._files import Recording, items_of, names_of, ranges_of, recordings_in
 
 __all__ = ["TABLES", "Audit", "Curves", "audit"]
 
@@ -37,6 +35,16 @@ TABLES = (
 
 _WORTH_A_TASK = 2**23  # bytes: reading less takes no longer than another process takes to start
 _TASKS = 64  # at least so many ranges of files, where they are large enough to be split
+_FILES = pa.schema(
+    [
+        ("file", pa.int32()),
+        ("path", pa.string()),
+        ("local", pa.string()),
+        ("name", pa.string()),
+        ("size", pa.int64()),
+        ("ended", pa.bool_()),
+    ]
+)
 _STEPS = 120  # of time in `traffic` and `latency`, at most about so many
 _ROUND = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400)  # seconds
 
@@ -70,7 +78,8 @@ class Audit:
         """One row for each frame, and for each place that could not be read."""
         from ._facts import DDL
 
-        given = self._spark.createDataFrame(rows_of(self._recordings, _TASKS), RANGES)
+        # From Arrow, as rows of Python would need processes of Python to become rows of Spark.
+        given = self._spark.createDataFrame(ranges_of(self._recordings, _TASKS))
         given = given.coalesce(1 + sum(one.size for one in self._recordings) // _WORTH_A_TASK)
         return self._keep(given.mapInArrow(_read, DDL))
 
@@ -134,12 +143,12 @@ class Audit:
         row = self.deliveries.agg(F.sum("lost")).first()
         return int(row[0] or 0) if row is not None else 0
 
-    def by_receiver(self) -> dict[str, dict[str, int]]:
-        """The counts of `deliveries` added up for each receiver, by its name or UUID."""
-        counts = ("sent", "delivered", "duplicates", "resent", "unproven", "pending", "lost")
+    def by_receiver(self) -> dict[str, dict[str, int | None]]:
+        """The counts of `deliveries` added up for each receiver, by its name or UUID. None: nobody recorded that."""
+        counts = ("sent", "delivered", "duplicates", "resent", "unrecorded", "unproven", "pending", "lost")
         sums = self.deliveries.groupBy("receiver").agg(*(F.sum(name).alias(name) for name in counts))
         rows = {self.names.get(row.receiver, row.receiver): row for row in sums.collect()}
-        return {name: {count: row[count] or 0 for count in counts} for name, row in sorted(rows.items())}
+        return {name: {count: row[count] for count in counts} for name, row in sorted(rows.items())}
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Each table as a directory of Parquet below `path`. Raises ValueError where there is one already."""
@@ -149,15 +158,21 @@ class Audit:
         for name in TABLES:
             getattr(self, name).write.parquet(os.fspath(Path(path) / name))
 
-    def write_html(self, path: str | os.PathLike[str], curves: Iterable[Curves] = ()) -> None:
-        """The report: one file, which needs nothing else. Raises OSError where it cannot be written.
+    def write_html(
+        self,
+        path: str | os.PathLike[str],
+        curves: Iterable[Curves] = (),
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """The report: one file, of mode 0600, which needs nothing else. Raises OSError where it cannot be written.
 
-        `curves` are charts of your own beside it, on the same axis of time.
+        `curves` are charts of your own beside it, on the same axis of time. `progress(done, total)` is called after
+        each step, of which the first ones take longest.
         """
         from ._collect import collect
         from ._report import render
 
-        Path(path).write_text(render(collect(self), curves), encoding="utf-8")
+        write_private(path, render(collect(self, progress), curves).encode())
 
     def close(self) -> None:
         """Let Spark forget what it has kept. The tables can still be asked for, and are then made anew."""
@@ -173,12 +188,9 @@ class Audit:
 
     @cached_property
     def _files(self) -> DataFrame:
-        rows = [
-            (one.file, one.path, one.local, self.names.get(one.local or ""), one.size, one.ended)
-            for one in self._recordings
-        ]
-        schema = "file int, path string, local string, name string, bytes bigint, ended_in_order boolean"
-        return self._spark.createDataFrame(rows, schema)
+        rows = [one._asdict() | {"name": self.names.get(one.local or "")} for one in self._recordings]
+        made = self._spark.createDataFrame(pa.Table.from_pylist(rows, _FILES))
+        return made.withColumnsRenamed({"size": "bytes", "ended": "ended_in_order"})
 
     @cached_property
     def _placed(self) -> DataFrame:

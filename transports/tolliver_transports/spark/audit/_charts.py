@@ -1,8 +1,9 @@
 """Charts over time as SVG: lines, and connections as bars.
 
 There is no script; what is hovered over says its value. All charts of a report share one axis of time, so what happens
-at one moment stands in one vertical line, and a kill is seen in all of them. Colours are classes: the page's style
-sheet knows light, dark and paper.
+at one moment stands in one vertical line, and a kill is seen in all of them. Colours and dashes are classes: the page's
+style sheet knows light, dark and paper. Each line has its name at its right end, and each chart says in words what it
+shows, for who cannot see it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,26 @@ from html import escape
 from typing import NamedTuple
 
 WIDTH = 960
-_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 12, 10, 24
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 128, 24, 40
 _LANE = 32  # height of one
-_HEIGHT = 190
-COLOURS = 8
-"""The number of classes c0, c1, ..."""
+_HEIGHT = 214
+_APART = 14  # between the names of two lines
+_NAME = 14  # characters of a name that have room beside the chart
+_COLOURS, _DASHES = 7, 3
+REST = "c7"
+"""The look of all that has none of its own: grey."""
+
+
+def look(number: int) -> str:
+    """Classes of a line: the first seven differ by colour, the others by dashes, too."""
+    dash = number // _COLOURS % _DASHES
+    return f"c{number % _COLOURS}" + (f" d{dash}" if dash else "")
+
+
+def dashed(base: str, number: int) -> str:
+    """The same colour, for one of several lines that belong together."""
+    dash = number % _DASHES
+    return base.split()[0] + (f" d{dash}" if dash else "")
 
 
 class Axis(NamedTuple):
@@ -34,10 +50,11 @@ class Axis(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Values over time; a None breaks the line."""
+    """Values over time; a None breaks the line. `look` are its classes."""
 
     name: str
     points: Sequence[tuple[float, float | None]]
+    look: str
 
 
 class Curves(NamedTuple):
@@ -48,19 +65,30 @@ class Curves(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A stretch of time. `cut`: what it shows may have gone on."""
+    """A stretch of time. `cut`: what it shows may have gone on; `pale`: it came to nothing."""
 
     begin: float
     end: float
     words: str
     cut: bool = False
+    pale: bool = False
 
 
 def lines(
-    axis: Axis, series: Sequence[Series], show: Callable[[float], str], gaps: Iterable[Bar] = (), *, log: bool = False
+    axis: Axis,
+    series: Sequence[Series],
+    show: Callable[[float], str],
+    gaps: Iterable[Bar] = (),
+    *,
+    log: bool = False,
+    unit: str = "",
+    about: str = "",
 ) -> str:
-    """One line for each series over the same scale: from 0 on, or with `log` by powers of ten. `gaps` are shaded."""
-    height = _HEIGHT
+    """One line for each series over the same scale: from 0 on, or with `log` by powers of ten. `gaps` are shaded.
+
+    `unit` stands above the scale of values, and `about` is what the chart shows, in words.
+    """
+    height = max(_HEIGHT, _TOP + _BOTTOM + _APART * len(series))
     floor = height - _BOTTOM
     values = [value for one in series for _, value in one.points if value is not None]
     steps = decades(values) if log else nice_steps(max(values, default=0.0) or 1.0)
@@ -74,29 +102,55 @@ def lines(
     for step in steps:
         parts.append(f'<path class="grid" d="M{_LEFT} {y(step):.1f}H{WIDTH - _RIGHT}"/>')
         parts.append(f'<text class="label end" x="{_LEFT - 8}" y="{y(step) + 4:.1f}">{escape(show(step))}</text>')
+    parts.append(f'<text class="label" x="0" y="12">{escape(unit)}</text>')
     parts += _times(axis, floor)
-    for number, one in enumerate(series):
-        colour = f"c{number % COLOURS}"
+    for one in series:
         for run in _runs(one.points):
             path = "L".join(f"{axis.x(time):.1f} {y(value):.1f}" for time, value in run)
             dots = "M" + path + ("h.1" if len(run) == 1 else "")
-            parts.append(f'<path class="line {colour}" d="{dots}"><title>{escape(one.name)}</title></path>')
+            parts.append(f'<path class="line {one.look}" d="{dots}"><title>{escape(one.name)}</title></path>')
         most = max((value for _, value in one.points if value is not None), default=0.0)
         for time, value in one.points:
             if value is not None and (value > 0 or most == 0):
                 words = f"{one.name}: {show(value)} at {clock(time)}"
                 parts.append(
-                    f'<circle class="dot {colour}" cx="{axis.x(time):.1f}" cy="{y(value):.1f}" r="2.2">'
+                    f'<circle class="dot {one.look}" cx="{axis.x(time):.1f}" cy="{y(value):.1f}" r="2.2">'
                     f"<title>{escape(words)}</title></circle>"
                 )
-    keys = "".join(
-        f'<span class="key"><i class="c{number % COLOURS}"></i>{escape(one.name)}</span>'
-        for number, one in enumerate(series)
-    )
-    return _svg(height, parts) + f'<p class="keys">{keys}</p>'
+    parts += _names(series, y, floor)
+    return _svg(height, parts, f"{about}: {'; '.join(_extent(one, show) for one in series)}")
 
 
-def bars(axis: Axis, lanes: Sequence[tuple[str, Sequence[Bar]]]) -> str:
+def _names(series: Sequence[Series], y: Callable[[float], float], floor: float) -> list[str]:
+    """The name of each line beside its end, in the order of the ends, none above another."""
+    ends = [next((value for _, value in reversed(one.points) if value is not None), 0.0) for one in series]
+    order = sorted(range(len(series)), key=lambda number: y(ends[number]))
+    places: list[float] = []
+    for number in order:
+        places.append(max(y(ends[number]), places[-1] + _APART if places else _TOP))
+    low = floor
+    for rank in reversed(range(len(places))):  # back up, where they came too low
+        places[rank] = low = min(places[rank], low)
+        low -= _APART
+    parts = []
+    left = WIDTH - _RIGHT + 6
+    for number, place in zip(order, places, strict=True):
+        one = series[number]
+        short = one.name if len(one.name) <= _NAME else one.name[: _NAME - 1] + "…"
+        parts.append(f'<path class="line {one.look}" d="M{left} {place:.1f}h16"/>')
+        parts.append(
+            f'<text class="label name" x="{left + 20}" y="{place + 4:.1f}">{escape(short)}'
+            f"<title>{escape(one.name)}</title></text>"
+        )
+    return parts
+
+
+def _extent(one: Series, show: Callable[[float], str]) -> str:
+    values = [value for _, value in one.points if value is not None]
+    return f"{one.name} {show(min(values))} to {show(max(values))}" if values else f"{one.name} nothing"
+
+
+def bars(axis: Axis, lanes: Sequence[tuple[str, Sequence[Bar]]], about: str = "") -> str:
     """One lane for each name, its bars in it."""
     floor = _TOP + _LANE * max(len(lanes), 1)
     parts = _times(axis, floor)
@@ -107,7 +161,7 @@ def bars(axis: Axis, lanes: Sequence[tuple[str, Sequence[Bar]]]) -> str:
             left = axis.x(one.begin)
             width = max(axis.x(one.end) - left, 2.0)
             parts.append(
-                f'<rect class="bar c{number % COLOURS}" rx="2" '
+                f'<rect class="bar{" pale" if one.pale else ""}" rx="2" '
                 f'x="{left:.1f}" y="{top + 16}" width="{width:.1f}" height="11">'
                 f"<title>{escape(one.words)}</title></rect>"
             )
@@ -115,7 +169,8 @@ def bars(axis: Axis, lanes: Sequence[tuple[str, Sequence[Bar]]]) -> str:
                 right = left + width
                 parts.append(f'<path class="cut" d="M{right - 4:.1f} {top + 14}l8 15m0 -15l-8 15"/>')
         parts.append(f'<text class="label lane" x="{_LEFT}" y="{top + 12}">{escape(name)}</text>')
-    return _svg(floor + _BOTTOM, parts)
+    told = "; ".join(f"{name} {len(stretches):,}" for name, stretches in lanes)
+    return _svg(floor + _BOTTOM, parts, f"{about}: {told}")
 
 
 def nice_steps(top: float, about: int = 4) -> list[float]:
@@ -160,6 +215,8 @@ def _times(axis: Axis, floor: float) -> list[str]:
         side = "start" if number == 0 else "end" if number == 6 else "middle"
         parts.append(f'<path class="axis" d="M{x:.1f} {floor}v4"/>')
         parts.append(f'<text class="label {side}" x="{x:.1f}" y="{floor + 18}">{words}</text>')
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    parts.append(f'<text class="label middle" x="{middle:.1f}" y="{floor + 34}">time (UTC)</text>')
     return parts
 
 
@@ -172,5 +229,5 @@ def _shade(axis: Axis, gap: Bar, floor: float) -> str:
     )
 
 
-def _svg(height: float, parts: Iterable[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{"".join(parts)}</svg>'
+def _svg(height: float, parts: Iterable[str], about: str) -> str:
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(about)}">{"".join(parts)}</svg>'

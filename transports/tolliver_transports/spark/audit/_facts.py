@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,20 @@ from tolliver_proto import (
     HandshakeResponse,
     Ignored,
     Message,
+    Refusal,
     RemoteProtocolError,
     Revision,
     Subscribe,
+    SubscribeMany,
     Unsubscribe,
+    UnsubscribeMany,
     decode,
 )
 from tolliver_proto.layouts import LAYOUTS
 from tolliver_proto.recording import Block, Damage
 
 from ..read._columns import Columns, ack_ids, as_text, find_frames
+from ..read._moments import Moments, Part
 
 _PAIR = pa.struct([("channel", pa.string()), ("key", pa.string())])
 FACTS = pa.schema(
@@ -54,13 +59,17 @@ FACTS = pa.schema(
         ("detail", pa.string()),
         ("file", pa.int32()),
         ("offset", pa.int64()),
+        ("ordinal", pa.int64()),
     ]
 )
-"""The columns of a fact. `content` is the CRC32 of channel, key and body: with the id it tells messages apart."""
+"""The columns of a fact. `content` is the CRC32 of channel, key and body: with the id it tells messages apart. Ordinals
+are the order of a file's frames; they are not where the frames stand, as blocks of several connections are written
+together."""
 
 DDL = """local string, peer string, cid bigint, direction string, time timestamp, kind string, message_id bigint,
 channel string, key string, size bigint, content bigint, version decimal(20,0), status int, compatible boolean,
-subscriptions array<struct<channel: string, key: string>>, detail string, file int, offset bigint"""
+subscriptions array<struct<channel: string, key: string>>, detail string, file int, offset bigint,
+ordinal bigint"""
 """The same for Spark."""
 
 KINDS: dict[type, str] = {
@@ -69,11 +78,14 @@ KINDS: dict[type, str] = {
     HandshakeFinal: "handshake_final",
     Subscribe: "subscribe",
     Unsubscribe: "unsubscribe",
+    Refusal: "refusal",
+    SubscribeMany: "subscribe",
+    UnsubscribeMany: "unsubscribe",
     Ignored: "ignored",
     Message: "message",
 }
 _BATCH_BYTES = 2**22  # payload bytes that are made into one batch: bounds memory, and is plenty for numpy
-_MICROSECONDS = 1000  # nanoseconds
+_MICROSECOND = 1000  # nanoseconds
 _HALF = 2**63
 
 
@@ -115,27 +127,36 @@ class _Facts:
             "peer": pa.array([_text(block.header.peer) for block in blocks], pa.string()),
             "cid": pa.array([_signed(block.header.cid) for block in blocks], pa.int64()),
             "direction": pa.array([block.header.direction.name.lower() for block in blocks]),
-            "time": pa.array([block.header.time_ns // _MICROSECONDS for block in blocks], pa.timestamp("us", "UTC")),
         }
 
+    @cached_property
+    def _moments(self) -> Moments:
+        return Moments(
+            [
+                Part(base, base + len(block.payload), block.payload_offset, block.header.time_ns, block.columns)
+                for base, block in zip(map(int, self._bases), self._blocks, strict=True)
+                if block.payload
+            ]
+        )
+
     def batches(self) -> Iterator[pa.RecordBatch]:
-        messages: list[int] = []
-        acks: list[int] = []
+        messages: list[Any] = []
+        acks: list[Any] = []
         rows: list[tuple[int, dict[str, Any]]] = []
         for base, block in zip(map(int, self._bases), self._blocks, strict=True):
-            found = find_frames(block.payload, self._revision)
-            messages += [base + start for start in found.messages]
-            acks += [base + start for start in found.acks]
+            found = find_frames(block.payload, self._revision, block.columns)
+            messages.append(np.asarray(found.messages, np.int64) + base)
+            acks.append(np.asarray(found.acks, np.int64) + base)
             rows += [(base + start, _fields(frame)) for start, frame in found.handshakes]
             if found.error is not None:
                 rows.append((base + (found.error.offset or 0), {"kind": "malformed", "detail": found.error.detail}))
-        columns = Columns(self._data, messages, self._revision)
+        columns = Columns(self._data, np.concatenate(messages), self._revision)
         regular = np.flatnonzero(columns.regular)
         rows += [self._irregular(columns, int(row)) for row in np.flatnonzero(~columns.regular)]
         if len(regular):
             yield self._of_messages(columns, regular)
-        if acks:
-            starts = np.array(acks, np.int64)
+        starts = np.concatenate(acks)
+        if len(starts):
             yield self._batch(starts, {"kind": _all("ack", len(starts)), "message_id": self._ack_ids(starts)})
         if rows:
             starts = np.array([start for start, _ in rows], np.int64)
@@ -153,18 +174,22 @@ class _Facts:
                 "channel": as_text(channels),
                 "key": as_text(keys),
                 "size": pc.binary_length(bodies).cast(pa.int64()),
-                "content": self._contents(starts, ends, LAYOUTS[self._revision].message.size),
+                "content": self._contents(starts, ends, (channels, keys, bodies)),
             },
         )
 
-    def _contents(self, starts: Any, ends: Any, head: int) -> pa.Array:
-        view = memoryview(self._data)
+    def _contents(self, starts: Any, ends: Any, parts: Sequence[pa.Array]) -> pa.Array:
+        shape = LAYOUTS[self._revision].message
         crc32 = zlib.crc32
-        places = zip((starts + head).tolist(), ends.tolist(), strict=True)
+        if not shape.is_flat:  # lengths stand between the parts
+            rows = zip(*(part.to_pylist() for part in parts), strict=True)
+            return pa.array([crc32(body, crc32(key, crc32(channel))) for channel, key, body in rows], pa.int64())
+        view = memoryview(self._data)
+        places = zip((starts + shape.size).tolist(), ends.tolist(), strict=True)
         return pa.array([crc32(view[start:end]) for start, end in places], pa.int64())
 
     def _ack_ids(self, starts: Any) -> pa.Array:
-        return pa.array(ack_ids(self._data, starts, self._revision))
+        return pa.array(ack_ids(self._data, starts, self._revision).view(np.int64))  # above 2^63 is nobody's id
 
     def _irregular(self, columns: Columns, row: int) -> tuple[int, dict[str, Any]]:
         """A control message, or one that cannot be understood (T-10, T-20, T-27)."""
@@ -182,6 +207,9 @@ class _Facts:
         made = {name: column.take(chosen) for name, column in self._heads.items()} | own
         made["file"] = pa.array(np.full(len(starts), self._file, np.int32))
         made["offset"] = pa.array(starts + self._offsets[blocks])
+        times, places = self._moments.of(starts)
+        made["time"] = pa.array((times // _MICROSECOND).astype(np.int64)).cast(pa.timestamp("us", "UTC"))
+        made["ordinal"] = pa.array(places)
         empty = {field.name: pa.nulls(len(starts), field.type) for field in FACTS if field.name not in made}
         return pa.RecordBatch.from_arrays([(made | empty)[name] for name in FACTS.names], schema=FACTS)
 
@@ -208,6 +236,11 @@ def _fields(frame: Any) -> dict[str, Any]:
         row["compatible"] = frame.compatible
     elif isinstance(frame, Subscribe | Unsubscribe):
         row |= {"message_id": frame.message_id, "channel": frame.channel, "key": frame.key}
+    elif isinstance(frame, SubscribeMany | UnsubscribeMany):
+        row["message_id"] = frame.message_id
+        row["subscriptions"] = [pair._asdict() for pair in frame.subscriptions]
+    elif isinstance(frame, Refusal):
+        row["message_id"] = _signed(frame.message_id)
     elif isinstance(frame, Ignored):
         row |= {"message_id": frame.message_id, "detail": frame.reason.value}
     return row

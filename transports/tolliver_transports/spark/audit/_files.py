@@ -1,6 +1,6 @@
 """Recordings of an audit: their files, owners, and orderly ends.
 
-A file is told apart by its number in the order of names, which is the order of time, so (file, offset) says what came
+A file is told apart by its number in the order of names, which is the order of time, so (file, ordinal) says what came
 before what in all that an instance recorded, whatever its clock did. An index beside a file says that it was closed, so
 that nothing is missing at its end.
 """
@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
+
+import pyarrow as pa
 
 from tolliver_proto.recording import (
     BLOCK,
@@ -81,15 +83,25 @@ def _local(start: bytes) -> str | None:
     return str(UUID(bytes=values["local"])) if values["magic"] == MAGIC else None
 
 
-RANGES = "number int, file string, start bigint, end bigint, last boolean, entries array<bigint>, length bigint"
-"""The columns of `rows_of`."""
+RANGES = pa.schema(
+    [
+        ("number", pa.int32()),
+        ("file", pa.string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("last", pa.bool_()),
+        ("entries", pa.list_(pa.int64())),
+        ("length", pa.int64()),
+    ]
+)
+"""The columns of `ranges_of`."""
 
 
-def rows_of(recordings: Sequence[Recording], tasks: int) -> list[tuple[Any, ...]]:
+def ranges_of(recordings: Sequence[Recording], tasks: int) -> pa.Table:
     """The ranges that can be read on their own, in order, each with its file's number."""
     numbers = {one.path: one.file for one in recordings}
     parts = [part for task in plan(list(numbers), tasks) for part in task]
-    return [(numbers[part.file], *astuple(part)) for part in parts]
+    return pa.Table.from_pylist([{"number": numbers[part.file], **asdict(part)} for part in parts], RANGES)
 
 
 def items_of(row: dict[str, Any]) -> Iterator[Block | Damage]:

@@ -13,14 +13,15 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from ._charts import Axis, Bar, Curves, Series, bars, lines
-from ._collect import Findings, Row, Table
+from ._charts import REST, Axis, Bar, Curves, Series, bars, dashed, lines, look
+from ._collect import Findings, Row, Table, silent
 
 FLOWS = 12
 """Pairs of sender and receiver that have charts; all are in the tables."""
 
 _CHANNELS = 7  # lines of a chart; all others are one more
 _LANES = 40
+_SILENT = 5  # names of those who recorded nothing
 _Flow = tuple[str, str]
 
 
@@ -56,6 +57,12 @@ class _Page:
         for row in found.deliveries.rows:
             counted[_flow(row)] += (row["sent"] or row["delivered"] or 0) + (row["unreliable_sent"] or 0)
         self._flows = sorted(counted, key=lambda flow: (-counted[flow], flow))[:FLOWS]
+        self._silent = silent(found.deliveries.rows)
+        totals: defaultdict[str, int] = defaultdict(int)
+        for row in found.traffic:
+            totals[row["channel"]] += row["sent"] + row["delivered"]
+        ranked = sorted(totals, key=lambda channel: (-totals[channel], channel))
+        self._looks = {channel: look(number) for number, channel in enumerate(ranked)}
 
     def section(self, title: str, content: str, about: str) -> str:
         about = f'<p class="about">{about}</p>' if about else ""
@@ -64,20 +71,35 @@ class _Page:
     def verdict(self) -> str:
         """The one number that matters, in words."""
         rows = self._found.deliveries.rows
-        lost = sum(row["lost"] or 0 for row in rows)
-        sent, delivered = (sum(row[name] or 0 for row in rows) for name in ("sent", "delivered"))
-        unknown = sum(row["lost"] is None for row in rows)
-        words = [f"<b>lost = {lost:,}</b>", f"sent {sent:,}", f"delivered {delivered:,}"]
+        lost = _sum(rows, "lost")
+        both = [row for row in rows if row["lost"] is not None]
+        words = [f"<b>lost = {lost:,}</b>" if both or not rows else "<b>nothing to compare</b>"]
         words += [
             f"{name} {total:,}"
-            for name in ("duplicates", "resent", "unproven", "pending")
-            if (total := _sum(rows, name))
+            for name in ("sent", "delivered", "duplicates", "resent")
+            if (total := _sum(both, name)) or name in ("sent", "delivered")
         ]
-        if unknown:
-            words.append(f"unknown for {unknown:,} of {len(rows):,} lines, as one side recorded nothing")
         when = datetime.fromtimestamp(self._axis.begin, UTC).strftime("%Y-%m-%d")
         span = f"{self._axis.end - self._axis.begin:,.1f} s of recordings from {when} (times in UTC)"
-        return f'<p class="verdict {"bad" if lost else "good"}">{" · ".join(words)}</p><p class="about">{span}</p>'
+        about = [_balance(both), *self._unchecked(rows), span]
+        return f'<p class="verdict {"bad" if lost else "good"}">{" · ".join(words)}</p>' + "".join(
+            f'<p class="about">{line}</p>' for line in about if line
+        )
+
+    def _unchecked(self, rows: list[Row]) -> Iterable[str]:
+        """The messages of which only one side tells, and who is silent: they are neither delivered nor lost."""
+        for end, other, count, words in (
+            ("receiver", "sender", "sent", "more were sent to"),
+            ("sender", "receiver", "delivered", "more came from"),
+        ):
+            total = sum(row[count] or 0 for row in rows if row[end] in self._silent and row[other] not in self._silent)
+            if total:
+                who = sorted({self.name(row[end]) for row in rows if row[end] in self._silent})
+                named = ", ".join(map(_visible, who[:_SILENT])) + (
+                    f" and {len(who) - _SILENT:,} others" * (len(who) > _SILENT)
+                )
+                unknown = "arrived" if end == "receiver" else "was sent"
+                yield f"{total:,} {words} {named}, which recorded nothing: how much of that {unknown} is not known."
 
     def name(self, uuid: str | None) -> str:
         """An instance's name, or the end of its UUID."""
@@ -95,12 +117,18 @@ class _Page:
                 lanes[row["local"], row["peer"]].append(self._bar(row))
         shown = sorted(lanes.items())[:_LANES]
         return _figure(
-            "", bars(self._axis, [(_printable(f"{self.name(a)} with {self.name(b)}"), one) for (a, b), one in shown])
+            "",
+            bars(
+                self._axis,
+                [(_printable(f"{self.name(a)} with {self.name(b)}"), one) for (a, b), one in shown],
+                "Connections over time, by who recorded them, and how many",
+            ),
         )
 
     def _bar(self, row: Row) -> Bar:
         words = f"{_printable(row['outcome'])}, {row['messages_in']:,} messages in, {row['messages_out']:,} out"
-        return Bar(_time(row["began"]), _time(row["ended"]), words, not row["recorded_to_end"])
+        pale = row["outcome"] != "established"
+        return Bar(_time(row["began"]), _time(row["ended"]), words, not row["recorded_to_end"], pale)
 
     def _gaps(self, flow: _Flow) -> list[Bar]:
         """Between a pair's connections, as either of them recorded it."""
@@ -116,7 +144,7 @@ class _Page:
     def about_steps(self) -> str:
         return (
             f"First copies a second, in steps of {self._found.step:g} s: delivered, or sent where the receiver "
-            "recorded nothing. Shaded: between two connections."
+            "recorded nothing. A channel looks the same in every chart. Shaded: between two connections."
         )
 
     def traffic_charts(self) -> str:
@@ -135,9 +163,20 @@ class _Page:
             label = labels.get(row["channel"], f"{len(ranked) - _CHANNELS} others")
             values.setdefault(label, defaultdict(float))[_time(row["begin"])] += row[name] / self._found.step
         order = [*labels, *(label for label in values if label not in labels)]
-        series = [Series(_printable(label) or "(no name)", self._filled(values[label])) for label in order]
+        series = [
+            Series(_name(label), self._filled(values[label]), self._looks[label] if label in labels else REST)
+            for label in order
+        ]
         return _figure(
-            self._pair(flow), lines(self._axis, series, lambda value: f"{_short(value)}/s", self._gaps(flow))
+            self._pair(flow),
+            lines(
+                self._axis,
+                series,
+                lambda value: f"{_short(value)}/s",
+                self._gaps(flow),
+                unit=f"messages {name} a second",
+                about=f"Messages {name} a second over time, {_printable(self._pair(flow))}",
+            ),
         )
 
     def _filled(self, values: dict[float, float]) -> list[tuple[float, float | None]]:
@@ -163,19 +202,44 @@ class _Page:
                 points.append((time, None))
             points.append((time, row))
         series = [
-            Series(name, [(time, None if row is None else row[name]) for time, row in points])
-            for name in ("p50", "p95", "p99", "max")
+            Series(name, [(time, None if row is None else row[name]) for time, row in points], f"q{number}")
+            for number, name in enumerate(("p50", "p95", "p99", "max"))
         ]
-        return _figure(self._pair(flow), lines(self._axis, series, seconds, self._gaps(flow), log=True))
+        return _figure(
+            self._pair(flow),
+            lines(
+                self._axis,
+                series,
+                seconds,
+                self._gaps(flow),
+                log=True,
+                unit="from sent to acknowledged, by powers of ten",
+                about=f"Time from sent to acknowledged, {_printable(self._pair(flow))}",
+            ),
+        )
 
     def curves(self, curves: Iterable[Curves]) -> str:
         return "".join(
             _figure(
                 one.title,
-                lines(self._axis, [Series(_printable(name), line) for name, line in one.lines.items()], _short),
+                lines(
+                    self._axis,
+                    [
+                        Series(_name(name), line, self._look(one.title, name, number))
+                        for number, (name, line) in enumerate(one.lines.items())
+                    ],
+                    _short,
+                    about=f"Values over time, {_printable(one.title)}",
+                ),
             )
             for one in curves
         )
+
+    def _look(self, title: str, name: str, number: int) -> str:
+        """Lines that a user calls after a channel, or whose chart he does, have that channel's colour."""
+        if name in self._looks:
+            return self._looks[name]
+        return dashed(self._looks[title], number) if title in self._looks else look(len(self._looks) + number)
 
     # Tables.
 
@@ -228,18 +292,40 @@ class _Page:
         )  # fmt: skip
 
     def _of(self, column: str) -> Callable[[Row], str]:
-        return lambda row: f'<td title="{escape(row[column] or "")}">{_visible(self.name(row[column]))}</td>'
+        def show(row: Row) -> str:
+            uuid = row[column]
+            said = _NOT_RECORDED if uuid in self._silent else ""
+            return f'<td class="who" title="{escape(uuid or "")}">{_visible(self.name(uuid))}{said}</td>'
+
+        return show
 
 
 _Column = tuple[str, Callable[[Row], str]]
 _COUNTS = (
     ("sent", "sent"), ("acked", "acknowledged"), ("delivered", "delivered"), ("duplicates", "duplicates"),
-    ("resent", "resent"), ("unacked", "unacknowledged"), ("unproven", "unproven"), ("pending", "pending"),
+    ("resent", "resent"), ("unproven", "unproven"), ("pending", "pending"),
+    ("unrecorded", "unrecorded"),
 )  # fmt: skip
 
 
 def _unreliable(row: Row) -> tuple[int | None, int | None]:
     return row["unreliable_sent"], row["unreliable_received"]
+
+
+def _balance(rows: list[Row]) -> str:
+    """The difference between sent and delivered, as a sum; nothing where there is none."""
+    sent, delivered = _sum(rows, "sent"), _sum(rows, "delivered")
+    parts = [f"{sign} {total:,} {meaning}" for name, sign, meaning in _BETWEEN if (total := _sum(rows, name))]
+    return f"delivered {delivered:,} = sent {sent:,} {', '.join(parts)}" if parts else ""
+
+
+_BETWEEN = (
+    ("lost", "\N{MINUS SIGN}", "lost"),
+    ("pending", "\N{MINUS SIGN}", "pending: not acknowledged yet, they wait with their sender"),
+    ("unproven", "\N{MINUS SIGN}", "unproven: acknowledged, but the receiver's recording ends before them"),
+    ("unrecorded", "+", "that the sender's recording lacks, as it ends before them"),
+)
+_NOT_RECORDED = ' <abbr title="recorded nothing">\N{DAGGER}</abbr>'
 
 
 def _figure(title: str, chart: str) -> str:
@@ -258,6 +344,10 @@ def _table(table: Table, columns: Sequence[_Column]) -> str:
 
 def _visible(text: str) -> str:
     return escape(_printable(text))
+
+
+def _name(text: str) -> str:
+    return _printable(text) or "(no name)"
 
 
 def _printable(text: str) -> str:
@@ -332,10 +422,15 @@ def _time(time: datetime) -> float:
 
 _ABOUT_DELIVERIES = (
     "Reliable messages, each counted once. p50 to max: from the first sending to the first ack, by the sender's clock. "
-    "Unproven: acknowledged, but the receiver's recording ends before it. Pending: not acknowledged yet. "
-    "Unreliable: sent / received. \N{EN DASH}: not recorded."
+    "Delivered = sent \N{MINUS SIGN} lost \N{MINUS SIGN} unproven \N{MINUS SIGN} pending + unrecorded. "
+    "Unproven: acknowledged, but the receiver's recording ends before it. Pending: not acknowledged yet. Unrecorded: "
+    "delivered, but the sender's recording lacks it. Unreliable: sent / received. \N{EN DASH}: not known, as that side "
+    "recorded nothing, which the \N{DAGGER} says."
 )
-_ABOUT_BARS = "From the first frame to the last one, as each side recorded it. A cross: the recording may end early."
+_ABOUT_BARS = (
+    "From the first frame to the last one, as each side recorded it. A cross: the recording may end early. Pale: the "
+    "handshake led to nothing."
+)
 _ABOUT_LATENCY = (
     "From the first sending to the first ack, by the sender's clock; the scale is by powers of ten. What was "
     "sent, lost its connection and was sent again counts from the first time. Shaded: between two connections."

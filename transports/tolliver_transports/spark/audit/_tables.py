@@ -1,6 +1,6 @@
 """Tables of the audit: every function takes tables and gives one.
 
-Nothing compares the clocks of two machines. Within one run of an instance, (file, offset) is the order of all that it
+Nothing compares the clocks of two machines. Within one run of an instance, (file, ordinal) is the order of all that it
 recorded; between two instances, only what TCP promises is used: what was sent before Y on a connection came before Y.
 Ids say nothing of order, as each run begins them at another place (T-40), and names of files follow a clock that may
 have been set back between two runs: so one connection counts as later than another where both ends' recordings say so.
@@ -41,7 +41,7 @@ def placed(facts: DataFrame) -> DataFrame:
 
     A connection begins at its request. Rows before the first one of a cid have a number below 0.
     """
-    place = F.shiftleft(F.col("file").cast("bigint"), _FILE_BITS) + F.col("offset")
+    place = F.shiftleft(F.col("file").cast("bigint"), _FILE_BITS) + F.col("ordinal")
     read = facts.where(F.col("local").isNotNull()).withColumn("place", place)
     of_cid = Window.partitionBy("local", "cid").orderBy("begin")
     starts = (

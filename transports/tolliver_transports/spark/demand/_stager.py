@@ -34,7 +34,7 @@ from ...staging import FolderOptions, StageWriter
 from ...staging._loop import LOOK, StageLoop
 from ._credit import Credit
 
-log = logging.getLogger("tolliver_transports.spark")
+log = logging.getLogger("tolliver.spark")
 
 CONNECT = 20.0
 """Seconds for a publisher to be there."""

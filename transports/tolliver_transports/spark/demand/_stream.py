@@ -18,9 +18,9 @@ from tolliver_proto.reactive import Limits
 
 from ..._options.streams import StreamsOptions
 from ...staging import FolderOptions
-from .._options import Option, one_of, parse
+from .._options import Option, parse
 from ..read._schema import check_schema
-from ..stream._live import LOCK_TIMEOUT, Stage
+from ..stream._live import LOCK_TIMEOUT, Stage, open_stage
 from ..stream._log import Log
 from ..stream._options import LIVE_OPTIONS, Staging, StreamOptions, staged
 from ..stream._reader import StreamReader
@@ -60,23 +60,26 @@ STREAM: dict[str, Option] = {
     **COMMON,
     **{name: LIVE_OPTIONS[name] for name in _OF_LIVE},
     "publishers": Option("publishers", _staged_publishers),
-    "staging": Option("staging", one_of({here.value: here for here in (Staging.SHARED, Staging.INLINE)})),
 }
+
+_OF_THE_STAGER = [*(name for name in COMMON if name != "rowsPerBatch"), "maxStagedBytes", "syncBytes", "syncInterval"]
 
 _OF_BATCHES = dict.fromkeys(ENDS, "it ends a batch, and a stream does not end: leave it out")
 
 
 @define(frozen=True, kw_only=True)
 class DemandStream:
-    """Options of the stager and of the reader. It is pickled to every task."""
+    """Options of the stager, where it is not elsewhere, and of the reader. It is pickled to every task."""
 
-    stage: DemandStageOptions
+    stage: DemandStageOptions | None
     stream: StreamOptions
 
 
 def demand_stream(options: Mapping[str, str]) -> DemandStream:
     """From Spark's options. Raises ValueError, naming what is wrong and what to write instead."""
     values = parse(options, STREAM, _STREAM, _OF_BATCHES)
+    if values.get("staging") is Staging.EXTERNAL:
+        return _tailing(values, {name.lower() for name in options})
     remote, tls = dialled_publisher(values)
     if "directory" not in values:
         raise ValueError(f"{_STREAM} needs the option stagingDir: a directory for what has arrived")
@@ -94,8 +97,21 @@ def demand_stream(options: Mapping[str, str]) -> DemandStream:
     return DemandStream(stage=stage, stream=stream)
 
 
+def _tailing(values: dict[str, Any], given: set[str]) -> DemandStream:
+    for name in _OF_THE_STAGER:
+        if name.lower() in given:
+            raise ValueError(
+                f"the option {name} is for whoever subscribes, and with staging=external that is `tolliver stage "
+                "--stream`: give it there, or leave staging out"
+            )
+    if "directory" not in values:
+        raise ValueError(f"{_STREAM} needs the option stagingDir: the directory that `tolliver stage --stream` fills")
+    return DemandStream(stage=None, stream=staged(values))
+
+
 class DemandStreamReader(StreamReader):
-    """Reads what publishers give, in micro-batches. The process that asks where the stream is subscribes to them."""
+    """Reads what publishers give, in micro-batches. The process that asks where the stream is subscribes to them, or
+    with staging=external a service."""
 
     def __init__(self, options: DemandStream, schema: StructType) -> None:
         """Raises ValueError for a schema with other columns. Opens nothing."""
@@ -110,7 +126,8 @@ class DemandStreamReader(StreamReader):
     @property
     def _log(self) -> Log:
         if self._opened is None:
-            self._opened = _open(self._demanded, self._options)
+            demanded = self._demanded
+            self._opened = open_stage(self._options) if demanded is None else _open(demanded, self._options)
         return self._opened
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

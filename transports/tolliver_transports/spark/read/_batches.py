@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,15 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tolliver_proto import Revision
-from tolliver_proto.recording import Block, BlockHeader, Damage, Direction
+from tolliver_proto.recording import Block, BlockHeader, Damage, Direction, FrameColumns
 
-from ._columns import Booleans, Columns, Integers, as_text, find_frames
+from ._columns import Booleans, Columns, Integers, Word, as_text, find_frames, likely, word_of
+from ._moments import Moments, Part
 from ._options import Mode, ReadOptions, TruncatedTail
 from ._ranges import DamagedRecording, Range, blocks_in
 
 _RUN_BYTES = 8 * 2**20  # payloads that gather for one batch at most, but for a single one
+_WORDS = 16  # names of a filter: where it has more, nothing is looked at beforehand
 _TOLD = 10  # places that a task names in its log
-_log = logging.getLogger("tolliver_transports.spark")
+_log = logging.getLogger("tolliver.spark")
 
 _ARROW = {
     "string": pa.string(),
@@ -47,6 +50,12 @@ class Match(NamedTuple):
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> list[Word]:
+        """The beginnings of what it takes."""
+        exact = [word_of(name.encode(), whole=True) for name in self.names]
+        return exact + [word_of(prefix.encode(), whole=False) for prefix in self.prefixes]
 
     def among(self, column: Any) -> Booleans:
         """Mask of the values of a column of binary that it takes."""
@@ -86,9 +95,28 @@ class Wanted:
         return (
             self.direction in (None, header.direction)
             and (not self.peers or header.peer in self.peers)
-            and self.since <= header.time_ns < self.until
+            and self.since <= header.time_ns
+            and header.first_time_ns < self.until
             and all(sender(header) in senders for senders in self.senders)
         )
+
+    @property
+    def timed(self) -> bool:
+        """True if only some of a block's messages may be of the time that is asked for."""
+        return self.since > 0 or self.until < 2**64
+
+    def of_time(self, times: Any) -> Booleans:
+        """Mask of the times that are asked for."""
+        last = min(self.until, 2**64) - 1
+        return np.asarray((times >= np.uint64(max(self.since, 0))) & (times <= np.uint64(last)))
+
+    def likely(self, piece: Piece, starts: Integers) -> Integers:
+        """The messages that may be wanted, of those that begin there."""
+        for part, matches in (("channel", self.channels), ("key", self.keys)):
+            for match in matches:
+                if len(match.words) <= _WORDS:
+                    starts = starts[likely(piece.payload, starts, part, match.words, piece.header.revision)]
+        return starts
 
     def rows(self, columns: Columns) -> Integers:
         """The numbers of the messages that are wanted."""
@@ -112,6 +140,11 @@ class Piece(NamedTuple):
     offset: int
     header: BlockHeader
     payload: bytes
+    columns: FrameColumns | None = None
+
+
+def piece_of(file: str | None, block: Block) -> Piece:
+    return Piece(file, block.payload_offset, block.header, block.payload, block.columns)
 
 
 @dataclass(slots=True)
@@ -125,11 +158,11 @@ class _Run:
     size: int = 0
     messages: int = 0
 
-    def add(self, piece: Piece, starts: Sequence[int]) -> None:
+    def add(self, piece: Piece, starts: Sequence[int] | Integers) -> None:
         self.pieces.append(piece)
         self.bases.append(self.size)
         self.counts.append(len(starts))
-        self.starts.append(np.array(starts, np.int64) + self.size)
+        self.starts.append(np.asarray(starts, np.int64) + self.size)
         self.size += len(piece.payload)
         self.messages += len(starts)
 
@@ -137,14 +170,29 @@ class _Run:
         payloads = [piece.payload for piece in self.pieces]
         return payloads[0] if len(payloads) == 1 else b"".join(payloads)
 
+    def moments(self) -> Moments:
+        """Times and places of all its frames."""
+        return Moments(
+            [
+                Part(base, base + len(piece.payload), piece.offset, piece.header.time_ns, piece.columns)
+                for base, piece in zip(self.bases, self.pieces, strict=True)
+            ]
+        )
 
-class _Batch(NamedTuple):
+
+@dataclass
+class _Batch:
     """The wanted rows of a run: numbers of messages, and of the piece of each."""
 
     columns: Columns
     rows: Integers
     piece_of: Integers
     run: _Run
+
+    @cached_property
+    def moments(self) -> tuple[Any, Integers]:
+        """Times and places of the wanted rows."""
+        return self.run.moments().of(self.columns.offsets[self.rows])
 
     def text(self, column: Any) -> Any:
         """The wanted ones among all channels or keys."""
@@ -167,10 +215,11 @@ _COLUMNS: dict[str, Callable[[_Batch], Any]] = {
     "message_id": lambda batch: batch.columns.message_ids(batch.rows),
     "reliable": lambda batch: pa.array(batch.columns.reliable[batch.rows]),
     "sender": lambda batch: batch.spread(lambda piece: sender(piece.header), pa.string()),
-    "received_at": lambda batch: batch.spread(lambda piece: piece.header.time_ns // 1000, _ARROW["timestamp"]),
+    "received_at": lambda batch: pa.array((batch.moments[0] // 1000).astype(np.int64)).cast(_ARROW["timestamp"]),
     "file": lambda batch: batch.spread(lambda piece: piece.file, pa.string()),
     "frame_offset": _frame_offset,
     "direction": lambda batch: batch.spread(lambda piece: piece.header.direction.name.lower(), pa.string()),
+    "place": lambda batch: pa.array(batch.moments[1]),
 }
 """Makers of the columns."""
 
@@ -186,9 +235,10 @@ class BatchMaker:
         self._run = _Run()
         self._revision = Revision.DRAFT_2
 
-    def add(self, piece: Piece, starts: Sequence[int]) -> Iterator[Any]:
+    def add(self, piece: Piece, starts: Sequence[int] | Integers) -> Iterator[Any]:
         """A piece, and where its messages start in it. Yields the batches that are full."""
-        if not starts:
+        starts = self._wanted.likely(piece, np.asarray(starts, np.int64))
+        if not len(starts):
             return
         run, revision = self._run, piece.header.revision
         full = run.messages + len(starts) > self._rows or run.size + len(piece.payload) > _RUN_BYTES
@@ -208,6 +258,8 @@ class BatchMaker:
         for start in range(0, run.messages, self._rows):
             columns = Columns(data, starts[start : start + self._rows], revision)
             rows = self._wanted.rows(columns)
+            if self._wanted.timed and len(rows):
+                rows = rows[self._wanted.of_time(run.moments().of(columns.offsets[rows])[0])]
             if len(rows):
                 batch = _Batch(columns, rows, piece_of[start + rows], run)
                 arrays = [_COLUMNS[name](batch) for name in self._schema.names]
@@ -255,8 +307,8 @@ def good_blocks(file: str, blocks: Iterable[Block | Damage], policy: Policy) -> 
             policy.damaged(file, block.offset, f"{block.detail}; {rest}")
 
 
-def _blocks_of(part: Range, policy: Policy) -> Iterator[Block]:
-    yield from good_blocks(part.file, blocks_in(part), policy)
+def _blocks_of(part: Range, wanted: Wanted, policy: Policy) -> Iterator[Block]:
+    yield from good_blocks(part.file, blocks_in(part, wanted.takes_block), policy)
     if part.length is not None:
         policy.damaged(part.file, part.end, f"the file was cut: it had {part.length} bytes when it was closed")
 
@@ -264,7 +316,7 @@ def _blocks_of(part: Range, policy: Policy) -> Iterator[Block]:
 def batches_of(pieces: Iterable[Piece], maker: BatchMaker, policy: Policy) -> Iterator[Any]:
     """The record batches of pieces. Of one in which a frame is malformed, what precedes that frame."""
     for piece in pieces:
-        found = find_frames(piece.payload, piece.header.revision)
+        found = find_frames(piece.payload, piece.header.revision, piece.columns)
         if found.error is not None:
             offset = piece.offset + (found.error.offset or 0)
             policy.damaged(piece.file or "a value", offset, f"{found.error.detail} [{found.error.code}]")
@@ -276,10 +328,5 @@ def batches_of(pieces: Iterable[Piece], maker: BatchMaker, policy: Policy) -> It
 def read_ranges(ranges: Sequence[Range], schema: Any, options: ReadOptions, wanted: Wanted) -> Iterator[Any]:
     """The messages of these ranges as record batches of an Arrow schema. Raises DamagedRecording and StoreError."""
     policy = Policy(options)
-    pieces = (
-        Piece(part.file, block.payload_offset, block.header, block.payload)
-        for part in ranges
-        for block in _blocks_of(part, policy)
-        if wanted.takes_block(block.header)
-    )
+    pieces = (piece_of(part.file, block) for part in ranges for block in _blocks_of(part, wanted, policy))
     return batches_of(pieces, BatchMaker(schema, wanted, options.rows_per_batch), policy)

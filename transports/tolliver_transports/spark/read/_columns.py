@@ -1,13 +1,14 @@
 """Frames as Arrow columns, without an object for each.
 
-Python walks from frame to frame, as only a head tells where the next one begins; all else is done for many frames at
-once. Frames stand back to back, so their bytes already are the values of one Arrow array whose offsets cut each frame
-into head, parts and what stands before the next one: a column is every fifth element of it. The `Decoder` reads
-handshakes and whatever is wrong, so both say the same of any bytes.
+Python walks from frame to frame, as only a head tells where the next one begins, unless sizes were recorded beside
+them; all else is done for many frames at once. Frames stand back to back, so their bytes already are the values of one
+Arrow array whose offsets cut each frame into heads, parts and what stands before the next one: a column is elements at
+equal distances. The `Decoder` reads handshakes and whatever is wrong, so both say the same of any bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from struct import Struct, calcsize
@@ -30,13 +31,16 @@ from tolliver_proto import (
     OwnLimitExceeded,
     RemoteProtocolError,
     Revision,
+    decode,
 )
 from tolliver_proto.layouts import LAYOUTS, Fields, Layout
+from tolliver_proto.recording import Column, FrameColumns
 
 MAX_BYTES = 2**31 - 1
 """Of one run of bytes: Arrow's offsets have 32 bits where Spark reads them."""
 
-_CUTS = 5  # of each frame: head, three parts, and the gap before the next one
+_WORD = 8  # bytes of a name that are looked at
+_NO_CODE = -1
 _RESERVED = RESERVED_CHANNEL.encode()
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -47,23 +51,60 @@ class Frames:
     """The places at which the frames of a run of bytes begin, from its start and in order.
 
     `messages` are all frames with a message's head: those of applications, control messages, and what is ignored.
-    `error` is what the walk ended at, as `decode` would raise it: None where the run is whole frames to its end.
+    `handshakes` are all that is neither of those nor an ack, refusals among them. `error` is what the walk ended at, as
+    `decode` would raise it: None where the run is whole frames to its end.
     """
 
-    messages: list[int]
-    acks: list[int]
+    messages: list[int] | Integers
+    acks: list[int] | Integers
     handshakes: list[tuple[int, Decoded]]
     error: RemoteProtocolError | None = None
 
 
-def find_frames(data: bytes, revision: Revision = Revision.DRAFT_2) -> Frames:
+def find_frames(data: bytes, revision: Revision = Revision.DRAFT_2, columns: FrameColumns | None = None) -> Frames:
     """The frames of `data`, which begins with one. Never raises for what the bytes say: see `Frames.error`.
 
-    Raises OwnLimitExceeded for more than `MAX_BYTES`.
+    `columns` are those of its block: sizes that are true spare the walk. Raises OwnLimitExceeded for more than
+    `MAX_BYTES`.
     """
     if len(data) > MAX_BYTES:
         raise OwnLimitExceeded("too_long", f"{len(data)} bytes in one run: the limit is {MAX_BYTES}, give less at once")
-    return _walker(revision).walk(data)
+    found = None if columns is None else _by_sizes(data, revision, numbers(columns.sizes, columns.frames))
+    return _walker(revision).walk(data) if found is None else found
+
+
+def numbers(column: Column, count: int) -> Integers:
+    """A column of a block, modulo 2^64."""
+    if not column.width:
+        return np.zeros(count, np.int64)
+    return np.frombuffer(column.data, f">u{column.width}").astype(np.int64)
+
+
+def _by_sizes(data: bytes, revision: Revision, sizes: Integers) -> Frames | None:
+    """The frames of these sizes, which fill `data`; None where a frame says otherwise, or is malformed."""
+    layout = LAYOUTS[revision]
+    shape, ack = layout.message, layout.ack
+    if not _walker(revision).in_heads or ack is None or "status" in ack.names:
+        return None
+    starts = np.cumsum(sizes) - sizes
+    codes = np.frombuffer(data, np.uint8)[np.minimum(starts, len(data) - 1)]
+    of_messages, of_acks = codes == layout.codes[Message], codes == layout.codes[Ack]
+    messages, acks = starts[of_messages], starts[of_acks]
+    if (sizes[of_acks] != ack.size).any() or (sizes[of_messages] < shape.size).any():
+        return None
+    heads = heads_at(data, shape.head, messages)
+    wanted = shape.size + sum(heads[part].astype(np.int64) for part in shape.parts)
+    if (sizes[of_messages] != wanted).any():
+        return None
+    handshakes: list[tuple[int, Decoded]] = []
+    for at in np.flatnonzero(~(of_messages | of_acks)).tolist():
+        start = int(starts[at])
+        try:
+            [frame] = decode(data[start : start + int(sizes[at])], revision)
+        except (RemoteProtocolError, ValueError):
+            return None
+        handshakes.append((start, frame))
+    return Frames(messages, acks, handshakes)
 
 
 class _Slow(NamedTuple):
@@ -74,14 +115,21 @@ class _Slow(NamedTuple):
 class _Walker:
     """A layout compiled for walking.
 
-    A message that fits into a run is within the largest body of either draft (T-06), so only its end is looked at.
+    A message that fits into a run is within the largest body of either draft (T-06), so only its end is looked at; in
+    layouts with a lower bound, or whose head does not tell all, each is looked at as a whole.
     """
 
     def __init__(self, revision: Revision, layout: Layout) -> None:
+        shape, ack = layout.message, layout.ack
         self._revision = revision
-        self._message_code, self._message_size = layout.codes[Message], layout.message.size
-        self._ack_size, self._ack_code = layout.ack.size, layout.codes[Ack]
-        self._unpack = _code_and_lengths(layout.message).unpack_from
+        self._shape = shape
+        self._message_code, self._message_size = layout.codes[Message], shape.head.size
+        self._unpack = _code_and_lengths(shape.head).unpack_from
+        self._max_id, self._unreliable_id = layout.greatest_id, layout.unreliable_id
+        self._max_body = layout.max_body
+        self.in_heads = shape.is_flat and self._max_id == shape.maximum("message_id") and self._max_body >= MAX_BYTES
+        self._ack, self._ack_code = ack, _NO_CODE if ack is None else layout.codes[Ack]
+        self._handled = layout.acks[Ack]
         self._least = {
             layout.codes[HandshakeRequest]: layout.request.size,
             layout.codes[HandshakeResponse]: layout.response.size,
@@ -90,10 +138,12 @@ class _Walker:
 
     def walk(self, data: bytes) -> Frames:
         message_code, size, unpack = self._message_code, self._message_size, self._unpack
-        found = Frames([], [], [])
-        add = found.messages.append
+        messages: list[int] = []
+        acks: list[int] = []
+        found = Frames(messages, acks, [])
+        add = messages.append
         pos, available = 0, len(data)
-        last = available - size
+        last = available - size if self.in_heads else -1
         while True:
             while pos <= last:
                 code, first, second, third = unpack(data, pos)
@@ -104,10 +154,14 @@ class _Walker:
             if pos == available:
                 return found
             if pos > available:
-                pos = found.messages.pop()  # it is not whole: the machine says why
-            elif data[pos] == self._ack_code and pos + self._ack_size <= available:
-                found.acks.append(pos)
-                pos += self._ack_size
+                pos = messages.pop()  # it is not whole: the machine says why
+            elif data[pos] == message_code and (end := self._message_end(data, pos)) is not None:
+                add(pos)
+                pos = end
+                continue
+            elif data[pos] == self._ack_code and (end := self._ack_end(data, pos)) is not None:
+                acks.append(pos)
+                pos = end
                 continue
             try:
                 frame, length = self._read_slowly(data, pos)
@@ -117,6 +171,22 @@ class _Walker:
                 return found
             found.handshakes.append((pos, frame))
             pos += length
+
+    def _message_end(self, data: bytes, pos: int) -> int | None:
+        """The end of the message at `pos`, or None where the machine is to say what is wrong with it."""
+        reading = self._shape.read(data, pos, len(data))
+        if not reading.known or reading.end > len(data):
+            return None
+        message_id, body = reading.values["message_id"], reading.values["body"]
+        is_id = self._max_id < 0 or message_id <= self._max_id or message_id == self._unreliable_id
+        return reading.end if is_id and body <= self._max_body else None
+
+    def _ack_end(self, data: bytes, pos: int) -> int | None:
+        """The same of an ack; None for a refusal too."""
+        ack = self._ack
+        if ack is None or pos + ack.size > len(data):
+            return None
+        return pos + ack.size if ack.unpack(data, pos).get("status", self._handled) == self._handled else None
 
     def _read_slowly(self, data: bytes, pos: int) -> _Slow:
         """The frame at `pos`, by the machine, which is given twice as much until the frame is whole: linear time."""
@@ -159,13 +229,55 @@ def heads_at(data: bytes, fields: Fields, starts: Integers) -> npt.NDArray[Any]:
     """The fixed-size heads that begin at `starts`, as an array with the names of `fields`."""
     if not len(starts):
         return np.empty(0, head_type(fields))
-    everywhere = np.ndarray(len(data) - fields.size + 1, head_type(fields), data, strides=(1,))
-    return everywhere[starts]
+    # Bytes without a type are fetched in a seventh of the time that heads with fields take.
+    everywhere = np.ndarray(len(data) - fields.size + 1, f"V{fields.size}", data, strides=(1,))
+    return everywhere[starts].view(head_type(fields))
 
 
-def ack_ids(data: bytes, starts: Integers, revision: Revision = Revision.DRAFT_2) -> Integers:
-    """The message ids of the acks that begin at `starts`."""
-    return heads_at(data, LAYOUTS[revision].ack, starts)["message_id"].astype(np.int64)
+class Word(NamedTuple):
+    """The beginning of a name, of eight bytes at most: those that `mask` leaves are `value`.
+
+    `least` and `most` are bytes that the whole name may have.
+    """
+
+    value: int
+    mask: int
+    least: int
+    most: int
+
+
+def word_of(name: bytes, *, whole: bool) -> Word:
+    """The beginning of one name, or of all that begin so."""
+    size = min(len(name), _WORD)
+    value = int.from_bytes(name[:size].ljust(_WORD, b"\0"))
+    return Word(value, 2**64 - 2 ** (8 * (_WORD - size)), len(name), len(name) if whole else MAX_BYTES)
+
+
+def likely(data: bytes, starts: Integers, part: str, words: Sequence[Word], revision: Revision) -> Booleans:
+    """Flags of the messages whose channel or key may begin with one of the words: all that do, and hardly another.
+
+    It looks at a few bytes of each, so most that a filter drops never become columns.
+    """
+    shape, last = LAYOUTS[revision].message, len(data) - _WORD
+    if last < 0 or not shape.is_flat:
+        return np.ones(len(starts), np.bool_)
+    heads = heads_at(data, shape.head, starts)
+    begins = starts + shape.size
+    for before in shape.parts[: shape.parts.index(part)]:
+        begins = begins + heads[before]
+    found = begins > last
+    names = np.ndarray(last + 1, ">u8", data, strides=(1,))[np.minimum(begins, last)].astype(np.uint64)
+    lengths = heads[part]
+    for word in words:
+        same = (names & np.uint64(word.mask)) == np.uint64(word.value)
+        found |= same & (lengths >= word.least) & (lengths <= word.most)
+    return found
+
+
+def ack_ids(data: bytes, starts: Integers, revision: Revision = Revision.DRAFT_2) -> npt.NDArray[np.uint64]:
+    """The message ids of the acks that begin at `starts`. A peer can name any number that the field holds."""
+    ack = LAYOUTS[revision].ack
+    return np.empty(0, np.uint64) if ack is None else heads_at(data, ack, starts)["message_id"].astype(np.uint64)
 
 
 class Columns:
@@ -180,17 +292,22 @@ class Columns:
         self.offsets: Integers = np.asarray(starts, dtype=np.int64)
         """The places at which they begin."""
         self._layout = layout
-        self._heads = heads_at(data, layout.message, self.offsets)
-        bounds = np.empty((len(self.offsets), _CUTS), np.int32)
-        bounds[:, 0] = self.offsets
-        bounds[:, 1] = layout.message.size
-        for at, part in enumerate(layout.parts):
-            bounds[:, 2 + at] = self._heads[part]
-        np.cumsum(bounds, axis=1, out=bounds)
-        self.ends: Integers = bounds[:, -1].astype(np.int64)
+        self._fields: dict[str, npt.NDArray[Any]] = {}
+        self._at: dict[str, int] = {}  # of a part among the cuts of its frame
+        cuts = [self.offsets]
+        for fields, parts in layout.message.pieces:
+            heads = heads_at(data, fields, cuts[-1])
+            self._fields.update((name, heads[name]) for name in fields.names)
+            cuts.append(cuts[-1] + fields.size)
+            for part in parts:
+                self._at[part] = len(cuts) - 1
+                cuts.append(cuts[-1] + heads[part].astype(np.int64))
+        self.ends: Integers = cuts[-1]
         """The places at which they end."""
+        bounds = np.stack(cuts, axis=1).astype(np.int32)
+        self._cuts = len(cuts)  # the last one is the gap before the next frame
         buffers = [None, pa.py_buffer(bounds if len(bounds) else bytes(4)), pa.py_buffer(data)]
-        self._pieces = pa.Array.from_buffers(pa.binary(), max(0, _CUTS * len(bounds) - 1), buffers)
+        self._pieces = pa.Array.from_buffers(pa.binary(), max(0, bounds.size - 1), buffers)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -198,7 +315,7 @@ class Columns:
     def part(self, name: str, rows: Integers | None = None) -> Any:
         """The bytes of "channel", "key" or "body" as an Arrow array of binary; `rows` are the numbers of the rows."""
         chosen = np.arange(len(self)) if rows is None else rows
-        return self._pieces.take(pa.array(chosen * _CUTS + (1 + self._layout.parts.index(name))))
+        return self._pieces.take(pa.array(chosen * self._cuts + self._at[name]))
 
     @cached_property
     def channel(self) -> Any:
@@ -213,17 +330,19 @@ class Columns:
     @cached_property
     def ids(self) -> Integers:
         """The id of each as it stands on the wire; of an unreliable one, the number that says so (T-42)."""
-        return self._heads["message_id"].astype(np.int64)
+        return self._fields["message_id"].astype(np.int64)
 
     @cached_property
     def reliable(self) -> Booleans:
         """Mask of those that have an id, and so are acknowledged."""
+        if not self._layout.has_acks:
+            return np.zeros(len(self), np.bool_)
         return np.asarray(self.ids != self._layout.unreliable_id)
 
     @cached_property
     def control(self) -> Booleans:
         """Mask of those that stand on the reserved channel."""
-        if not np.any(self._heads["channel"] == len(_RESERVED)):
+        if not np.any(self._fields["channel"] == len(_RESERVED)):
             return np.zeros(len(self), np.bool_)
         return np.asarray(pc.equal(self.channel, _RESERVED).to_numpy(zero_copy_only=False))
 

@@ -48,6 +48,9 @@ class ReadOptions:
     truncated_tail: TruncatedTail = TruncatedTail.IGNORE
     include_metadata: bool = False
     filter_pushdown: bool = False
+    log_plan: bool = False
+    recursive: bool = False
+    names: str | None = None
     min_partitions: int = 1
     rows_per_batch: int = 10_000
 
@@ -71,9 +74,17 @@ def _time(given: str) -> int:
         ) from None
 
 
+def _names_of_files(given: str) -> str:
+    if not given.strip() or "/" in given:
+        raise ValueError("give a pattern for the names of files, without a directory, such as *.rec")
+    return given
+
+
 OPTIONS: dict[str, Option] = {
     "path": Option("paths", lambda path: (path,)),
     "paths": Option("paths", json_names),
+    "recursiveFileLookup": Option("recursive", flag),
+    "pathGlobFilter": Option("names", _names_of_files),
     "channels": Option("channels", names),
     "keys": Option("keys", names),
     "peers": Option("peers", _peers),
@@ -84,6 +95,7 @@ OPTIONS: dict[str, Option] = {
     "truncatedTail": Option("truncated_tail", one_of({tail.value: tail for tail in TruncatedTail})),
     "includeMetadata": Option("include_metadata", flag),
     "filterPushdown": Option("filter_pushdown", flag),
+    "logPlan": Option("log_plan", flag),
     "minPartitions": Option("min_partitions", count),
     "rowsPerBatch": Option("rows_per_batch", count),
 }
@@ -93,5 +105,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """From Spark's options. Raises ValueError, naming the option, and where there is no path."""
     values = parse(options, OPTIONS, READER, ELSEWHERE)
     if not values.get("paths"):
-        raise ValueError("there is nothing to read: call load() with a recording, a directory of them, or a glob")
+        raise ValueError(
+            "there is nothing to read: call load() with a recording, a directory of them, or a glob. A table of SQL "
+            "has its options where it has no columns of its own: CREATE TABLE name USING tolliver OPTIONS (path '...')"
+        )
     return ReadOptions(**values)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from glob import glob, has_magic
 from itertools import pairwise
@@ -25,19 +26,20 @@ from tolliver_proto.recording import (
     INDEX_ENTRY,
     INDEX_STEP,
     INDEX_SUFFIX,
+    MAGIC,
     SUFFIX,
     Block,
+    BlockHeader,
     Blocks,
     Damage,
+    Entry,
     Index,
     build_index,
-    read_blocks,
+    read_taken,
 )
 
 RANGE_BYTES = 32 * 2**20
 """The bytes that a task reads where nothing else is asked for."""
-
-_CHUNK = 2**20  # bytes
 
 
 class DamagedRecording(TolliverError):
@@ -74,25 +76,73 @@ class Range:
         return self.end - self.start
 
 
-def files_of(paths: Iterable[str]) -> list[str]:
+class Choice(NamedTuple):
+    """The files of a directory that are recordings, by their names, and whether those of the directories below are."""
+
+    names: str | None = None
+    deep: bool = False
+
+    def takes(self, name: str) -> bool:
+        return fnmatchcase(name, self.names or f"*{SUFFIX}") and not name.endswith(INDEX_SUFFIX)
+
+
+EVERY = Choice()
+
+
+def files_of(paths: Iterable[str], choice: Choice = EVERY) -> list[str]:
     """The recordings at these paths, each once: files, directories with `.rec` files, globs; in order of name.
 
     Raises ValueError for a path at which there is none, and for one that is not in the file system.
     """
     found: list[str] = []
     for path in paths:
-        recordings = recordings_at(path)
+        recordings = recordings_at(path, choice)
         if not recordings:
-            raise ValueError(f"{path}: no recordings (*{SUFFIX}) there: give files, directories or globs")
+            raise ValueError(_why_none(path, choice))
         found += recordings
     return list(dict.fromkeys(found))
 
 
-def recordings_at(path: str) -> list[str]:
+def recordings_at(path: str, choice: Choice = EVERY) -> list[str]:
     """As `files_of`, of one path; there may be none."""
+    return [file for name in _names_at(path) for file in _files_at(Path(name), choice)]
+
+
+def _names_at(path: str) -> list[str]:
     here = os.path.abspath(local_path(path))
-    names = sorted(glob(here)) if has_magic(here) and not Path(here).exists() else [here]
-    return [file for name in names for file in _files_at(Path(name))]
+    if not has_magic(here) or Path(here).exists():
+        return [here]
+    return [name for name in sorted(glob(here)) if not name.endswith(INDEX_SUFFIX)]
+
+
+def _why_none(path: str, choice: Choice) -> str:
+    """Why there is nothing to read at a path: it says where that is, as nobody sees where Spark looks from."""
+    here = os.path.abspath(local_path(path))
+    where = here if path == here else f"{here} ({path!r}, seen from {os.getcwd()} on the machine that plans the query)"
+    there = [Path(name) for name in _names_at(path) if Path(name).exists()]
+    if not there:
+        return f"{where}: there is nothing of this name. Is it mounted here?"
+    kind = f"recordings, which are called {choice.names or '*' + SUFFIX}"
+    if not any(one.is_dir() for one in there):
+        return f"{where}: no {kind}, as pathGlobFilter says"
+    below = [] if choice.deep else [file for one in there for file in _files_at(one, choice._replace(deep=True))]
+    if below:
+        return f"{where}: no {kind}, but {len(below)} in directories below it: recursiveFileLookup=true reads them"
+    others = sorted(name for one in there if one.is_dir() for name in os.listdir(one))
+    if others:
+        return f"{where}: no {kind}, among {len(others)} others such as {others[0]!r:.100}: pathGlobFilter names them"
+    return f"{where}: an empty directory"
+
+
+def check_recording(file: str) -> None:
+    """Raises ValueError for a file that is something else than a recording, by its first bytes; and StoreError."""
+    with opened(file) as recording:
+        start = recording.read(len(MAGIC))
+    if not MAGIC.startswith(start[: len(MAGIC)]):
+        raise ValueError(
+            f"{file} is no recording: it begins with {start!r}, and a recording with {MAGIC!r}. Leave it out, or "
+            "mode=dropmalformed does"
+        )
 
 
 def local_path(path: str) -> str:
@@ -108,10 +158,14 @@ def local_path(path: str) -> str:
     )
 
 
-def _files_at(path: Path) -> list[str]:
-    if path.is_dir():
-        return [str(file) for file in sorted(path.glob(f"*{SUFFIX}"))]
-    return [str(path)] if path.is_file() else []
+def _files_at(path: Path, choice: Choice) -> list[str]:
+    if not path.is_dir():
+        return [str(path)] if path.is_file() and (choice.names is None or choice.takes(path.name)) else []
+    found = []
+    for directory, below, names in os.walk(path):
+        found += [os.path.join(directory, name) for name in names if choice.takes(name)]
+        below[:] = [name for name in below if choice.deep and not name.startswith((".", "_"))]  # as Spark does
+    return sorted(found)
 
 
 class Span(NamedTuple):
@@ -122,12 +176,14 @@ class Span(NamedTuple):
     end: int
 
 
-def plan(files: Sequence[str], min_partitions: int = 1) -> list[list[Range]]:
+def plan(files: Sequence[str], min_partitions: int = 1, since: int = 0, until: int = 2**64) -> list[list[Range]]:
     """The ranges that each task reads: `min_partitions` tasks or more where the sizes and the indexes allow it.
 
-    Small files are read by one task together. Raises StoreError where a file cannot be read.
+    Small files are read by one task together. A range that has no frame from `since` on and before `until`,
+    as its index says, is left out. Raises StoreError where a file cannot be read.
     """
-    return _packed([Span(file, 0, size_of(file)) for file in files], min_partitions, settled=False)
+    spans = [Span(file, 0, size_of(file)) for file in files]
+    return _packed(spans, min_partitions, settled=False, since=since, until=until)
 
 
 def plan_spans(spans: Sequence[Span], min_partitions: int = 1, most: int = RANGE_BYTES) -> list[list[Range]]:
@@ -135,13 +191,21 @@ def plan_spans(spans: Sequence[Span], min_partitions: int = 1, most: int = RANGE
     return _packed(spans, min_partitions, settled=True, most=most)
 
 
-def _packed(spans: Sequence[Span], min_partitions: int, *, settled: bool, most: int = RANGE_BYTES) -> list[list[Range]]:
+def _packed(
+    spans: Sequence[Span],
+    min_partitions: int,
+    *,
+    settled: bool,
+    most: int = RANGE_BYTES,
+    since: int = 0,
+    until: int = 2**64,
+) -> list[list[Range]]:
     size = sum(span.end - span.start for span in spans)
     most = min(most, max(INDEX_STEP, -(-size // min_partitions)))
     tasks: list[list[Range]] = []
     free = 0
     for span in spans:
-        for part in _split(span, most, settled=settled):
+        for part in _split(span, most, settled=settled, since=since, until=until):
             if part.size > free or not tasks:
                 tasks.append([])
                 free = most
@@ -156,7 +220,7 @@ def size_of(file: str) -> int:
         return recording.seek(0, os.SEEK_END)
 
 
-def _split(span: Span, most: int, *, settled: bool) -> list[Range]:
+def _split(span: Span, most: int, *, settled: bool, since: int, until: int) -> list[Range]:
     """The span in ranges of at most so many bytes, as far as its blocks allow.
 
     `settled`: its end is known to be a block's; else it is where the file ended.
@@ -167,10 +231,10 @@ def _split(span: Span, most: int, *, settled: bool) -> list[Range]:
         hint = own_index(recording, file, length)
         entries = hint.entries if hint is not None and hint.length == length else ()
         read_at = partial(_read_at, recording)
-        places = [at for at, _ in entries if start < at < end and _begins_block(at, read_at)]
+        places = [one.offset for one in entries if start < one.offset < end and _begins_block(one.offset, read_at)]
         if not places and end - start > most:
             behind = build_index(lambda offset, size: read_at(start + offset, size), end - start)
-            places = [start + at for at, _ in behind.entries if at]
+            places = [start + one.offset for one in behind.entries if one.offset]
         # One that grew since its size was taken, and was closed, was not cut.
         cut = not settled and hint is not None and hint.length > recording.seek(0, os.SEEK_END)
     cuts = [start]
@@ -187,7 +251,17 @@ def _split(span: Span, most: int, *, settled: bool) -> list[Range]:
             length=hint.length if cut and hint is not None and stop == end else None,
         )
         for begin, stop in pairwise([*cuts, end])
+        if begin == stop or any(_overlaps(entries, begin, stop, since, until))
     ]
+
+
+def _overlaps(entries: Sequence[Entry], start: int, end: int, since: int, until: int) -> Iterator[bool]:
+    """True for each stretch of these bytes that may have frames of a time; where nothing is known, it may."""
+    known = [entry for entry in entries if start <= entry.offset < end]
+    if not known or known[0].offset > start:
+        yield True
+    for entry in known:
+        yield entry.first_time_ns < until and entry.time_ns >= since
 
 
 def own_index(recording: BinaryIO, file: str, length: int) -> Index | None:
@@ -250,17 +324,16 @@ def block_ends(file: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             yield start, values["frames"]
 
 
-def blocks_in(part: Range) -> Iterator[Block | Damage]:
-    """The blocks of a range, in order, and what is damaged. Behind a damaged header it goes on at the next entry.
+def blocks_in(part: Range, takes: Callable[[BlockHeader], bool] = lambda _header: True) -> Iterator[Block | Damage]:
+    """The blocks of a range that are taken, in order, and what is damaged. Behind a damaged header it goes on at the
+    next entry.
 
     Raises DamagedRecording where a block does not end by the end of the range: then the index was not the file's.
     """
     start: int | None = part.start
     with opened(part.file) as recording:
         while start is not None:
-            recording.seek(start)
-            chunks = _chunks(recording, part.end - start)
-            blocks, start = read_blocks(chunks, start), None
+            blocks, start = read_taken(partial(_read_at, recording), start, part.end, takes), None
             for block in blocks:
                 if isinstance(block, Damage) and block.torn and not part.last:
                     crossing = f"a block crosses byte {part.end}, where the index has another: remove the index"
@@ -270,9 +343,3 @@ def blocks_in(part: Range) -> Iterator[Block | Damage]:
                     elsewhere = None if part.last else part.end
                     block = block._replace(resumes=elsewhere if start is None else start)
                 yield block
-
-
-def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    while size and (data := file.read(min(size, _CHUNK))):
-        size -= len(data)
-        yield data

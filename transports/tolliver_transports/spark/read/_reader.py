@@ -7,19 +7,25 @@ for those who asked for it and switched it on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ._options import ReadOptions
-from ._ranges import files_of, plan
+from ._options import Mode, ReadOptions
+from ._ranges import Choice, Range, check_recording, files_of, plan
 from ._schema import check_schema, message_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ._batches import Wanted
+
+_TOLD = ("channels", "keys", "peers", "time_from", "time_to", "direction", "mode", "names", "recursive")
+"""Options about rows."""
+
+log = logging.getLogger("tolliver.spark")
 
 
 class RecordingReader(DataSourceReader):
@@ -32,9 +38,19 @@ class RecordingReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of files, of some 32 MiB each, or smaller ones where minPartitions asks for it."""
-        files = files_of(self._options.paths)
-        return [InputPartition(ranges) for ranges in plan(files, self._options.min_partitions)]
+        """Ranges of files, of some 32 MiB each, or smaller ones where minPartitions asks for it.
+
+        A range of another time than is asked for is left out, as far as the indexes say so. No range is one task.
+        Raises ValueError where there is nothing to read, or something else than a recording.
+        """
+        options = self._options
+        files = files_of(options.paths, Choice(options.names, options.recursive))
+        if options.mode is Mode.FAILFAST:
+            for file in files:
+                check_recording(file)
+        tasks = plan(files, options.min_partitions, *self._times())
+        log.log(logging.WARNING if options.log_plan else logging.INFO, "%s", self._told(files, tasks))
+        return [InputPartition(ranges) for ranges in tasks or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The messages of a partition: the same ones in the same order whenever it is asked."""
@@ -45,6 +61,22 @@ class RecordingReader(DataSourceReader):
         return read_ranges(
             partition.value, to_arrow_schema(self._schema, timezone="UTC"), self._options, self._wanted()
         )
+
+    def _told(self, files: Sequence[str], tasks: Sequence[Sequence[Range]]) -> str:
+        """Recordings, tasks, columns and options: `explain()` shows nothing of it, as Spark asks no Python source."""
+        size = sum(part.size for task in tasks for part in task)
+        usual = ReadOptions(paths=())
+        given = {name: getattr(self._options, name) for name in _TOLD}
+        chosen = ", ".join(f"{name}={value}" for name, value in given.items() if value != getattr(usual, name))
+        return (
+            f"plan: {size} bytes of {len(files)} recordings, the first {files[0]}, in {len(tasks)} tasks; columns "
+            f"{', '.join(self._schema.fieldNames())}; {chosen or 'no options about rows'}"
+        )
+
+    def _times(self) -> tuple[int, int]:
+        """From when on and before when. It is asked where nothing else needs numpy, which takes its time to load."""
+        since, until = self._options.time_from, self._options.time_to
+        return 0 if since is None else since, 2**64 if until is None else until
 
     def _wanted(self) -> Wanted:
         from ._batches import Wanted
@@ -58,6 +90,7 @@ class PushdownReader(RecordingReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._pushed: list[Filter] = []
+        self._left: list[Filter] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keeps what it can evaluate exactly; gives back what Spark must evaluate."""
@@ -70,7 +103,16 @@ class PushdownReader(RecordingReader):
                 rest.append(one)
             else:
                 self._pushed.append(one)
+        self._left = rest
         return rest
+
+    def _told(self, files: Sequence[str], tasks: Sequence[Sequence[Range]]) -> str:
+        pushed, left = (", ".join(map(str, some)) or "nothing" for some in (self._pushed, self._left))
+        return f"{super()._told(files, tasks)}; taken from Spark: {pushed}; left to Spark: {left}"
+
+    def _times(self) -> tuple[int, int]:
+        wanted = self._wanted()
+        return wanted.since, wanted.until
 
     def _wanted(self) -> Wanted:
         from ._pushdown import narrowed

@@ -23,7 +23,13 @@ OF_FRAMES = {
 OF_MESSAGES = OF_FRAMES | {"sender": "string"}
 """And who sent it: the UUID of an instance; null where a recording does not know."""
 
-METADATA = {"received_at": "timestamp", "file": "string", "frame_offset": "bigint", "direction": "string"}
+METADATA = {
+    "received_at": "timestamp",
+    "file": "string",
+    "frame_offset": "bigint",
+    "direction": "string",
+    "place": "bigint",
+}
 """The columns of a message's place, with includeMetadata=true."""
 
 _NULLABLE = frozenset(("message_id", "sender", "file"))

@@ -19,7 +19,7 @@ from tolliver_proto import StoreError
 from tolliver_proto.recording import Index
 
 from ..read._options import Mode
-from ..read._ranges import DamagedRecording, Span, block_ends, local_path, opened, own_index, recordings_at
+from ..read._ranges import Choice, DamagedRecording, Span, block_ends, local_path, opened, own_index, recordings_at
 from ._log import Bounds, log
 from ._offsets import Offset, StreamLost, files_offset, read_files
 from ._options import StreamOptions
@@ -46,6 +46,7 @@ class Recordings:
         [path] = options.read.paths
         self._pattern = os.path.abspath(local_path(path))
         self._base = _base(self._pattern)
+        self._choice = Choice(options.read.names, options.read.recursive)
         self._strict = options.read.mode is Mode.FAILFAST
         self._fails = options.fail_on_data_loss
         self._seen: dict[str, _Seen] = {}
@@ -148,7 +149,7 @@ class Recordings:
         if not self._base.is_dir():
             raise StoreError(f"{self._base} is no directory: check the path. Is it mounted here?")
         begin = len(str(self._base / "_")) - 1
-        found = {file[begin:]: file for file in recordings_at(self._pattern)}
+        found = {file[begin:]: file for file in recordings_at(self._pattern, self._choice)}
         if len(found) > MOST_FILES:
             raise StoreError(
                 f"{self._pattern} has {len(found)} recordings, and an offset names each: {MOST_FILES} is the most. "

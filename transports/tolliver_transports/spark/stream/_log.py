@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from ..read._ranges import Span
 from ._offsets import Offset
 
-log = logging.getLogger("tolliver_transports.spark")
+log = logging.getLogger("tolliver.spark")
 
 
 class Bounds(NamedTuple):

@@ -5,18 +5,19 @@ Both share what they take from reading recordings at rest, so an option that wou
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tolliver_proto import Revision
+
 from ..._options.instance import TLS, Remote, split_address
+from ..._options.kinds import LAYOUTS
 from .._options import SECURITY, Option, count, flag, one_of, parse, size, whole
-from .._peer import addresses, secured
+from .._peer import addresses, folder, secured
 from ..read._options import ELSEWHERE, OPTIONS, READER, Mode, ReadOptions, parse_options
-from ..read._ranges import local_path
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -47,12 +48,14 @@ class LiveOptions:
     remotes: tuple[Remote, ...] = ()
     tls: TLS | None = None
     plaintext: bool = False
+    revision: Revision | None = None
     unreliable: str | None = None
     max_staged_bytes: int | None = None
     sync_bytes: int | None = None
     sync_interval: float | None = None
     dedupe: int | None = None
     delete_consumed: bool = True
+    record: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +74,14 @@ def _milliseconds(given: str) -> float:
     return count(given) / 1000
 
 
-def _folder(given: str) -> Path:
-    if not given.strip():
-        raise ValueError("give a directory")
-    return Path(os.path.abspath(local_path(given)))
-
-
 _AT_REST = {
     "truncatedTail": "a stream waits for the rest of a block, leave it out",
+    "logPlan": "the log has the plan of what is read at rest, leave it out",
     "filterPushdown": "Spark pushes no filters into streams; give channels, keys, peers",
 } | ELSEWHERE
 
-_BOTH = {name: option for name, option in OPTIONS.items() if name not in {*_AT_REST, "path", "paths", "direction"}}
+_OF_FILES = ("path", "recursiveFileLookup", "pathGlobFilter", "direction")
+_BOTH = {name: option for name, option in OPTIONS.items() if name not in {*_AT_REST, *_OF_FILES, "paths"}}
 _BOTH |= {
     "startingOffsets": Option("earliest", one_of({"earliest": True, "latest": False})),
     "maxRowsPerTrigger": Option("max_rows", count),
@@ -90,22 +89,24 @@ _BOTH |= {
     "failOnDataLoss": Option("fail_on_data_loss", flag),
 }
 
-FILES_OPTIONS: dict[str, Option] = {name: OPTIONS[name] for name in ("path", "direction")} | _BOTH
+FILES_OPTIONS: dict[str, Option] = {name: OPTIONS[name] for name in _OF_FILES} | _BOTH
 FILES_OPTIONS["mode"] = Option("mode", one_of({_FILES: Mode.FAILFAST} | {mode.value: mode for mode in Mode}))
 
 _OF_THE_STAGER = {
     "listen": Option("listen", lambda given: split_address(given.strip())),
     "connect": Option("remotes", addresses),
     **SECURITY,
+    "revision": Option("revision", one_of(LAYOUTS)),
     "unreliable": Option("unreliable", one_of({"keep": "keep", "drop": "drop"})),
     "maxStagedBytes": Option("max_staged_bytes", size),
     "syncBytes": Option("sync_bytes", size),
     "syncInterval": Option("sync_interval", _milliseconds),
     "dedupe": Option("dedupe", whole(0)),
+    "record": Option("record", folder),
 }
 
 LIVE_OPTIONS: dict[str, Option] = {
-    "stagingDir": Option("directory", _folder),
+    "stagingDir": Option("directory", folder),
     "staging": Option("staging", one_of({staging.value: staging for staging in Staging})),
     "deleteConsumed": Option("delete_consumed", flag),
     **_OF_THE_STAGER,

@@ -150,7 +150,7 @@ def _carried(file: str, start: int, end: int) -> Inline:
 def _pieces(part: Inline, policy: Policy) -> Iterator[Piece]:
     from tolliver_proto.recording import read_blocks
 
-    from ..read._batches import Piece, good_blocks
+    from ..read._batches import good_blocks, piece_of
 
     for block in good_blocks(part.file, read_blocks([part.data], part.start), policy):
-        yield Piece(part.file, block.payload_offset, block.header, block.payload)
+        yield piece_of(part.file, block)

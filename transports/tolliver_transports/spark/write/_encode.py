@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..._extras import needed
+
+needed("spark", "numpy", "pyarrow")
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -73,26 +77,30 @@ def encode_batches(
     The columns are those of `write.format("tolliver")`. The message ids count from `first_id`; None is unreliable.
     Raises ValueError for what cannot be sent.
     """
+    if first_id is not None and not LAYOUTS[revision].has_acks:
+        raise ValueError(f"{revision.name} has no acknowledgements, so no reliable messages: give first_id=None")
     number = 0
     for batch in batches:
         ids = None if first_id is None else ids_from(first_id + number, batch.num_rows)
-        for rows in cut(take_rows(batch, ids, number), batch.num_rows):
+        for rows in cut(take_rows(batch, ids, number, revision), batch.num_rows):
             yield wire_bytes(encode_rows(rows, revision))
         number += batch.num_rows
 
 
-def take_rows(batch: Any, ids: Ids | None, number: int = 0) -> Rows:
+def take_rows(batch: Any, ids: Ids | None, number: int = 0, revision: Revision = Revision.DRAFT_2) -> Rows:
     """The rows of a record batch; the partition had `number` before it.
 
     Raises ValueError, naming the row, for nulls, text that is not UTF-8 (T-11), names and bodies that are too long
-    (T-06, T-07), and the protocol's own channels (T-27, T-80).
+    (T-06, T-07, or for the revision), and the protocol's own channels (T-27, T-80).
     """
     columns = {name: batch.column(name) for name in COLUMNS}
     for name, column in columns.items():
         _refuse(column.is_null(), number, f"{name} is null: give a value", some=column.null_count > 0)
-        sizes = pc.binary_length(column)
-        too_long = pc.greater(sizes, _MAXIMA[name])
-        _refuse(too_long, number, f"{name} has more than {_MAXIMA[name]} bytes (T-06, T-07): shorten or split it")
+        carried = LAYOUTS[revision].longest(name)
+        most = min(carried, _MAXIMA[name])
+        whose = "T-06, T-07" if most < carried else "all that this revision carries"
+        too_long = pc.greater(pc.binary_length(column), most)
+        _refuse(too_long, number, f"{name} has more than {most} bytes ({whose}): shorten or split it")
     columns = {name: _bytes(column, name, number) for name, column in columns.items()}
     own = pc.is_in(columns["channel"], value_set=_PRIVATE.cast(columns["channel"].type))
     _refuse(own, number, "its channel is the protocol's own: choose another (T-27, T-80)")
@@ -130,15 +138,18 @@ def cut(rows: Rows, most: int) -> Iterator[Rows]:
 def encode_rows(rows: Rows, revision: Revision) -> Any:
     """An Arrow array of the frames, one a row; its values lie back to back, as on the wire."""
     layout, count = LAYOUTS[revision], len(rows)
-    heads = np.empty(count, head_type(layout.message))
-    heads["code"] = layout.codes[Message]
-    heads["message_id"] = layout.unreliable_id if rows.ids is None else rows.ids
-    for name in COLUMNS:
-        heads[name] = pc.binary_length(getattr(rows, name)).to_numpy()
-    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(heads.itemsize)
-    first = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(heads)])
-    parts = [getattr(rows, name).cast(pa.binary()) for name in layout.parts]
-    return pc.binary_join_element_wise(first, *parts, b"")
+    values = {name: pc.binary_length(getattr(rows, name)).to_numpy() for name in COLUMNS}
+    values["code"] = layout.codes[Message]
+    values["message_id"] = layout.unreliable_id if rows.ids is None else rows.ids
+    columns: list[Any] = []
+    for fields, parts in layout.message.pieces:
+        heads = np.empty(count, head_type(fields))
+        for name in fields.names:
+            heads[name] = values[name]
+        offsets = np.arange(count + 1, dtype=np.int32) * np.int32(heads.itemsize)
+        columns.append(pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(heads)]))
+        columns += [getattr(rows, name).cast(pa.binary()) for name in parts]
+    return pc.binary_join_element_wise(*columns, b"")
 
 
 def wire_bytes(frames: Any) -> bytes:

@@ -1,8 +1,8 @@
 """Connection of a task to the receiver: frames out, acknowledgements in bulk.
 
-A receiver answers a writer with acks, five bytes each and back to back, so a run of them is one numpy block. The
+A receiver answers a writer with acks, a few bytes each and back to back, so a run of them is one numpy block. The
 connection's machine gets only what is something else: the handshake, the receiver's subscriptions as they change, and
-the end.
+the end. A refusal is no ack: its row stays, and is sent again.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 
 from tolliver_proto import (
     Ack,
@@ -24,42 +26,66 @@ from tolliver_proto import (
     HandshakeRequest,
     Ignored,
     Limits,
+    Refusal,
     Revision,
     Role,
     Subscribe,
+    SubscribeMany,
     Subscription,
     Unsubscribe,
+    UnsubscribeMany,
 )
 from tolliver_proto.layouts import LAYOUTS
 
+from ..._messages.recorder import Recorder
 from ..._options.instance import Remote
 from ..._tls.policy import Pumps
 from ...blocking.connection import BlockingConnection
 from ..read._columns import head_type
 from ._encode import Ids
 
+Control = Subscribe | Unsubscribe | SubscribeMany | UnsubscribeMany | Ignored
+Heads = npt.NDArray[np.void]
+
+_CONTROL = (Subscribe, Unsubscribe, SubscribeMany, UnsubscribeMany, Ignored)
+_MOST = np.iinfo(np.uint32).max
+_EVERYTHING = (Subscription("", ""),)
+
 
 class Link(BlockingConnection):
-    """`on_acks` gets the ids of acks as they come, and must not call back. The connection must be established next."""
+    """`on_acks` gets the ids of acks as they come, and must not call back. The connection must be established next.
+
+    `recorder`, where there is one, gets all that passes.
+    """
 
     def __init__(
-        self, sock: socket.socket, on_acks: Callable[[Ids], None], *, revision: Revision, **options: Any
+        self,
+        sock: socket.socket,
+        on_acks: Callable[[Ids], None],
+        *,
+        revision: Revision,
+        recorder: Recorder | None = None,
+        cid: int = 1,
+        **options: Any,
     ) -> None:
-        layout = LAYOUTS[revision]
-        self._ack = head_type(layout.ack)
-        self._ack_code = layout.codes[Ack]
+        self._layout = layout = LAYOUTS[revision]
+        self._ack = None if layout.ack is None else head_type(layout.ack)
         self._on_acks = on_acks
         self._rest_of_ack = b""
+        self.refused = 0
+        """Rows that the receiver has refused, each time that it did."""
         self.subscriptions: set[Subscription] = set()
-        """The receiver's subscriptions, as it has said so far."""
-        super().__init__(sock, Role.CLIENT, revision=revision, intake=self._take_in, **options)
+        """The receiver's subscriptions, as it has said so far; all there are where its layout cannot say it."""
+        self._recorder, self._cid = recorder, cid
+        out = None if recorder is None else partial(recorder.sent, cid)
+        super().__init__(sock, Role.CLIENT, revision=revision, intake=self._take_in, on_output=out, **options)
 
     def establish(self, timeout: float) -> None:
         """Raises TimeoutError, and what ended the handshake."""
         end = time.monotonic() + timeout
         while not isinstance(event := self.receive(max(0.0, end - time.monotonic())), Established):
             self._handle(event)
-        self.subscriptions = set(event.subscriptions)
+        self.subscriptions = set(event.subscriptions if self._layout.has_lists else _EVERYTHING)
 
     def wait(self, done: Callable[[], bool], timeout: float) -> None:
         """Write and read until it is done. Raises TimeoutError, and what ended the connection."""
@@ -77,6 +103,11 @@ class Link(BlockingConnection):
         self.step(0)
         self._take_events()
 
+    def close(self) -> None:
+        super().close()
+        if self._recorder is not None:
+            self._recorder.ended(self._cid)
+
     def _take_events(self) -> None:
         while (event := self.next_event()) is not None:
             self._handle(event)
@@ -85,51 +116,81 @@ class Link(BlockingConnection):
         if isinstance(event, Closed):
             raise event.error or ConnectionLost("the receiver closed the connection")
         if isinstance(event, Ack):
-            self._on_acks(np.array([event.message_id], np.uint32))
+            self._take_ids(np.array([event.message_id], np.uint64))
+        elif isinstance(event, Refusal):
+            self.refused += 1
         elif isinstance(event, HandshakeRequest):  # on a live connection: its whole list again (T-66)
             self.subscriptions = set(event.subscriptions)
             self.machine.accept(now=time.monotonic())
-        elif isinstance(event, Subscribe | Unsubscribe | Ignored):
+        elif isinstance(event, _CONTROL):
             self._change(event)
         # Nobody here handles messages, so none is acknowledged.
 
-    def _change(self, event: Subscribe | Unsubscribe | Ignored) -> None:
+    def _change(self, event: Control) -> None:
         """A control message. A peer that does not read the answers is not answered: it will say so again."""
         limits = self.machine.limits
         if self.machine.unsent_bytes > limits.high_water:
             return
-        if isinstance(event, Subscribe):
-            if len(self.subscriptions) < limits.max_subscriptions:  # T-19
-                self.subscriptions.add(Subscription(event.channel, event.key))
-        elif isinstance(event, Unsubscribe):
-            self.subscriptions.discard(Subscription(event.channel, event.key))
+        if isinstance(event, SubscribeMany | UnsubscribeMany):
+            entries = event.subscriptions
+        else:
+            entries = () if isinstance(event, Ignored) else (Subscription(event.channel, event.key),)
+        if isinstance(event, Subscribe | SubscribeMany):
+            for one in entries:
+                if len(self.subscriptions) < limits.max_subscriptions:  # T-19
+                    self.subscriptions.add(one)
+        else:
+            self.subscriptions.difference_update(entries)
         if event.message_id is not None:
             self.machine.send(Ack(event.message_id))
 
     def _take_in(self, plaintext: bytes) -> bytes:
         """Acks are taken out here while the machine is between two frames."""
-        if self.machine.live and not self.machine.buffered_bytes:
-            return self._take_acks(self._rest_of_ack + plaintext)
+        if self._recorder is not None:
+            self._recorder.received(self._cid, plaintext)
+        if self._ack is not None and self.machine.live and not self.machine.buffered_bytes:
+            return self._take_acks(self._rest_of_ack + plaintext, self._ack)
         return plaintext
 
-    def _take_acks(self, plaintext: bytes) -> bytes:
+    def _take_acks(self, plaintext: bytes, ack: np.dtype[np.void]) -> bytes:
         """The bytes behind the acks that it begins with; b"" if they may be the beginning of another."""
-        size = self._ack.itemsize
-        heads = np.frombuffer(plaintext, self._ack, len(plaintext) // size)
-        others = np.flatnonzero(heads["code"] != self._ack_code)
-        count = int(others[0]) if len(others) else len(heads)
-        if count:
-            self._on_acks(heads["message_id"][:count].astype(np.uint32))
-        rest = plaintext[count * size :]
-        is_cut = len(rest) < size and rest[:1] == bytes([self._ack_code])
+        code, size = self._layout.codes[Ack], ack.itemsize
+        heads = np.frombuffer(plaintext, ack, len(plaintext) // size)
+        others = np.flatnonzero(heads["code"] != code)
+        heads = heads[: int(others[0])] if len(others) else heads
+        if len(heads):
+            self._take_heads(heads)
+        rest = plaintext[len(heads) * size :]
+        is_cut = len(rest) < size and rest[:1] == bytes([code])
         self._rest_of_ack = rest if is_cut else b""
         return b"" if is_cut else rest
 
+    def _take_heads(self, heads: Heads) -> None:
+        if "status" in (heads.dtype.names or ()):
+            good = heads["status"] == self._layout.acks[Ack]
+            self.refused += int(np.count_nonzero(~good))
+            heads = heads[good]
+        self._take_ids(heads["message_id"])
+
+    def _take_ids(self, ids: npt.NDArray[Any]) -> None:
+        """A receiver can name any number that its layout has room for: those that would be cut are nobody's."""
+        ids = ids[ids <= _MOST]
+        if len(ids):
+            self._on_acks(ids.astype(np.uint32))
+
 
 def open_link(
-    remote: Remote, pumps: Pumps, on_acks: Callable[[Ids], None], *, identity: UUID, revision: Revision, timeout: float
+    remote: Remote,
+    pumps: Pumps,
+    on_acks: Callable[[Ids], None],
+    *,
+    identity: UUID,
+    revision: Revision,
+    timeout: float,
+    recorder: Recorder | None = None,
+    cid: int = 1,
 ) -> Link:
-    """Dial, and shake hands, within so many seconds.
+    """Dial, and shake hands, within so many seconds. `cid` is the connection's number in the recording.
 
     Raises ConnectionLost, UnexpectedEOF and TimeoutError, which may pass, and CertificateError, IdentityConflict and
     what else the receiver's refusal is, which will not.
@@ -140,7 +201,16 @@ def open_link(
     except OSError as error:
         raise ConnectionLost(f"{error}") from error
     limits = Limits(close_timeout=min(timeout, Limits().close_timeout))
-    link = Link(sock, on_acks, revision=revision, instance_id=identity, pump=pumps.client(remote), limits=limits)
+    link = Link(
+        sock,
+        on_acks,
+        revision=revision,
+        recorder=recorder,
+        cid=cid,
+        instance_id=identity,
+        pump=pumps.client(remote),
+        limits=limits,
+    )
     try:
         link.establish(max(0.0, end - time.monotonic()))
     except BaseException:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from attrs import Factory, define, field
 
 from tolliver_proto import Revision
+from tolliver_proto.layouts import LAYOUTS
 
 from ..._options.instance import TLS, Remote
+from ..._options.kinds import LAYOUTS as BY_NAME
 from .._options import Option, flag, one_of, parse, seconds, text, whole
-from .._peer import dialled, dialling
+from .._peer import dialled, dialling, folder
 
 _SINK = "the sink"
 _rows = whole(of=" of rows")
@@ -24,7 +27,8 @@ OPTIONS: dict[str, Option] = {
     "rowsPerSend": Option("rows_per_send", _rows),
     "ackTimeout": Option("ack_timeout", seconds),
     "unsubscribed": Option("drop_unsubscribed", one_of({"error": False, "drop": True})),
-    "revision": Option("revision", one_of({"1": Revision.DRAFT_1, "2": Revision.DRAFT_2})),
+    "revision": Option("revision", one_of(BY_NAME)),
+    "record": Option("record", folder),
 }
 
 
@@ -42,6 +46,7 @@ class WriteOptions:
     ack_timeout: float = 60.0
     drop_unsubscribed: bool = False
     revision: Revision = Revision.DRAFT_2
+    record: Path | None = None
 
 
 def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
@@ -56,6 +61,27 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
         )
     if made.id_column is not None and not made.reliable:
         raise ValueError("the option idColumn gives ids, and reliable=false sends none: leave one of them out")
+    _check_revision(values, made)
     if made.write_id is not None and streaming:
         raise ValueError("the option writeId is for a batch: a stream is known by its query and batch, leave it out")
     return made
+
+
+def _check_revision(given: Mapping[str, object], made: WriteOptions) -> None:
+    """Raises ValueError for what the receiver's layout cannot say, and where its programs cannot be reached."""
+    layout = LAYOUTS[made.revision]
+    if layout.plaintext and made.tls is not None:
+        raise ValueError(
+            "the option revision names a program that knows no TLS: give plaintext=true instead of the files, which "
+            "stays on one machine (D-15)"
+        )
+    if made.reliable and not layout.has_acks:
+        raise ValueError(
+            "the option revision names a layout without acknowledgements, so nobody knows what arrives: give "
+            "reliable=false too"
+        )
+    if "drop_unsubscribed" in given and not layout.has_lists:
+        raise ValueError(
+            "the option revision names a layout in which a receiver cannot say what it subscribes to, so all rows are "
+            "sent: leave unsubscribed out"
+        )

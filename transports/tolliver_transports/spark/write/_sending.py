@@ -264,6 +264,8 @@ class Sender:
         else:
             missing = "rows wait to be sent"
         loss = f" (the last connection: {self._last_loss})" if self._link is None else ""
+        if self._link is not None and self._link.refused:
+            loss = f", and it refused rows {self._link.refused} times"
         return (
             f"the receiver at {self._options.remote} has acknowledged nothing for {self._options.ack_timeout:g} s: "
             f"{missing}{loss}. Look whether it runs and handles such messages, or raise ackTimeout"

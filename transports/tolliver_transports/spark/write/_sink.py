@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from itertools import count
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -23,14 +25,15 @@ from pyspark.sql.types import BinaryType, ByteType, DataType, IntegerType, LongT
 
 from tolliver_proto import CertificateError
 
+from ..._messages.recorder import Recorder
 from ..._tls.policy import Pumps
 from ...derived import derived_identity
 from ._encode import Ids, ids_from, ids_of, take_rows
-from ._link import open_link
+from ._link import Link, open_link
 from ._options import WriteOptions, write_options
 from ._sending import Sender
 
-log = logging.getLogger("tolliver")
+log = logging.getLogger("tolliver.spark")
 
 PLAINTEXT_PREFIX = "f00000000000"  # where no certificate says which (D-15)
 _BATCH_ID = "streaming.sql.batchId"
@@ -51,6 +54,13 @@ class Written(WriterCommitMessage):
     dropped: int
     resent: int
     seconds: float
+
+
+def check_certificate(options: WriteOptions) -> None:
+    """Raises CertificateError where the tasks' certificate is here, too, and is no good: so no task is begun."""
+    tls = options.tls
+    if tls is not None and all(Path(file).exists() for file in (tls.cert, tls.key, tls.ca)):
+        _prefix(options, Pumps(tls))
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
@@ -75,20 +85,48 @@ def write_rows(batches: Iterator[Any], options: WriteOptions, label: str) -> Wri
     started = time.monotonic()
     pumps = Pumps(options.tls)
     identity = derived_identity(_prefix(options, pumps), label)
-    dial = partial(_dial, options, pumps, identity)
     numbering = Numbering(options)
-    with Sender(options, dial) as sender:
+    with (
+        _recorder(options, identity) as recorder,
+        Sender(options, _dialler(options, pumps, identity, recorder)) as sender,
+    ):
         for batch in batches:
             before = numbering.rows
             ids = numbering.ids(batch)
             if batch.num_rows:
-                sender.send(take_rows(batch, ids, before))
+                sender.send(take_rows(batch, ids, before, options.revision))
         sender.finish()
     return Written(sender.sent, sender.dropped, sender.resent, time.monotonic() - started)
 
 
-def _dial(options: WriteOptions, pumps: Pumps, identity: UUID, on_acks: Any, timeout: float) -> Any:
-    return open_link(options.remote, pumps, on_acks, identity=identity, revision=options.revision, timeout=timeout)
+@contextmanager
+def _recorder(options: WriteOptions, identity: UUID) -> Iterator[Recorder | None]:
+    """The task's recorder. Raises StoreError."""
+    if options.record is None:
+        yield None
+        return
+    with closing(Recorder(options.record, identity, options.revision, log.warning)) as recorder:
+        yield recorder
+
+
+def _dialler(
+    options: WriteOptions, pumps: Pumps, identity: UUID, recorder: Recorder | None
+) -> Callable[[Callable[[Ids], None], float], Link]:
+    cids = count(1)
+
+    def dial(on_acks: Callable[[Ids], None], timeout: float) -> Link:
+        return open_link(
+            options.remote,
+            pumps,
+            on_acks,
+            identity=identity,
+            revision=options.revision,
+            timeout=timeout,
+            recorder=recorder,
+            cid=next(cids),
+        )
+
+    return dial
 
 
 def _prefix(options: WriteOptions, pumps: Pumps) -> str:
@@ -194,12 +232,16 @@ def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
 
 
 def batch_writer(schema: StructType, overwrite: bool, options: Any) -> BatchWriter:
-    """For `DataSource.writer`. Raises ValueError."""
+    """For `DataSource.writer`. Raises ValueError, and CertificateError as `check_certificate` does."""
     if overwrite:
         raise ValueError('messages cannot be overwritten: write with mode("append")')
-    return BatchWriter(schema, write_options(options, streaming=False))
+    given = write_options(options, streaming=False)
+    check_certificate(given)
+    return BatchWriter(schema, given)
 
 
 def stream_writer(schema: StructType, options: Any) -> StreamWriter:
-    """For `DataSource.streamWriter`. Raises ValueError."""
-    return StreamWriter(schema, write_options(options, streaming=True))
+    """For `DataSource.streamWriter`. Raises as `batch_writer`."""
+    given = write_options(options, streaming=True)
+    check_certificate(given)
+    return StreamWriter(schema, given)
