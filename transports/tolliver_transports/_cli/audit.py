@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from ..spark.local import NoSpark, local_session, missing
 from . import words
@@ -17,7 +20,7 @@ _COUNTS = ("sent", "acknowledged", "delivered", "duplicates", "resent", "unprove
 _TIMES = ("p50", "p95", "p99", "max")
 
 
-def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | None) -> int:
+def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | None, as_json: bool) -> int:
     """Print the deliveries and write what is asked for; returns how many messages are lost.
 
     Raises NoSpark, and what `audit` and the writers raise.
@@ -31,7 +34,7 @@ def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | No
     size = sum(one.size for one in recordings_in(directories))
     words.say(f"{size:,} bytes of recordings; starting Spark")
     with local_session(size) as spark, audit(spark, directories) as found:
-        print_deliveries(found)
+        print_deliveries(found, as_json)
         if html is not None:
             found.write_html(html)
             words.say(f"report: {html}")
@@ -41,16 +44,22 @@ def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | No
         return found.lost
 
 
-def print_deliveries(found: Audit) -> None:
-    """One line for each sender, receiver and channel; "-" is what was not recorded."""
-    from ..spark.audit._collect import deliveries
+def print_deliveries(found: Audit, as_json: bool = False) -> None:
+    """One line for each sender, receiver and channel; "-", in JSON null, is what was not recorded."""
+    from ..spark.audit._collect import deliveries, silent
 
     table = deliveries(found)
     columns = ["from", "to", "channel", *_COUNTS, *_TIMES]
-    print_table(columns, [_line(found, row) for row in table.rows], "channel")
+    if as_json:
+        for row in table.rows:
+            ends = {"from": row["sender"], "to": row["receiver"], "channel": row["channel"]}
+            typer.echo(json.dumps(ends | {name: row[name] for name in (*_COUNTS, *_TIMES)}))
+    else:
+        print_table(columns, [_line(found, row) for row in table.rows])
     unknown = sum(row["lost"] is None for row in table.rows)
     if unknown:
-        words.say(f"{words.count(unknown, 'line')} of {len(table.rows):,} unknown: one side recorded nothing")
+        who = ", ".join(sorted(words.line(found.names.get(one, one[-8:])) for one in silent(table.rows)))
+        words.say(f"{words.count(unknown, 'line')} of {len(table.rows):,} unknown: {who} recorded nothing")
     if table.more:
         words.say(f"these are the first {len(table.rows):,}; --parquet writes all")
 

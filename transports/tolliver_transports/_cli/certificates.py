@@ -1,9 +1,12 @@
-"""`tolliver certs`: a private CA and a certificate for each name."""
+"""`tolliver certs` and `tolliver pin`: certificates made, and certificates shown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import typer
@@ -14,11 +17,17 @@ from .._tls.x509 import identity_of
 from ..certs import LOCAL_HOSTS, Member, make_ca, make_certificate
 from ..derived import new_prefix
 from . import words
-from .tables import print_table
+from .tables import print_rows
 
 
 def make(
-    directory: Path, names: Sequence[str], hosts: Sequence[str], days: int, uuid: UUID | None, derive: bool
+    directory: Path,
+    names: Sequence[str],
+    hosts: Sequence[str],
+    days: int,
+    uuid: UUID | None,
+    derive: bool,
+    as_json: bool = False,
 ) -> None:
     """Raises ValueError and CertificateError; what was made before is shown, and stays."""
     if uuid is not None and len(names) > 1:
@@ -31,32 +40,68 @@ def make(
     try:
         for name in names:
             prefix = new_prefix() if derive else None
-            made[name] = make_certificate(directory, name, uuid, hosts or LOCAL_HOSTS, days, derive=prefix)
+            made[name] = make_certificate(directory, name, uuid, hosts or _hosts(), days, derive=prefix)
     finally:
         if made:
-            _show(made)
+            _show(made, as_json)
 
 
-def show_pins(files: Sequence[Path]) -> None:
+def _hosts() -> list[str]:
+    """Names of this machine: those that lead nowhere else, and its own, where that is a name in DNS."""
+    own = socket.gethostname()
+    usable = own.isascii() and own.replace("-", "").replace(".", "").replace("_", "").isalnum()
+    return [*LOCAL_HOSTS, own] if usable and own not in LOCAL_HOSTS else [*LOCAL_HOSTS]
+
+
+def show_pins(files: Sequence[Path], as_json: bool = False) -> None:
     """A line for each certificate: its file, the SHA-256 of its key, its names. Raises OSError and ValueError."""
     for file in files:
-        try:
-            certificate = x509.load_pem_x509_certificate(file.read_bytes())
-        except ValueError as error:
-            raise ValueError(f"{file} holds no certificate in PEM form: {error}") from error
-        names = [
-            uri
-            for extension in certificate.extensions
-            if isinstance(extension.value, x509.SubjectAlternativeName)
-            for uri in extension.value.get_values_for_type(x509.UniformResourceIdentifier)
-        ]
-        identity = identity_of(certificate.public_bytes(Encoding.DER), names, str(file))
-        typer.echo(f"{file}  {(identity.spki_sha256 or b'').hex()}  {identity.names}")
+        known = read(file)
+        if as_json:
+            typer.echo(json.dumps({"certificate": str(file), **known}))
+        else:
+            typer.echo(f"{file}  {known['spki_sha256']}  {known['identity']}")
 
 
-def _show(made: dict[str, Member]) -> None:
-    rows = [(name, member.uuid, member.cert, member.key) for name, member in made.items()]
-    print_table(("name", "uuid", "certificate", "key"), rows, unbroken="uuid")
+def read(file: Path) -> dict[str, Any]:
+    """Names, key and expiry of a certificate, as JSON can have them. Raises OSError and ValueError."""
+    try:
+        certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{file} holds no certificate in PEM form: {error}") from error
+    known = [
+        extension.value
+        for extension in certificate.extensions
+        if isinstance(extension.value, x509.SubjectAlternativeName)
+    ]
+    uris = [uri for names in known for uri in names.get_values_for_type(x509.UniformResourceIdentifier)]
+    identity = identity_of(certificate.public_bytes(Encoding.DER), uris, str(file))
+    return {
+        "identity": str(identity.names),
+        "names": [
+            *(name for names in known for name in names.get_values_for_type(x509.DNSName)),
+            *(str(name) for names in known for name in names.get_values_for_type(x509.IPAddress)),
+        ],
+        "spki_sha256": (identity.spki_sha256 or b"").hex(),
+        "expires": certificate.not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _show(made: Mapping[str, Member], as_json: bool) -> None:
+    rows = []
+    for name, member in made.items():
+        known = read(member.cert)
+        row = {
+            "name": name,
+            "uuid": str(member.uuid),
+            "names": known["names"] if as_json else ", ".join(known["names"]),
+            "spki_sha256": known["spki_sha256"],
+            "expires": known["expires"],
+            "certificate": str(member.cert),
+            "key": str(member.key),
+        }
+        rows.append(row | {"derive": member.derive} if as_json else row)
+    print_rows(rows, as_json, "")
     for name, member in made.items():
         if member.derive is not None:
             words.say(f"{name} may be any identity of the prefix {member.derive}: derived_identity(prefix, label)")

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from tolliver_proto import Acl, NoticeKind, Revision
 from tolliver_proto.reactive import DialFailure
 
 from .._options.acl_file import load_acl
 from .._options.instance import DEFAULT_PORT, TLS, InstanceOptions, Remote
+from .._options.reading import arguments, parse
 from .._tls.policy import Pumps
 from ..anyio import run as run_loop
 from ..derived import derived_identity
 from . import words
+
+if TYPE_CHECKING:
+    from logging import LogRecord
 
 T = TypeVar("T")
 _NO_DATABASE = "no database: give --database FILE (with --certs and --name there is a default)"
@@ -46,9 +50,22 @@ class Meeting:
     ca: Path | None
     plaintext: bool
     acl: Path | None
+    spki: str | None = None
+    tls_flags: Mapping[str, Any] = field(factory=dict)
 
     def remotes(self, default_port: int = DEFAULT_PORT) -> list[Remote]:
-        return [Remote.parse(address, default_port) for address in self.connect]
+        """Raises ValueError where one cannot be dialled."""
+        remotes = [Remote.parse(address, default_port) for address in self.connect]
+        if self.spki is None:
+            return remotes
+        if len(remotes) != 1:
+            raise ValueError("--spki pins the one peer of --connect: where there are several, write HEX@HOST:PORT")
+        try:
+            return [evolve(remotes[0], spki_sha256=bytes.fromhex(self.spki))]
+        except ValueError:
+            raise ValueError(
+                f"--spki {self.spki!r:.100}: give the 64 hexadecimal digits that `tolliver pin` prints"
+            ) from None
 
     def rules(self) -> Acl:
         """Raises OSError or ValueError."""
@@ -56,6 +73,15 @@ class Meeting:
 
     def tls(self) -> TLS | None:
         """Raises ValueError where something is missing or said twice."""
+        files = self._files()
+        more = {key.removeprefix("tls."): value for key, value in parse(self.tls_flags).items()}
+        if files is None:
+            if more:
+                raise ValueError(f"--tls.{next(iter(more)).replace('_', '-')} with --plaintext: there is no TLS then")
+            return None
+        return evolve(files, **more)
+
+    def _files(self) -> TLS | None:
         short, long = (self.certs, self.name), (self.cert, self.key_file, self.ca)
         ways = [any(part is not None for part in short), any(part is not None for part in long), self.plaintext]
         if sum(ways) != 1:
@@ -79,15 +105,18 @@ class Place:
     meeting: Meeting
     database: Path | None
     revision: Revision
-    habits: Mapping[str, Any]
+    flags: Mapping[str, Any]
     record: Path | None
 
     @property
     def remotes(self) -> list[Remote]:
         return self.meeting.remotes()
 
-    def options(self, *, dial: bool) -> InstanceOptions:
-        """Raises ValueError where something is missing or said twice. `dial` says whether to dial from the start."""
+    def options(self, *, dial: bool, usual: Mapping[str, Any] | None = None) -> InstanceOptions:
+        """Raises ValueError where something is missing or said twice.
+
+        `dial` says whether to dial from the start, `usual` has values by key for options that were not given.
+        """
         if self.meeting.listen is None and not self.meeting.connect:
             raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
         tls = self.meeting.tls()
@@ -100,14 +129,14 @@ class Place:
             remotes=self.remotes if dial else (),
             acl=self.meeting.rules(),
             record=self.record,
-            **self.habits,
+            **arguments({**(usual or {}), **parse(self.flags)}),
         )
         for remote in self.remotes:
             options.remote(remote)
         return options
 
     @contextmanager
-    def once(self, *, waits: bool) -> Iterator[InstanceOptions]:
+    def once(self, *, waits: bool, usual: Mapping[str, Any] | None = None) -> Iterator[InstanceOptions]:
         """Options of an instance that is over with the command, and never a second one of a UUID (T-61).
 
         Where a database is given it is the instance that this one belongs to. Else it is an identity of its own, which
@@ -115,10 +144,12 @@ class Place:
         does not or is not, CertificateError where the files cannot be read.
         """
         if self.database is not None:
-            yield self.options(dial=True)
+            yield self.options(dial=True, usual=usual)
             return
         if not waits:
             raise ValueError("nothing is kept without a database: give --database FILE with --no-wait")
+        if "identity" in self.flags:
+            raise ValueError("--identity says whose database it is: give --database FILE with it")
         tls = self.meeting.tls()
         prefixes = sorted(Pumps(tls).identity.prefixes) if tls is not None else []
         if tls is None:
@@ -127,7 +158,7 @@ class Place:
             raise ValueError(f"{tls.cert} is one instance's own: {_SECOND}")
         with TemporaryDirectory(prefix="tolliver-") as directory:
             yield evolve(
-                evolve(self, database=Path(directory) / "once.db").options(dial=True),
+                evolve(self, database=Path(directory) / "once.db").options(dial=True, usual=usual),
                 identity=derived_identity(prefixes[0], token_hex(16)),
             )
 
@@ -143,22 +174,19 @@ class Interrupted(Exception):
     """SIGINT or SIGTERM: the work was cancelled and has cleaned up behind itself."""
 
 
-def run(work: Callable[[], Awaitable[T]], trio: bool) -> T:
-    """The work's result. Raises Interrupted after a signal, and what the work raises."""
+def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False) -> T:
+    """The work's result. Raises Interrupted after a signal, and what the work raises.
+
+    Work that `watches` for signals is not cancelled by them.
+    """
     if trio and importlib.util.find_spec("trio") is None:
         raise ValueError("--trio needs trio: pip install trio")
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("tolliver: %(message)s"))
-    handler.addFilter(lambda record: not _ends_the_command(record))
-    log = logging.getLogger("tolliver")
-    log.addHandler(handler)
-    try:
-        return run_loop(lambda: alongside(work, [_signal]), backend="trio" if trio else "asyncio")
-    finally:
-        log.removeHandler(handler)
+    with words.logging_to_stderr(lambda record: not _ends_the_command(record)):
+        watched = work if watches else partial(alongside, work, [_signal])
+        return run_loop(watched, backend="trio" if trio else "asyncio")
 
 
-def _ends_the_command(record: logging.LogRecord) -> bool:
+def _ends_the_command(record: LogRecord) -> bool:
     """True for a dial that is given up, as the command ends with the same words."""
     return any(each is NoticeKind.DIAL_GAVE_UP or isinstance(each, DialFailure) for each in record.args or ())
 
@@ -187,7 +215,7 @@ async def alongside(main: Callable[[], Awaitable[T]], others: Iterable[Callable[
             try:
                 await work()
             except Exception as error:
-                failures.append(error)
+                failures.append(_innermost(error))
                 group.cancel_scope.cancel()
 
         async def keep_result() -> None:
@@ -202,7 +230,30 @@ async def alongside(main: Callable[[], Awaitable[T]], others: Iterable[Callable[
     return results[0]
 
 
+def _innermost(error: Exception) -> Exception:
+    """Of a group the first."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 async def _signal() -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            raise Interrupted
+    with signals() as told:
+        await told()
+
+
+@contextmanager
+def signals() -> Iterator[Callable[[], Awaitable[None]]]:
+    """SIGINT and SIGTERM from now on: the function raises Interrupted after one.
+
+    Another one is the system's again then, which ends the process at once.
+    """
+    with ExitStack() as watching:
+        come = watching.enter_context(anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM))
+
+        async def told() -> None:
+            async for _ in come:
+                watching.close()
+                raise Interrupted
+
+        yield told

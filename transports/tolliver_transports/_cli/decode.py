@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from enum import IntEnum
 from io import BufferedReader, BytesIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID
@@ -35,13 +35,17 @@ from tolliver_proto import (
     Ignored,
     Limits,
     Message,
+    Refusal,
     RemoteProtocolError,
     Revision,
     Subscribe,
+    SubscribeMany,
+    Subscription,
     Unsubscribe,
+    UnsubscribeMany,
     encode,
 )
-from tolliver_proto.recording import Block, BlockHeader, Damage
+from tolliver_proto.recording import Block, BlockHeader, Damage, in_order
 
 from . import words
 from .recordings import Filter, blocks_in, in_words, is_recording
@@ -52,8 +56,11 @@ KINDS: dict[type, str] = {
     HandshakeFinal: "handshake_final",
     Message: "message",
     Ack: "ack",
+    Refusal: "refusal",
     Subscribe: "subscribe",
     Unsubscribe: "unsubscribe",
+    SubscribeMany: "subscribe",
+    UnsubscribeMany: "unsubscribe",
     Ignored: "ignored",
 }
 _CHUNK = 2**20  # bytes
@@ -62,6 +69,7 @@ _BODY = 60  # characters of a body in the table
 _LISTED = 5  # subscriptions of a handshake in the table
 _Columns = tuple[tuple[str, int, Literal["left", "right"]], ...]
 _OF_FRAMES: _Columns = (("offset", 12, "right"), ("size", 10, "right"), ("frame", 18, "left"))
+_OF_CONTENTS = ("channel", "key", "id", "content")
 _OF_HEADERS: _Columns = (("time", 12, "left"), ("way", 3, "left"), ("peer", 8, "left"))
 
 
@@ -109,7 +117,7 @@ def frames_in(
     Raises ValueError where the filter asks of a stream what only a recording says.
     """
     if is_recording(file, path):
-        rows = _recorded_frames(blocks_in(file, path), wanted, failures)
+        rows = _recorded_frames(in_order(blocks_in(file, path)), wanted, failures)
     elif wanted.asks_headers:
         raise ValueError(f"{path} is no recording: times, peers and directions are not in it")
     else:
@@ -201,7 +209,8 @@ def _print_table(rows: Iterator[Placed], title: str) -> None:
     recorded = bool(page) and page[0].header is not None
     console = Console()
     if not console.is_terminal:
-        console = Console(width=max(console.width, 150 if recorded else 120))
+        _print_lines(chain(page, rows), recorded, title)
+        return
     console.print(Text(title, style="bold"))
     while page:
         table = Table(box=None, expand=True, pad_edge=False, show_header=not shown)
@@ -217,6 +226,18 @@ def _print_table(rows: Iterator[Placed], title: str) -> None:
         shown += len(page)
         page = list(islice(rows, _PAGE))
     console.print(words.count(shown, "frame"), highlight=False)
+
+
+def _print_lines(rows: Iterator[Placed], recorded: bool, title: str) -> None:
+    """For a pipe: nothing is padded, and a frame is a line with tabs in it."""
+    headings = [heading for heading, *_ in (*(_OF_HEADERS if recorded else ()), *_OF_FRAMES)]
+    sys.stdout.write(f"{title}\n")
+    shown = 0
+    for shown, row in enumerate(rows, 1):
+        if shown == 1:
+            sys.stdout.write("\t".join((*headings, *_OF_CONTENTS)) + "\n")
+        sys.stdout.write("\t".join(_cells(row)) + "\n")
+    sys.stdout.write(f"{words.count(shown, 'frame')}\n")
 
 
 def _cells(row: Placed) -> list[str]:
@@ -241,17 +262,21 @@ def _cells_of_header(header: BlockHeader | None) -> list[str]:
     return [_when(header).strftime("%H:%M:%S.%f")[:-3], header.direction.name.lower(), peer]
 
 
+def _listed(subscriptions: tuple[Subscription, ...]) -> str:
+    listed = ", ".join(" ".join(map(words.name, one)) for one in subscriptions[:_LISTED])
+    more = ", ..." if len(subscriptions) > _LISTED else ""
+    return f"{words.count(len(subscriptions), 'subscription')}{': ' if listed else ''}{listed}{more}"
+
+
 def _content(frame: Decoded) -> str:
     match frame:
         case Message():
             return words.body(frame.body, _BODY)
         case HandshakeRequest() | HandshakeResponse():
             status = f"status {int(frame.status)}, " if isinstance(frame, HandshakeResponse) else ""
-            listed = ", ".join(" ".join(map(words.name, one)) for one in frame.subscriptions[:_LISTED])
-            more = ", ..." if len(frame.subscriptions) > _LISTED else ""
-            subscriptions = words.count(len(frame.subscriptions), "subscription")
-            colon = ": " if listed else ""
-            return f"version {frame.version}, {status}{frame.instance_id}, {subscriptions}{colon}{listed}{more}"
+            return f"version {frame.version}, {status}{frame.instance_id}, {_listed(frame.subscriptions)}"
+        case SubscribeMany() | UnsubscribeMany():
+            return _listed(frame.subscriptions)
         case HandshakeFinal():
             return "compatible" if frame.compatible else "not compatible"
         case Ignored():

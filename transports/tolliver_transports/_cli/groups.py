@@ -25,7 +25,9 @@ def grouped(**groups: Callable[..., Any]) -> Callable[[Callable[..., T]], Callab
         @functools.wraps(command)
         def wrapper(**values: Any) -> T:
             for name, group in groups.items():
-                values[name] = group(**{option.name: values.pop(option.name) for option in options[name]})
+                values[name] = group(
+                    **{option.name: values.pop(option.name, option.default) for option in options[name]}
+                )
             return command(**values)
 
         parameters: list[inspect.Parameter] = []

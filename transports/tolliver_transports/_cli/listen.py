@@ -6,14 +6,15 @@ printed: nothing is thrown away because this run asked for something else. `--on
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
-from collections.abc import Callable, Collection
+from binascii import b2a_base64
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from tolliver_proto import Delivery, Subscription
 
@@ -23,31 +24,56 @@ from ..codecs import Codec
 from . import words
 from .connecting import alongside, reread_rules
 
-Show = Callable[[Delivery], str]
+Values = Callable[[Delivery], str]
+Show = Callable[[Iterable[Delivery]], str]
 
 
-def as_text(delivery: Delivery, value: Show | None = None) -> str:
-    """One line: time, peer, channel, key, body, or the value in its place."""
-    body = delivery.body if value is None else value(delivery).encode()
+def as_text(run: Iterable[Delivery], value: Values | None = None) -> str:
+    """A line for each: time, peer, channel, key, body, or the value in its place."""
     now = datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]
-    names = f"{words.name(delivery.channel)} {words.name(delivery.key)}"
-    return f"{now} {words.peer(delivery.peer_id)} {names} {words.body(body)}\n"
+    heads = _Heads(lambda peer, channel, key: f"{now} {words.peer(peer)} {words.name(channel)} {words.name(key)} ")
+    return "".join(
+        [
+            f"{heads[one.peer_id, one.channel, one.key]}"
+            f"{words.body(one.body if value is None else value(one).encode())}\n"
+            for one in run
+        ]
+    )
 
 
-def as_json(delivery: Delivery, value: Show | None = None) -> str:
-    """One object: nothing is cut."""
-    shown: dict[str, object] = {
-        "time": datetime.now().astimezone().isoformat(timespec="milliseconds"),
-        "peer": str(delivery.peer_id),
-        "channel": delivery.channel,
-        "key": delivery.key,
-        "message_id": delivery.message_id,
-        "attempt": delivery.attempt,
-        "body": base64.b64encode(delivery.body).decode(),
-    }
-    if value is not None:
-        shown["value"] = json.loads(value(delivery))
-    return json.dumps(shown) + "\n"
+def as_json(run: Iterable[Delivery], value: Values | None = None) -> str:
+    """An object for each: nothing is cut."""
+    now = datetime.now().astimezone().isoformat(timespec="milliseconds")
+    heads = _Heads(
+        lambda peer, channel, key: (
+            f'{{"time": "{now}", "peer": "{peer}", "channel": {json.dumps(channel)}, "key": {json.dumps(key)}, '
+        )
+    )
+    # Put together by hand: `json.dumps` of each took three quarters of the time that printing takes.
+    return "".join(
+        [
+            f"{heads[one.peer_id, one.channel, one.key]}"
+            f'"message_id": {"null" if one.message_id is None else one.message_id}, "attempt": {one.attempt}, '
+            f'"body": "{b2a_base64(one.body, newline=False).decode()}"'
+            f"{'' if value is None else _as_value(value(one))}}}\n"
+            for one in run
+        ]
+    )
+
+
+def _as_value(said: str) -> str:
+    return f', "value": {json.dumps(json.loads(said))}'  # in one line
+
+
+class _Heads(dict[tuple[UUID, str, str], str]):
+    """Beginnings of the lines of a run, made once for each peer, channel and key."""
+
+    def __init__(self, make: Callable[[UUID, str, str], str]) -> None:
+        self._make = make
+
+    def __missing__(self, name: tuple[UUID, str, str]) -> str:
+        made = self[name] = self._make(*name)
+        return made
 
 
 async def listen(
@@ -101,7 +127,7 @@ async def _print(runs: Runs | TypedRuns[Any], count: int | None, show: Show) -> 
     left = count
     async for run in runs:
         taken: list[Any] = list(run)[:left]
-        sys.stdout.write("".join(map(show, taken)))
+        sys.stdout.write(show(taken))
         sys.stdout.flush()
         run.settle(taken, True)
         if left is not None:

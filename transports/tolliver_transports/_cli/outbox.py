@@ -6,30 +6,31 @@ connections is opened on the database, asked, and driven until its last commit i
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import typer
-
 from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError, is_queue
 
+from .._options.kinds import seconds
 from .._store.copying import back_up
 from .._store.look import look, must_be_there
 from .._store.sqlite import SQLiteStore
 from . import words
-from .tables import print_table
+from .tables import print_rows
 
 __all__ = [
     "back_up",
     "drop_letters",
     "drop_parked",
+    "forget_peer",
     "print_letters",
+    "print_messages",
     "print_outbox",
     "print_peers",
     "retry_parked",
@@ -58,7 +59,44 @@ def print_outbox(database: Path, as_json: bool) -> None:
             }
             for one in outbox.waiting()
         ]
-    _print(rows, as_json, "nothing waits")
+    print_rows(rows, as_json, "nothing waits")
+
+
+def print_messages(
+    database: Path, peer: UUID | None, channel: str, key: str, older: str | None, limit: int, as_json: bool
+) -> None:
+    """One row for each message and peer that has not acknowledged it, by age. Raises ValueError and StoreError."""
+    least = 0.0 if older is None else _older(older)
+    now = time.time()
+    rows: list[dict[str, Any]] = []
+    counts: Counter[UUID] = Counter()
+    with look(database) as outbox:
+        for one in outbox.messages(peer):
+            age = None if one.stored_at is None else max(0, int(now - one.stored_at))
+            named = channel in ("", one.channel) and key in ("", one.key)
+            if not named or (age or 0) < least or counts[one.peer] == limit:
+                continue
+            counts[one.peer] += 1
+            rows.append(
+                {
+                    "peer": str(one.peer),
+                    "message_id": one.message_id,
+                    "channel": one.channel if as_json else words.name(one.channel),
+                    "key": one.key if as_json else words.name(one.key),
+                    "bytes": one.bytes,
+                    "stored": _when(one.stored_at),
+                    "age": age if as_json or age is None else _age(age),
+                    "parked": one.parked,
+                }
+            )
+    print_rows(rows, as_json, "everything is acknowledged: nothing waits")
+
+
+def _older(text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise ValueError(f"--older: {error}") from None
 
 
 def print_peers(database: Path, as_json: bool) -> None:
@@ -77,7 +115,7 @@ def print_peers(database: Path, as_json: bool) -> None:
         for one in known
         if not is_queue(one.peer)
     ]
-    _print(rows, as_json, "no peer is known")
+    print_rows(rows, as_json, "no peer is known")
 
 
 def retry_parked(database: Path, peer: UUID) -> int:
@@ -88,6 +126,14 @@ def retry_parked(database: Path, peer: UUID) -> int:
 def drop_parked(database: Path, peer: UUID) -> int:
     """Removes what was set aside; returns how many. Raises StoreError."""
     return _change(database, peer, lambda node: node.drop_parked(peer))
+
+
+def forget_peer(database: Path, peer: UUID) -> int:
+    """Removes the peer and what waits for it; returns how many messages that were. Raises StoreError."""
+    with look(database) as outbox:
+        waiting = sum(one.messages for one in outbox.waiting() if one.peer == peer)
+    _change(database, peer, lambda node: node.forget_peer(peer))
+    return waiting
 
 
 def print_letters(database: Path, as_json: bool) -> None:
@@ -105,7 +151,7 @@ def print_letters(database: Path, as_json: bool) -> None:
             }
             for one in inside.letters()
         ]
-    _print(rows, as_json, "there are no dead letters")
+    print_rows(rows, as_json, "there are no dead letters")
 
 
 def drop_letters(database: Path, numbers: Collection[int] | None, peer: UUID | None) -> int:
@@ -155,15 +201,12 @@ def _ask(database: Path, ask: Callable[[Node], Receipt]) -> int:
     return sum(receipt.counts)
 
 
+def _age(age: int) -> str:
+    """In its two largest units."""
+    parts = [(age // 86400, "d"), (age // 3600 % 24, "h"), (age // 60 % 60, "m"), (age % 60, "s")]
+    first = next((place for place, (number, _) in enumerate(parts) if number), 3)
+    return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2])
+
+
 def _when(seconds: int | None) -> str | None:
     return None if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def _print(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:
-    if as_json:
-        for row in rows:
-            typer.echo(json.dumps(row))
-    elif rows:
-        print_table(list(rows[0]), [list(row.values()) for row in rows], unbroken="peer")
-    else:
-        typer.echo(nothing)

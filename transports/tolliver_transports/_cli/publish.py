@@ -119,8 +119,10 @@ class Records:
 class Reading:
     """One stream of it: an async iterator of elements, which says how it goes."""
 
-    def __init__(self, content: Content, title: str) -> None:
-        self._title = title
+    def __init__(self, content: Content, number: int, name: str, as_json: bool) -> None:
+        self._title = f"stream {number} of {words.name(name)}"
+        self._facts = {"stream": number, "name": name}
+        self._as_json = as_json
         self._runs = _runs(content)
         self._current: Iterator[bytes] = iter(())
         self._count = 0
@@ -148,7 +150,8 @@ class Reading:
                 raise OSError(f"it cannot be read: {error.strerror}") from error  # where it lies is for us to know
 
     async def aclose(self) -> None:
-        words.say(f"{self._title} ends after {words.count(self._count, 'element')}: {self._end}")
+        said = f"{self._title} ends after {words.count(self._count, 'element')}: {self._end}"
+        words.tell(self._as_json, said, **self._facts, elements=self._count, end=self._end)
         await self._runs.aclose()
 
 
@@ -176,12 +179,14 @@ def _has_to_be_waited_for(file: io.FileIO) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or file.isatty()
 
 
-async def publish(options: StreamsOptions, remotes: list[Remote], name: str, content: Content) -> None:
+async def publish(
+    options: StreamsOptions, remotes: list[Remote], name: str, content: Content, as_json: bool = False
+) -> None:
     """For ever; or, where nobody can come because it does not listen, until the peers that were dialled are gone."""
     numbers = count(1)
 
     def reading(wanted: str) -> Reading:
-        return Reading(content, f"stream {next(numbers)} of {words.name(wanted)}")
+        return Reading(content, next(numbers), wanted, as_json)
 
     watch = Watch(words.say)
     async with create_streams(evolve(options, on_event=watch)) as streams:

@@ -43,7 +43,7 @@ def job_of_recordings(
         timeout=timeout,
         rate=rate,
         verb="sent again",
-        unwanted="no peer is subscribed to them, or what is under way to them has no room for more",
+        unwanted="no peer is subscribed to them, or what is in flight to them has no room for more",
         total=sum(path.stat().st_size for path in files),
     )
 

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -32,6 +33,8 @@ from . import words
 from .schema import Encode
 
 BATCH = 1000  # messages in one commit
+USUAL = {"limits.window_messages": 2048}
+"""Options that files go out with: with less on its way each end waits while the other one works."""
 _UNDER_WAY = 20  # batches that may wait for their acknowledgements
 _POLL = 0.02  # seconds
 _GRACE = 1.0  # seconds for a connected peer that is still starting to say what it wants
@@ -86,14 +89,14 @@ def job_of_lines(
     """
     if encode is not None and isinstance(source, bytes):
         source, encode = encode(source, "the message"), None
-    kept = "nothing was kept" if reliable else "or what is under way to them has no room for more"
+    full = "" if reliable else ", or what is in flight to them has no room for more"
     return Job(
         batches=partial(_batches, channel, key, source, reliable, encode),
         wanted=Subscription(channel, key),
         waits=waits and reliable,
         timeout=timeout,
         verb="stored" if reliable else "sent",
-        unwanted=f"no peer is subscribed to {words.name(channel)} {words.name(key)}, {kept}",
+        unwanted=f"no peer is subscribed to {words.name(channel)} {words.name(key)}{full}",
         shown=not isinstance(source, bytes),
         total=source.stat().st_size if isinstance(source, Path) else None,
         to=to,
@@ -122,6 +125,8 @@ class Tally:
     number.
 
     Of those that were read `reliable` are to be stored; `stored` and (unreliably) `sent` are those that somebody wants.
+    `connected` are peers, when the first goes; `waiting` those for which something waited in the end, where not all of
+    it was acknowledged.
     """
 
     read: int = 0
@@ -133,6 +138,8 @@ class Tally:
     acknowledged: int = 0
     deliveries: int = 0
     recipients: tuple[int, int] = (0, 0)
+    connected: int = 0
+    waiting: list[PeerInfo] = field(factory=list)
     begun: float = field(factory=time.monotonic)
 
     def begin(self, batch: Batch) -> None:
@@ -167,6 +174,34 @@ class Tally:
             said.append(f"{self.acknowledged:,} acknowledged")
         return f"{', '.join(said)}, in {seconds:.2f} s ({done / max(seconds, 1e-6):,.0f}/s)"
 
+    def facts(self, job: Job) -> dict[str, object]:
+        """The same for programs."""
+        low, high = self.recipients
+        return {
+            "messages": self.read,
+            "connected": self.connected,
+            "stored": self.stored,
+            "sent_unreliably": self.sent,
+            "nobody_wants": self.unwanted,
+            "deliveries": self.deliveries,
+            "recipients": {"least": low, "most": high},
+            "acknowledged": self.acknowledged if job.waits else None,
+            "unacknowledged": {str(peer.uuid): peer.pending for peer in self.waiting} if job.waits else None,
+            "seconds": round(time.monotonic() - self.begun, 3),
+        }
+
+    def waiting_words(self) -> Iterator[str]:
+        """One line about each peer that has not acknowledged all."""
+        for peer in self.waiting:
+            where = f"connected from {words.line(peer.address)}" if peer.connected else "not connected"
+            yield f"{peer.uuid}, {where}, has not acknowledged {words.count(peer.pending, 'message')}"
+
+    def unwanted_words(self, job: Job) -> str:
+        """One line about those that nobody wants."""
+        some = f"{self.unwanted:,} of {words.count(self.read, 'message')} not"
+        kept = "nothing" if self.unwanted == self.read else some
+        return f"{words.count(self.connected, 'peer')} connected, {kept} {job.verb}: {job.unwanted}"
+
     def is_complete(self, job: Job) -> bool:
         """True if nothing reliable was left unstored or, if that is asked for, unacknowledged."""
         return self.stored == self.reliable and (not job.waits or self.acknowledged == self.stored)
@@ -177,6 +212,7 @@ async def send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[
     async with create_instance(options) as instance:
         await _meet(instance, options, job)
         tally.begun = time.monotonic()
+        tally.connected = sum(peer.connected for peer in instance.peers())
         await _Sender(instance, job, tally, show).send()
 
 
@@ -243,6 +279,8 @@ class _Sender:
             waiting.cancel_scope.cancel()
         for receipt in self._under_way:
             self._tally.acknowledged += sum(map(bool, receipt.counts)) - receipt.unacked
+        if self._under_way:
+            self._tally.waiting = [peer for peer in self._instance.peers() if peer.pending]
         if failure is not None:
             raise failure
 
@@ -289,7 +327,9 @@ class _Sender:
                 raise TimeoutError("; ".join((late, *missing(self._instance))))
 
 
-def send_and_report(job: Job, run: Callable[[Callable[[], Awaitable[None]]], None], options: InstanceOptions) -> bool:
+def send_and_report(
+    job: Job, run: Callable[[Callable[[], Awaitable[None]]], None], options: InstanceOptions, as_json: bool = False
+) -> bool:
     """Send, and print the summary however it ends. Returns whether nothing reliable was left behind."""
     tally = Tally()
     bar, move = _progress(job, tally)
@@ -298,9 +338,12 @@ def send_and_report(job: Job, run: Callable[[Callable[[], Awaitable[None]]], Non
             run(partial(send, options, job, tally, move))
     finally:
         if tally.read:
-            typer.echo(tally.summary(job))
+            typer.echo(json.dumps(tally.facts(job)) if as_json else tally.summary(job))
+        if job.waits:
+            for line in tally.waiting_words():
+                words.say(line)
         if tally.unwanted:
-            words.say(f"{words.count(tally.unwanted, 'message')} sent to 0 recipients: {job.unwanted}")
+            words.say(tally.unwanted_words(job))
     return tally.is_complete(job)
 
 

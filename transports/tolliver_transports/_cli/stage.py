@@ -1,4 +1,4 @@
-"""`tolliver stage`: received messages, put into a stage.
+"""`tolliver stage`: received messages or elements, put into a stage.
 
 A service says where it is and then keeps quiet. Progress is shown on standard error, where that is a terminal; that
 nothing can be taken at the moment, and why, is said anywhere.
@@ -14,13 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from attrs import define, field
+from attrs import define, evolve, field
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from ..staging import StageOptions, Stager
+from tolliver_proto import RESERVED_CHANNEL
+from tolliver_proto.reactive import Limits
+
+from ..spark.demand._stager import DemandStageOptions, DemandStager
+from ..staging import FolderOptions, StageOptions, Stager
 from . import words
 from .connecting import Meeting, alongside, reread_rules
+from .watching import options_of, remotes_of
+
+WINDOW = 4096  # elements of a stream that may be on their way
+ELEMENT_BYTES = 2**20
 
 _TICK = 0.5  # seconds between two looks
 
@@ -44,6 +52,9 @@ class Meter:
 
 
 def _total(stats: dict[str, int]) -> str:
+    if "subscriptions" in stats:
+        ended = f"; {words.count(stats['completed'], 'stream')} completed" if stats["completed"] else ""
+        return f"staged {words.count(stats['staged'], 'element')}{ended}"
     copies = f", and {stats['duplicates']:,} sent again that it had" if stats["duplicates"] else ""
     dropped = f"; {stats['dropped']:,} unreliable dropped" if stats["dropped"] else ""
     return f"staged {words.count(stats['staged'], 'message')}{copies}{dropped}"
@@ -64,8 +75,31 @@ def stage_options(meeting: Meeting, channels: list[str], keys: list[str], **more
     )
 
 
+def demand_options(meeting: Meeting, streams: list[str], window: int, folder: FolderOptions) -> DemandStageOptions:
+    """Of these publishers at the peer that is dialled. Raises ValueError where something is missing, and OSError."""
+    remotes = remotes_of(meeting)
+    if meeting.listen is not None or len(remotes) != 1:
+        raise ValueError("--stream subscribes at one peer: give one --connect HOST:PORT, and no --listen")
+    if RESERVED_CHANNEL in streams:
+        raise ValueError(f"{RESERVED_CHANNEL!r} cannot be staged, as the name is the protocol's own: publish another")
+    if len(set(streams)) < len(streams):
+        raise ValueError("a --stream comes twice: a publisher is asked once, give each name once")
+    made = DemandStageOptions(
+        remote=remotes[0],
+        streams=evolve(options_of(meeting), limits=Limits(max_element=ELEMENT_BYTES)),
+        publishers=tuple(streams),
+        window=window,
+        folder=folder,
+    )
+    made.credit()
+    return made
+
+
 def stage_and_report(
-    options: StageOptions, run: Callable[[Callable[[], Awaitable[None]]], None], acl: Path | None = None
+    options: StageOptions | DemandStageOptions,
+    run: Callable[[Callable[[], Awaitable[None]]], None],
+    acl: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Until a signal, or until it fails; raises what it failed with. Says how much it was however it ends.
 
@@ -81,27 +115,36 @@ def stage_and_report(
     )
     task = bar.add_task("waiting for messages", total=None)
     with bar:
-        run(partial(_stage, options, lambda said: bar.update(task, description=said), acl))
+        run(partial(_stage, options, lambda said: bar.update(task, description=said), acl, as_json))
 
 
-async def _stage(options: StageOptions, show: Callable[[str], None], acl: Path | None) -> None:
-    stager, meter = Stager(options), Meter()
+async def _stage(
+    options: StageOptions | DemandStageOptions, show: Callable[[str], None], acl: Path | None, as_json: bool
+) -> None:
+    stager = Stager(options) if isinstance(options, StageOptions) else DemandStager(options)
+    meter = Meter()
     await anyio.to_thread.run_sync(stager.start)
     try:
-        _say_where(stager)
-        rules = [] if acl is None else [partial(reread_rules, acl, stager.set_acl)]
+        rules: list[Callable[[], Awaitable[None]]] = []
+        if isinstance(stager, Stager):
+            _say_where(stager)
+            rules = [] if acl is None else [partial(reread_rules, acl, stager.set_acl)]
+        elif isinstance(options, DemandStageOptions):
+            named = ", ".join(map(words.name, options.publishers))
+            words.say(f"staging {named} of {options.remote} into {options.folder.directory}; Ctrl-C ends")
         await alongside(partial(_watch, stager, meter, show), rules)
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(stager.close)
-        words.say(meter.summary(stager.stats()))
+        stats = dict(stager.stats())
+        words.tell(as_json, meter.summary(stats), **stats)
 
 
-async def _watch(stager: Stager, meter: Meter, show: Callable[[str], None]) -> None:
+async def _watch(stager: Stager | DemandStager, meter: Meter, show: Callable[[str], None]) -> None:
     while True:
         await anyio.sleep(_TICK)
         stager.check()
-        show(meter.look(stager.stats(), stager.held))
+        show(meter.look(dict(stager.stats()), stager.held))
 
 
 def _say_where(stager: Stager) -> None:

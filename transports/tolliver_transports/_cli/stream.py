@@ -6,6 +6,7 @@ the publisher down. The rate is shown on standard error, where that is a termina
 
 from __future__ import annotations
 
+import base64
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -30,17 +31,23 @@ _TICK = 0.5  # seconds between two looks at the rate
 Written = Callable[[Iterable[bytes]], bytes]
 
 
-def written_as(*, raw: bool, as_hex: bool) -> Written:
+def written_as(*, raw: bool, as_hex: bool, as_json: bool = False) -> Written:
     """Form in which elements are written. Lines are escaped on a terminal, and nowhere else (D-14)."""
     if raw:
         return b"".join
     if as_hex:
         return _as_hex
+    if as_json:
+        return _as_json
     return _for_a_terminal if sys.stdout.isatty() else _as_lines
 
 
 def _as_hex(elements: Iterable[bytes]) -> bytes:
     return _as_lines(element.hex().encode() for element in elements)
+
+
+def _as_json(elements: Iterable[bytes]) -> bytes:
+    return _as_lines(b'{"element": "%s"}' % base64.b64encode(element) for element in elements)
 
 
 def _as_lines(elements: Iterable[bytes]) -> bytes:

@@ -1,24 +1,57 @@
-"""Tables on a terminal, and in a file."""
+"""Tables on a terminal or in a pipe.
+
+They are aligned on a terminal, and have tabs between values in a pipe.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_WIDE = 10_000  # columns
 
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], unbroken: str | None = None) -> None:
-    """Cells are shown as text, never as markup; those of the column `unbroken` stay in one line."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Cells are shown as text, never as markup; a `Text` keeps its style on a terminal. A row that is wider than the
+    terminal has a line for each cell."""
+    cells = [["" if cell is None else cell if isinstance(cell, Text) else str(cell) for cell in row] for row in rows]
+    shown = [[str(cell) for cell in row] for row in cells]
     console = Console()
     if not console.is_terminal:
-        console = Console(width=_WIDE)  # a path that is cut in two is no path
-    table = Table(*columns, box=None, pad_edge=False)
-    if unbroken is not None:
-        table.columns[columns.index(unbroken)].no_wrap = True
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell), overflow="fold") for cell in row))
-    console.print(table)
+        for row in (columns, *shown):
+            typer.echo("\t".join(row))
+    elif _width(columns, shown) > console.width:
+        _print_records(columns, shown)
+    else:
+        table = Table(*columns, box=None, pad_edge=False)
+        for styled in cells:
+            table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in styled))
+        console.print(table)
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool, nothing: str) -> None:
+    """Rows of one kind: as JSON lines, or as a table, or as a text where there are none."""
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row))
+    elif rows:
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+    else:
+        typer.echo(nothing)
+
+
+def _width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(len, column)) + 2 for column in zip(columns, *rows, strict=True)) - 2
+
+
+def _print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widest = max(map(len, columns))
+    for number, row in enumerate(rows):
+        if number:
+            typer.echo()
+        for name, cell in zip(columns, row, strict=True):
+            typer.echo(f"{name:<{widest}}  {cell}".rstrip())

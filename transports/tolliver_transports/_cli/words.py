@@ -7,10 +7,15 @@ Names and bodies come from others and may hold anything, escape sequences includ
 from __future__ import annotations
 
 import codecs
+import json
+import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
 from uuid import UUID
 
 import typer
@@ -28,6 +33,14 @@ def name(text: str) -> str:
 
 def body(data: bytes, most: int = _BODY) -> str:
     """Text where it is text, else a bytes literal; control characters escaped."""
+    if len(data) <= most:  # as nearly all are
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            pass
+        else:
+            if text.isprintable():
+                return text
     part = data[: 4 * most]
     try:
         text = _UTF8().decode(part, final=len(part) == len(data))  # a cut may go through a character
@@ -59,25 +72,100 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def say(line: str) -> None:
+class Level(StrEnum):
+    """Least level of the log records that are shown."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(slots=True)
+class _StandardError:
+    """Console for standard error, chosen anew by each command."""
+
+    as_json: bool = False
+    level: Level = Level.WARNING
+
+
+_stderr = _StandardError()
+
+
+def write_stderr(as_json: bool, level: Level) -> None:
+    """From now on."""
+    _stderr.as_json, _stderr.level = as_json, level
+
+
+def say(line: str, level: Level = Level.INFO) -> None:
     """To standard error: standard output is for what was asked for."""
-    typer.echo(f"tolliver: {line}", err=True)
+    if _stderr.as_json:
+        line = as_json(logging.makeLogRecord({"name": "tolliver.cli", "levelname": level.upper(), "msg": line}))
+    else:
+        line = f"tolliver: {line}"
+    typer.echo(line, err=True)
+
+
+_USUAL = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "taskName"}
+
+
+def as_json(record: logging.LogRecord) -> str:
+    """A log record as a line of JSON: time, level, logger, text, and the fields that it was given (`extra=`)."""
+    shown: dict[str, object] = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "text": record.getMessage(),
+    }
+    shown |= {name: value for name, value in vars(record).items() if name not in _USUAL}
+    if record.exc_info:
+        shown["traceback"] = logging.Formatter().formatException(record.exc_info)
+    return json.dumps(shown, default=str)
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return as_json(record)
+
+
+def tell(as_json: bool, said: str, **facts: object) -> None:
+    """The result of a command: for people on standard error, or one object on standard output."""
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        say(said)
 
 
 @contextmanager
-def clear_errors() -> Iterator[None]:
-    """Errors that a correct program meets become one line and exit status 1. TOLLIVER_DEBUG=1 shows tracebacks."""
+def logging_to_stderr(is_shown: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
+    """The log of this package, for the length of the block, as the command line says."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonLines() if _stderr.as_json else logging.Formatter("tolliver: %(message)s"))
+    handler.addFilter(is_shown)
+    log, before = logging.getLogger("tolliver"), logging.getLogger("tolliver").level
+    log.addHandler(handler)
+    log.setLevel(_stderr.level.upper())
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+@contextmanager
+def clear_errors(status: int = 1) -> Iterator[None]:
+    """Errors that a correct program meets become one line and this exit status. TOLLIVER_DEBUG=1 shows tracebacks."""
     try:
         yield
     except BrokenPipeError:
         # The reader of our output has gone, as `head` does. Python would complain about that once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(1) from None
+        raise typer.Exit(status) from None
     except (TolliverError, OSError, ValueError) as error:
         if os.environ.get("TOLLIVER_DEBUG"):
             raise
-        say(_in_words(error))
-        raise typer.Exit(1) from None
+        say(_in_words(error), Level.ERROR)
+        raise typer.Exit(status) from None
 
 
 def _in_words(error: Exception) -> str:

@@ -1,4 +1,7 @@
-"""Validators and converters common to all options: each says what to give instead."""
+"""Validators and converters common to all options.
+
+Each says what to give instead.
+"""
 
 from __future__ import annotations
 

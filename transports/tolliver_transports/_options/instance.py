@@ -10,12 +10,13 @@ import dataclasses
 import ipaddress
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 from uuid import UUID
 
 from attrs import converters, define, evolve, field, validators
 
 from tolliver_proto import Acl, Dialect, Limits, Policy, Probe, QuotaPolicy, Revision, Subscription
+from tolliver_proto.layouts import LAYOUTS
 
 from .checks import as_path as _path
 from .checks import check as _check
@@ -24,10 +25,12 @@ from .checks import is_a as _is
 from .tls import TLS as TLS
 
 DEFAULT_PORT = 7011  # T-78
+STATUS_PORT = 9464  # where scrapers look for an exporter that is told no other
 
 Registering = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable[..., object], Mapping[str, Any]]
 """Channel, key and handler, and the choices of `register_callback` where they are not the usual ones."""
 
+_A_REVISION = f"give one of {', '.join(f'Revision.{revision.name}' for revision in Revision)}"
 _CHOICES = frozenset({"concurrency", "ordered_by", "pending"})
 _QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
@@ -68,6 +71,16 @@ def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int
     return host, int(port)
 
 
+def _pin(peer: str) -> dict[str, Any]:
+    """The field of a Remote that says who it is."""
+    try:
+        return {"spki_sha256": bytes.fromhex(peer)} if len(peer) == 64 else {"identity": UUID(peer)}
+    except ValueError:
+        raise ValueError(
+            f"{peer!r:.100} before the @ is no peer: write its UUID, or the 64 hexadecimal digits of its key's SHA-256"
+        ) from None
+
+
 def _join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -86,6 +99,16 @@ _host = [
 ]
 
 
+def _subscriptions(value: Iterable[str | tuple[str, str]]) -> tuple[Subscription, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(f'subscriptions is {value!r}: give a list, such as ["readings", ("orders", "42")]')
+    pairs = [(one, "") if isinstance(one, str) else one for one in value]
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise TypeError(f"subscriptions has {pair!r}: give a channel, or (channel, key)")
+    return tuple(Subscription(*pair) for pair in pairs)
+
+
 @define(frozen=True)
 class Remote:
     """A place to dial, and the peer to expect there. Equal remotes are one remote.
@@ -93,7 +116,9 @@ class Remote:
     With `identity` (the UUID in the peer's certificate) or `spki_sha256` (32 bytes: the SHA-256 of its public key) the
     peer is known by that and its host name is not checked; without either, the name must match (D-2). One that dies of
     subscribe and unsubscribe messages is given as `control_messages=False`, one that has other habits than everybody
-    else (its unreliable id, the version that it takes) with its `dialect` (C6). Neither makes it another remote.
+    else (its unreliable id, the version that it takes) with its `dialect` (C6). One that speaks another wire layout is
+    given with that `revision`, and where that layout's handshakes have no list of subscriptions with the
+    `subscriptions` that it wants, as channels or (channel, key). None of these makes it another remote.
     Raises TypeError or ValueError.
     """
 
@@ -117,11 +142,28 @@ class Remote:
     )
     control_messages: bool = field(default=True, validator=_flag, eq=False)
     dialect: Dialect = field(factory=Dialect, validator=_is(Dialect, "give a Dialect(...)"), eq=False)
+    revision: Revision | None = field(default=None, validator=validators.optional(_is(Revision, _A_REVISION)), eq=False)
+    subscriptions: tuple[Subscription, ...] | None = field(
+        default=None, converter=converters.optional(_subscriptions), eq=False
+    )
+
+    @property
+    def full_dialect(self) -> Dialect:
+        """All that it is known to do otherwise."""
+        return self.dialect.over(Dialect(revision=self.revision, subscriptions=self.subscriptions))
 
     @classmethod
     def parse(cls, address: str | Remote, default_port: int = DEFAULT_PORT) -> Remote:
-        """From "host:port", "host" (port 7011, T-78), "[::1]:7011" or "[::1]"; a Remote is returned as it is."""
-        return address if isinstance(address, Remote) else cls(*split_address(address, default_port))
+        """From "host:port", "host" (port 7011, T-78), "[::1]:7011" or "[::1]"; a Remote is returned as it is.
+
+        With a UUID and "@" in front, or the 64 hexadecimal digits of a key's SHA-256, the peer is known by that.
+        """
+        if isinstance(address, Remote):
+            return address
+        if not isinstance(address, str) or "@" not in address:
+            return cls(*split_address(address, default_port))
+        peer, _, place = address.rpartition("@")
+        return cls(*split_address(place, default_port), **_pin(peer))
 
     @property
     def pinned(self) -> bool:
@@ -146,20 +188,14 @@ is_listen = validators.optional(
 )
 
 
+def _status(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
+    return value if value is None or isinstance(value, tuple) else split_address(value, STATUS_PORT)
+
+
 def _remotes(value: Iterable[str | Remote]) -> tuple[Remote, ...]:
     if isinstance(value, str | Remote) or not isinstance(value, Iterable):
         raise TypeError(f'remotes is {value!r}: give a list, such as ["host:{DEFAULT_PORT}"]')
     return tuple(Remote.parse(remote) for remote in value)
-
-
-def _subscriptions(value: Iterable[str | tuple[str, str]]) -> tuple[Subscription, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise TypeError(f'subscriptions is {value!r}: give a list, such as ["readings", ("orders", "42")]')
-    pairs = [(one, "") if isinstance(one, str) else one for one in value]
-    for pair in pairs:
-        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
-            raise TypeError(f"subscriptions has {pair!r}: give a channel, or (channel, key)")
-    return tuple(Subscription(*pair) for pair in pairs)
 
 
 def _handlers(value: Iterable[Registering]) -> tuple[Registering, ...]:
@@ -178,7 +214,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Names can be made to lead anywhere: of all names only "localhost" counts (D-15)."""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -214,7 +250,7 @@ class EndpointOptions:
         return remote
 
     def _require_loopback(self, host: str, port: int) -> None:
-        if self.plaintext and not _is_loopback(host):
+        if self.plaintext and not is_loopback(host):
             raise ValueError(
                 f"plaintext with {_join_address(host, port)} would leave this machine: use tls=TLS(cert, key, ca), "
                 'or one of "localhost", "127.0.0.1", "[::1]" (D-15)'
@@ -239,18 +275,25 @@ class InstanceOptions(EndpointOptions):
       part may be a dict of its choices, such as {"concurrency": 4, "ordered_by": "key"}.
     - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
       may be async, on threads it has a thread of its own. A failure is logged with its traceback.
-    - `revision`: the wire layout of all connections; `version`: what we announce (T-02); `speaks(version)`: whether
-      we can speak a peer's version that is not ours (T-60).
+    - `revision`: the wire layout of all connections, but for remotes that have their own, and for peers that dial us
+      and are in `revisions`, a dict from their UUID to a Revision (C6, docs/foreign.md); `version`: what we announce
+      (T-02); `speaks(version)`: whether we can speak a peer's version that is not ours (T-60).
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
     - `identity`: our UUID where neither the certificate nor the database says it, or a derived one of our
       certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
-    - `dedupe`, `dedupe_durable`, `expire_after`, `quota_policy`, `quota_policies`, `strict_block`,
+    - `dedupe`, `dedupe_durable`, `expire_after`, `forget_after`, `quota_policy`, `quota_policies`, `strict_block`,
       `announce_after_handshake`, `stuck_after`, `handling_timeout`, `unsubscribed_hold`, `no_control_messages`,
       `unreliable_id`, `strict_uuid7`, `accept_either`, `dialects`, `probe`, `probe_interval`, `probe_timeout`,
       `max_connection_age`, `unacknowledged_after`: see `Policy`.
+    - `status`: "host:port" of an HTTP endpoint for probes, scrapers and people (docs/watching.md); port 0 lets the
+      system choose, None is none. It has no TLS and asks nobody who he is, so it is for this machine alone, unless
+      `status_anywhere=True` says that another host is meant.
+    - `ready_behind`: seconds; the instance is not ready while a message has waited for longer than that for a peer's
+      acknowledgement. None: it may wait for ever.
     - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
       disk, bodies included, whatever TLS protects on the way: off by default (D-14).
+    - `record_compression`: "zlib" makes recordings smaller and the processor busier; "none" by default.
 
     Raises TypeError or ValueError.
     """
@@ -275,8 +318,15 @@ class InstanceOptions(EndpointOptions):
     subscriptions: tuple[Subscription, ...] | None = field(default=None, converter=converters.optional(_subscriptions))
     handlers: tuple[Registering, ...] = field(default=(), converter=_handlers, eq=False, repr=False)
     on_event: Callable[[Any], object] | None = field(default=None, eq=False, validator=is_on_event)
-    revision: Revision = field(
-        default=Revision.DRAFT_2, validator=_is(Revision, "give Revision.DRAFT_1 or Revision.DRAFT_2")
+    revision: Revision = field(default=Revision.DRAFT_2, validator=_is(Revision, _A_REVISION))
+    revisions: Mapping[UUID, Revision] = field(
+        factory=dict,
+        hash=False,
+        validator=validators.deep_mapping(
+            _is(UUID, "give a uuid.UUID for each peer"),
+            _is(Revision, f"{_A_REVISION} for each peer"),
+            _is(Mapping, "give a dict by UUID"),
+        ),
     )
     version: int = field(
         default=1,
@@ -294,6 +344,9 @@ class InstanceOptions(EndpointOptions):
     dedupe: int = field(default=0, validator=_is(int, "give the number of messages to remember, or 0"))
     dedupe_durable: bool = field(default=False, validator=_flag)
     expire_after: float | None = field(
+        default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
+    )
+    forget_after: float | None = field(
         default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
     )
     quota_policy: QuotaPolicy = field(
@@ -331,7 +384,25 @@ class InstanceOptions(EndpointOptions):
             _is(Mapping, "give a dict by UUID"),
         ),
     )
+    status: tuple[str, int] | None = field(
+        default=None,
+        converter=_status,
+        validator=validators.optional(
+            _check(_is_listen, f'write "127.0.0.1:{STATUS_PORT}", with a port from 0 to 65535')
+        ),
+    )
+    status_anywhere: bool = field(default=False, validator=_flag)
+    ready_behind: float | None = field(
+        default=cast("float | None", 600.0),
+        validator=[
+            _seconds_or_none,
+            _check(lambda value: value is None or value > 0, "give a positive number of seconds, or None"),
+        ],
+    )
     record: Path | None = field(default=None, converter=converters.optional(_path))
+    record_compression: Literal["none", "zlib"] = field(
+        default="none", validator=_check(lambda value: value in ("none", "zlib"), 'give "none" or "zlib"')
+    )
     probe: Probe = field(default="off", validator=_is(str, 'give "off", "ack" or "message"'))
     probe_interval: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
     probe_timeout: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
@@ -346,16 +417,42 @@ class InstanceOptions(EndpointOptions):
     @property
     def policy(self) -> Policy:
         """The choices that the rulings leave, as the node takes them: each is an option of the same name."""
-        return Policy(**{choice.name: getattr(self, choice.name) for choice in dataclasses.fields(Policy)})
+        choices = {choice.name: getattr(self, choice.name) for choice in dataclasses.fields(Policy)}
+        dialects = dict(self.dialects)
+        for peer, revision in self.revisions.items():
+            dialects[peer] = dialects.get(peer, Dialect()).over(Dialect(revision=revision))
+        return Policy(**choices | {"dialects": dialects})
+
+    def remote(self, address: str | Remote) -> Remote:
+        """A Remote that may be dialled. Raises ValueError for plaintext beyond this machine (D-15), and for a layout
+        whose programs know no TLS where there is nothing else."""
+        remote = super().remote(address)
+        self._require_transport(remote.full_dialect.revision, str(remote))
+        return remote
+
+    def _require_transport(self, revision: Revision | None, whose: str) -> None:
+        if revision is not None and LAYOUTS[revision].plaintext and not self.plaintext:
+            raise ValueError(
+                f"{whose} speaks {revision.name}, whose programs know no TLS: give them an instance of their own with "
+                "plaintext=True, which stays on this machine (D-15)"
+            )
 
     def __attrs_post_init__(self) -> None:
         _ = self.policy  # it refuses what cannot be meant
         self.check_security(self.listen)
+        if self.status is not None and not self.status_anywhere and not is_loopback(self.status[0]):
+            raise ValueError(
+                f"the status at {_join_address(*self.status)} would leave this machine, and whoever reaches it reads "
+                f'peers, addresses and channels: use "127.0.0.1:{self.status[1]}", or say status_anywhere=True'
+            )
         if self._limits.resend_first not in (Limits().resend_first, self.retry_interval):
             raise ValueError(
                 f"Limits.resend_first is {self._limits.resend_first:g} and retry_interval {self.retry_interval:g}: "
                 "they are the same thing, set retry_interval alone (T-50)"
             )
+        self._require_transport(self.revision, "this instance")
+        for peer, dialect in self.policy.dialects.items():
+            self._require_transport(dialect.revision, f"peer {peer}")
         for remote in self.remotes:
             self.remote(remote)
 

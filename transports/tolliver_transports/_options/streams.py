@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from attrs import define, field, validators
@@ -15,6 +15,10 @@ from .instance import EndpointOptions, is_listen, is_on_event, split_address
 
 def _listen(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
     return value if value is None or isinstance(value, tuple) else split_address(value, DEFAULT_PORT)
+
+
+def _together(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
+    return tuple(extensions)
 
 
 _extensions = validators.deep_iterable(validators.instance_of(Extension))
@@ -47,7 +51,7 @@ class StreamsOptions(EndpointOptions):
     limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
     acl: Acl = field(factory=Acl, validator=validators.instance_of(Acl))
     on_event: Callable[[Any], object] | None = field(default=None, eq=False, validator=is_on_event)
-    extensions: tuple[Extension, ...] = field(default=(), converter=tuple, validator=_extensions)
+    extensions: tuple[Extension, ...] = field(default=(), converter=_together, validator=_extensions)
     on_frame: Callable[[Any, Any], object] | None = field(
         default=None, validator=validators.optional(validators.is_callable())
     )

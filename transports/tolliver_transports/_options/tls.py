@@ -1,4 +1,7 @@
-"""TLS options: our certificate, its key and the CA that we trust, as files, as bytes or as contexts of one's own."""
+"""TLS options: our certificate, its key and the trusted CA.
+
+They are files, bytes or contexts of one's own.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from ssl import SSLContext
 from typing import cast, overload
 
 from attrs import define, field
+from attrs.converters import optional
 
 from .checks import as_path, flag
 
@@ -25,9 +29,16 @@ class TLS:
     the private CA that signs every member; the system's own store is never used. `tolliver certs` makes all three.
     Where they are no files: `TLS.from_bytes`, `TLS.from_contexts`.
 
+    `crl` is a PEM file of certificate revocation lists, one for each CA that signs members: a certificate that is
+    listed is refused, whoever dials, and `reload_tls()` reads it again and ends connections of what is listed by then.
+    A list that has expired lets nobody in.
+
     `insecure_ca_only=True` dials without a check of the host name: any member of the CA can then pose as any remote
     (D-2). `tls12=True` admits TLS 1.2 beside 1.3. The files are read when the instance starts, not here.
-    Raises TypeError or ValueError.
+
+    `keylog` is a file to which the secrets of every connection are added, for Wireshark: who has it can read all that
+    was captured, and all that is while it is written to (D-17). For finding faults only; its mode is 0600, and the log
+    warns. Raises TypeError or ValueError.
     """
 
     cert: Path = field(converter=as_path)
@@ -35,6 +46,8 @@ class TLS:
     ca: Path = field(converter=as_path)
     insecure_ca_only: bool = field(default=False, kw_only=True, validator=flag)
     tls12: bool = field(default=False, kw_only=True, validator=flag)
+    keylog: Path | None = field(default=None, kw_only=True, converter=optional(as_path))
+    crl: Path | None = field(default=None, kw_only=True, converter=optional(as_path))
 
     @property
     def name(self) -> str:
@@ -44,12 +57,26 @@ class TLS:
     @overload
     @staticmethod
     def from_bytes(
-        cert: bytes, key: bytes, ca: bytes, *, insecure_ca_only: bool = False, tls12: bool = False
+        cert: bytes,
+        key: bytes,
+        ca: bytes,
+        *,
+        insecure_ca_only: bool = False,
+        tls12: bool = False,
+        keylog: str | os.PathLike[str] | None = None,
+        crl: str | os.PathLike[str] | None = None,
     ) -> TLS: ...
 
     @overload
     @staticmethod
-    def from_bytes(cert: LoadPEM, *, insecure_ca_only: bool = False, tls12: bool = False) -> TLS: ...
+    def from_bytes(
+        cert: LoadPEM,
+        *,
+        insecure_ca_only: bool = False,
+        tls12: bool = False,
+        keylog: str | os.PathLike[str] | None = None,
+        crl: str | os.PathLike[str] | None = None,
+    ) -> TLS: ...
 
     @staticmethod
     def from_bytes(
@@ -59,12 +86,14 @@ class TLS:
         *,
         insecure_ca_only: bool = False,
         tls12: bool = False,
+        keylog: str | os.PathLike[str] | None = None,
+        crl: str | os.PathLike[str] | None = None,
     ) -> TLS:
         """TLS of PEM that is in memory, as a secret store gives it. Nothing of it stays on a disk, and `repr` hides it.
 
         Give three `bytes`, or one function that returns the three: it is called when the instance starts, and by each
         `reload_tls()`, on a thread, so it may ask the store again. Bytes that were given as they are cannot be
-        reloaded.
+        reloaded. `crl` is a file here too.
 
         OpenSSL takes a certificate and its key from files alone. On Linux these are in memory (`memfd_create`) and
         gone when they are read; elsewhere, and where /proc is missing, they are two temporary files of mode 0600,
@@ -73,13 +102,13 @@ class TLS:
         if callable(cert):
             if key is not None or ca is not None:
                 raise TypeError("a function gives all three: give no key and no ca beside it")
-            return BytesTLS(cert, None, insecure_ca_only=insecure_ca_only, tls12=tls12)
+            return BytesTLS(cert, None, insecure_ca_only=insecure_ca_only, tls12=tls12, keylog=keylog, crl=crl)
         pem = (cert, key, ca)
         for name, value in zip(("cert", "key", "ca"), pem, strict=True):
             if not isinstance(value, bytes):  # and it is not shown: it may be a key
                 raise TypeError(f"{name} is {type(value).__name__}: give PEM as bytes, or one function of all three")
         given = cast(tuple[bytes, bytes, bytes], pem)
-        return BytesTLS(None, given, insecure_ca_only=insecure_ca_only, tls12=tls12)
+        return BytesTLS(None, given, insecure_ca_only=insecure_ca_only, tls12=tls12, keylog=keylog, crl=crl)
 
     @staticmethod
     def from_contexts(
@@ -90,6 +119,7 @@ class TLS:
         pinned: SSLContext | None = None,
         insecure_ca_only: bool = False,
         tls12: bool = False,
+        keylog: str | os.PathLike[str] | None = None,
     ) -> TLS:
         """TLS of `ssl.SSLContext` objects that you make: for keys in hardware, or settings that this has not.
 
@@ -101,7 +131,8 @@ class TLS:
         `tls12=True`; certificates required both ways; host names checked; no tickets, no renegotiation, no
         compression; a CA of your own. CertificateError lists all that is to be set. The protocol's name is offered by
         ALPN: where the contexts agree on none, it is set in them, so give an instance and streams contexts of their
-        own. A system's store of CAs cannot always be seen in a context: never load it.
+        own. A system's store of CAs cannot always be seen in a context: never load it. `keylog` sets the contexts'
+        `keylog_filename`; contexts that log keys unasked are refused (D-17).
 
         `reload_tls()` checks them again: load a new certificate into the same contexts, then call it. From the load
         on new connections show that certificate, whatever the check says. Raises TypeError or ValueError.
@@ -111,7 +142,7 @@ class TLS:
             if not isinstance(context, SSLContext):
                 raise TypeError(f"{name} is {context!r}: give an ssl.SSLContext")
         given = cert if callable(cert) or isinstance(cert, bytes) else as_path(cert)
-        return ContextsTLS(client, server, given, pinned, insecure_ca_only=insecure_ca_only, tls12=tls12)
+        return ContextsTLS(client, server, given, pinned, insecure_ca_only=insecure_ca_only, tls12=tls12, keylog=keylog)
 
 
 @define(frozen=True)

@@ -1,0 +1,12 @@
+"""Identities derived from a label: the names of `tolliver_transports.derived`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tolliver_transports.derived import *
+else:
+    from ._same import same
+
+    __getattr__, __dir__, __all__ = same("tolliver_transports.derived", globals())

@@ -1,0 +1,12 @@
+"""Recorded wire bytes: the names of `tolliver_proto.recording`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tolliver_proto.recording import *
+else:
+    from ._same import same
+
+    __getattr__, __dir__, __all__ = same("tolliver_proto.recording", globals())

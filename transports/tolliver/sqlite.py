@@ -1,0 +1,12 @@
+"""The durable store: the names of `tolliver_transports.sqlite`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tolliver_transports.sqlite import *
+else:
+    from ._same import same
+
+    __getattr__, __dir__, __all__ = same("tolliver_transports.sqlite", globals())

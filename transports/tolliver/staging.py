@@ -1,0 +1,12 @@
+"""Messages in files, each once: the names of `tolliver_transports.staging`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tolliver_transports.staging import *
+else:
+    from ._same import same
+
+    __getattr__, __dir__, __all__ = same("tolliver_transports.staging", globals())

@@ -1,0 +1,118 @@
+"""The other end of `tolliver bench`.
+
+It takes what comes, answers requests, and publishes streams that are asked for. Its names begin with `tolliver-bench/`.
+Messages are counted by key, and a request tells how many have come with one; a stream's name says how many elements of
+how many bytes are wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+import anyio
+
+from tolliver_proto import Delivery
+from tolliver_proto.reactive import Limits
+
+from .._options.instance import InstanceOptions
+from .._options.streams import StreamsOptions
+from ..anyio import Instance, Streams, create_instance, create_streams
+from . import words
+
+PUBLISH = "tolliver-bench/publish"
+SEND = "tolliver-bench/send"
+REQUEST = "tolliver-bench/request"
+COUNT = "tolliver-bench/count"
+STREAM = "tolliver-bench/stream"
+_STAMP = struct.Struct("<d")
+_KEYS = 1000  # that are counted
+Taken = Callable[[Delivery], object]
+
+
+class Filler:
+    """Bodies of one size, each with the time when it was made, where there is room for that."""
+
+    def __init__(self, size: int) -> None:
+        self._rest = os.urandom(max(0, size - _STAMP.size))
+        self._plain = os.urandom(size) if size < _STAMP.size else None
+
+    def body(self) -> bytes:
+        return self._plain if self._plain is not None else _STAMP.pack(perf_counter()) + self._rest
+
+
+def age(body: bytes) -> float | None:
+    """Seconds since it was made, in this process."""
+    return perf_counter() - _STAMP.unpack_from(body)[0] if len(body) >= _STAMP.size else None
+
+
+class Counts:
+    """Messages that came, by key, of the newest keys."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def add(self, delivery: Delivery) -> None:
+        key = delivery.key
+        self._counts[key] = self._counts.get(key, 0) + 1
+        if len(self._counts) > _KEYS:
+            self._counts.popitem(last=False)
+
+    def of(self, key: str) -> int:
+        return self._counts.get(key, 0)
+
+
+async def take(instance: Instance, taken: Taken) -> None:
+    """Have this instance be the other end; `taken` is called with each message."""
+    counts = Counts()
+
+    def came(delivery: Delivery) -> None:
+        counts.add(delivery)
+        taken(delivery)
+
+    for channel in (PUBLISH, SEND):
+        instance.register_callback(channel, "", came)
+        await instance.subscribe(channel)
+    instance.respond(REQUEST, lambda request: request.body)
+    instance.respond(COUNT, lambda request: str(counts.of(request.key)).encode())
+
+
+def stream_name(size: int, count: int) -> str:
+    return f"{STREAM}/{size}/{count}"
+
+
+def publish(streams: Streams) -> None:
+    """Have this end publish what `stream_name` asks for."""
+    streams.publish(f"{STREAM}/*", _elements)
+
+
+def _elements(name: str) -> Iterator[bytes]:
+    size, count = map(int, name.rsplit("/", 2)[1:])
+    if not 0 <= size <= Limits().max_element:
+        raise ValueError(f"an element has at most {Limits().max_element:,} bytes")
+    filler = Filler(size)
+    return (filler.body() for _ in range(count))
+
+
+async def serve_messages(options: InstanceOptions) -> None:
+    """For ever."""
+    async with create_instance(options) as instance:
+        await take(instance, lambda _delivery: None)
+        _say(instance.addresses, "publish, send and request")
+        await anyio.sleep_forever()
+
+
+async def serve_streams(options: StreamsOptions) -> None:
+    """For ever."""
+    async with create_streams(options) as streams:
+        publish(streams)
+        _say(streams.addresses, "stream")
+        await anyio.sleep_forever()
+
+
+def _say(addresses: list[tuple[str, int]], kinds: str) -> None:
+    where = "".join(f", listening on {host}:{port}" for host, port in addresses)
+    words.say(f"the other end of `tolliver bench` for {kinds}{where}; Ctrl-C ends")

@@ -1,0 +1,55 @@
+"""`tolliver bundle`: this package and attrs in one zip for Spark.
+
+Spark puts nothing on its workers' path but `.zip`, `.egg` and `.jar`. All that is needed beside it there, Spark needs
+itself: pyarrow and numpy.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from attrs import define
+
+PACKAGES = ("tolliver_proto", "tolliver_transports", "tolliver", "pyspark_tolliver", "attr", "attrs")
+_SUFFIXES = (".py", ".typed", ".html", ".lua")
+_NO_TIME = (1980, 1, 1, 0, 0, 0)  # so that the same files make the same zip
+
+
+@define(frozen=True)
+class Bundled:
+    """A zip that was made."""
+
+    file: Path
+    modules: int
+    size: int
+
+
+def bundle(file: Path) -> Bundled:
+    """Raises ValueError for a name that Spark takes for something else, and OSError."""
+    if file.suffix != ".zip":
+        raise ValueError(f"{file}: Spark puts .zip, .egg and .jar on the workers' path, so call it {file.stem}.zip")
+    beginning = file.with_name(f".{file.name}.{os.getpid()}")
+    count = 0
+    try:
+        with zipfile.ZipFile(beginning, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, path in _files():
+                archive.writestr(zipfile.ZipInfo(name, _NO_TIME), path.read_bytes(), zipfile.ZIP_DEFLATED)
+                count += 1
+        beginning.replace(file)
+    finally:
+        beginning.unlink(missing_ok=True)
+    return Bundled(file, count, file.stat().st_size)
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """Names in the zip, and files. A package that is not installed beside the others is left out."""
+    for package in PACKAGES:
+        spec = find_spec(package)
+        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+            for path in sorted(Path(place).rglob("*")):
+                if path.suffix in _SUFFIXES and "__pycache__" not in path.parts:
+                    yield f"{package}/{path.relative_to(place).as_posix()}", path

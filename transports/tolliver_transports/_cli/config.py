@@ -1,0 +1,209 @@
+"""Configuration files of `tolliver run`.
+
+Reading, checking, example and schema are all made of the table of options.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import define, evolve, field
+
+from tolliver_proto import Acl
+
+from .._options.acl_file import load_acl
+from .._options.instance import InstanceOptions
+from .._options.kinds import kind_of
+from .._options.reading import arguments, defaults, leaves, read, show_default
+from .._options.streams import StreamsOptions
+from .._options.table import PROGRAM, PROGRAM_DEFAULTS, TABLE, Entry, flag_of
+from .._tls.policy import Pumps
+from .bridging import Bridge
+from .destinations import KEY, Destination, check_all_go_somewhere, destinations, subscribed
+from .tables import print_rows
+
+KEYS: Mapping[str, Entry] = {**TABLE, **PROGRAM}
+_NEEDED = {
+    "listen": "127.0.0.1:7011",
+    "database": "alice.db",
+    "subscriptions": ["weather"],
+    "tls.cert": "certs/alice.pem",
+    "tls.key": "certs/alice.key",
+    "tls.ca": "certs/ca.pem",
+    "deliver.file": "messages.jsonl",
+}
+"""Values of the example."""
+_SHOWN = {
+    "acl": "acl.toml",
+    "record": "recordings",
+    "status": "127.0.0.1:9464",
+    "tls.crl": "certs/crl.pem",
+    "tls.keylog": "secrets.log",
+    "log_level": "warning",
+    "identity": "01890000-0000-7000-8000-000000000001",
+    "deliver.command": ["python", "handle.py"],
+    "deliver.socket": "unix:handler.sock",
+    "deliver.python": "handlers:on_message",
+    "deliver.stage": "staged",
+    "bridge.listen": "127.0.0.1:7012",
+    "bridge.names": ["tolliver://*"],
+    "bridge.acl": "streams.toml",
+    "speaks": [],
+}
+"""Values in the example of options that have no default which could be written."""
+
+
+@define(frozen=True)
+class Config:
+    """A file that was read: what is `given` in it and the `values` of that, both by key; and where messages go."""
+
+    path: Path
+    given: Mapping[str, Any]
+    values: Mapping[str, Any]
+    destinations: Sequence[Destination] = field(default=())
+
+    @property
+    def subscriptions(self) -> tuple[tuple[str, str], ...]:
+        """All that it subscribes to."""
+        return subscribed(self.value("subscriptions") or (), self.destinations)
+
+    def value(self, key: str) -> Any:
+        """Of an option of the program."""
+        return self.values.get(key, PROGRAM_DEFAULTS.get(key))
+
+    def options(self) -> InstanceOptions:
+        """Raises ValueError and TypeError where the options do not go together, and OSError."""
+        try:
+            options = InstanceOptions(**arguments({key: one for key, one in self.values.items() if key in TABLE}))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.path}: {error}") from None
+        return evolve(options, subscriptions=self.subscriptions, **self._patience())
+
+    def bridge(self) -> Bridge | None:
+        """Raises ValueError and TypeError where its options do not go together, and OSError."""
+        if "bridge.listen" not in self.values:
+            if any(key.startswith("bridge.") for key in self.values):
+                raise ValueError(f"{self.path}: bridge.listen is missing: where do subscribers of streams connect?")
+            return None
+        options, rules = self.options(), self.values.get("bridge.acl")
+        files = () if options.tls is None else (options.tls.cert, options.tls.key, options.tls.ca)
+        try:
+            made = StreamsOptions(
+                listen=self.value("bridge.listen"),
+                tls=options.tls,
+                plaintext=options.plaintext,
+                acl=Acl() if rules is None else load_acl(rules),
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.path}: bridge: {error}") from None
+        kept = tuple(file.read_bytes() for file in files)
+        return Bridge(made, tuple(self.value("bridge.names")), self.value("bridge.subscribe"), kept)
+
+    def _patience(self) -> dict[str, Any]:
+        """A destination is not stuck while its own timeout is not over, unless the file says otherwise (D-9, T-48)."""
+        known = defaults()
+        times = [one.timeout for one in self.destinations]
+        longest = None if None in times else max([0.0, *(one for one in times if one is not None)]) + 1
+        return {
+            name: longest and max(longest, known[name])
+            for name in ("stuck_after", "handling_timeout")
+            if name not in self.values
+        }
+
+
+def load(path: Path) -> Config:
+    """Raises OSError, and ValueError that names the file and the key."""
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+        tables = document.pop(KEY, [])
+        tables = tables if isinstance(tables, list) else [tables]
+        given = dict(leaves(document, KEYS)) | {KEY: tables} if tables else dict(leaves(document, KEYS))
+        found = destinations([read({KEY: one}, KEYS, path.parent) for one in tables], path.parent)
+        config = Config(path, given, read(document, KEYS, path.parent), found)
+        if "bridge.listen" not in config.values:
+            check_all_go_somewhere(config.value("subscriptions") or (), found)
+    except ValueError as error:  # of TOML and of UTF-8 too
+        raise ValueError(f"{path}: {error}") from None
+    return config
+
+
+def check(path: Path) -> list[str]:
+    """Keys that are set. Raises OSError, ValueError and, of the files that it names, TolliverError."""
+    config = load(path)
+    options = config.options()
+    if options.tls is not None:
+        Pumps(options.tls)  # it reads the certificates
+    config.bridge()
+    return [key for key in config.given if key != KEY] + [
+        key for table in config.given.get(KEY, ()) for key, _ in leaves({KEY: table}, KEYS)
+    ]
+
+
+def print_options(as_json: bool) -> None:
+    """A line for each option of an instance: its flag, its key in a file, and the rest of `print_keys`."""
+    _print({key: {"flag": flag_of(key)} for key in TABLE}, as_json)
+
+
+def print_keys(as_json: bool) -> None:
+    """A line for each key of a file: what it takes, its default, a line of help."""
+    _print({key: {} for key in KEYS}, as_json)
+
+
+def _print(chosen: Mapping[str, Mapping[str, str]], as_json: bool) -> None:
+    known = {**defaults(), **PROGRAM_DEFAULTS}
+    rows: list[dict[str, Any]] = []
+    for key, first in chosen.items():
+        entry = KEYS[key]
+        row = {**first, "key": key, "takes": entry.kind, "default": show_default(key, entry, known), "help": entry.help}
+        rows.append(row | {"repeatable": entry.many} if as_json else row)
+    print_rows(rows, as_json, "")
+
+
+def example() -> str:
+    """A file with every option; those that it does not need are comments."""
+    known = {**defaults(), **PROGRAM_DEFAULTS}
+    lines = ["# An instance for `tolliver run`. Paths are relative to this file."]
+    for part in ("", "tls", KEY, "bridge", "limits"):
+        if part == KEY:
+            lines += ["", f"# Where messages go; write [[{KEY}]] where there are several such tables."]
+        if part:
+            lines += [f"[{part}]"] if part == KEY else ["", f"[{part}]"]
+        for key, entry in KEYS.items():
+            if key.rpartition(".")[0] == part:
+                mark = "" if key in _NEEDED else "# "
+                name = key.rpartition(".")[2]
+                lines += ["", f"# {entry.help}{_kind(entry)}", f"{mark}{name} = {_toml(key, entry, known)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _kind(entry: Entry) -> str:
+    words = entry.kind.replace("HOST:PORT", "host:port")
+    return f" ({words})" if words and entry.kind not in ("FILE", "DIR", "RULES", "WORD", "NAME", "CHANNEL") else ""
+
+
+def _toml(key: str, entry: Entry, known: Mapping[str, Any]) -> str:
+    value = _NEEDED.get(key, _SHOWN.get(key))
+    if value is None and entry.many:
+        return "{}" if "=" in entry.kind else "[]"
+    if value is None:
+        shown = kind_of(entry).show(known[key]) if key in known else ""
+        plain = shown in ("true", "false") or shown.replace(".", "", 1).isdigit()
+        return shown if plain else json.dumps(shown)
+    return json.dumps(value)
+
+
+def schema() -> str:
+    """The JSON schema of the file."""
+    tables: dict[str, dict[str, Any]] = {}
+    for key, entry in KEYS.items():
+        part, _, name = key.rpartition(".")
+        tables.setdefault(part, {})[name] = {**kind_of(entry).schema, "description": entry.help}
+    top = tables.pop("")
+    top |= {name: {"type": "object", "additionalProperties": False, "properties": own} for name, own in tables.items()}
+    top[KEY] = {"anyOf": [top[KEY], {"type": "array", "items": top[KEY]}]}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tolliver run"}
+    return json.dumps({**head, "type": "object", "additionalProperties": False, "properties": top}, indent=2)

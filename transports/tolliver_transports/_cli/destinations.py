@@ -1,0 +1,116 @@
+"""Destinations of messages in a configuration file: files, commands, sockets, functions."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+
+from .._options.table import PROGRAM_DEFAULTS
+
+KEY = "deliver"
+_WAYS = ("file", "command", "socket", "python", "stage")
+
+
+@define(frozen=True)
+class Destination:
+    """A destination of what matches `channel` and `key`, each "" for any: exactly one of the ways is given."""
+
+    channel: str
+    key: str
+    concurrency: int
+    timeout: float | None
+    file: Path | None = None
+    command: tuple[str, ...] | None = None
+    socket: Path | tuple[str, int] | None = None
+    python: str | None = None
+    stage: Path | None = None
+    max_staged: int = PROGRAM_DEFAULTS["deliver.max_staged"]
+    function: Callable[..., object] | None = field(default=None, eq=False, repr=False)
+
+    def __str__(self) -> str:
+        if self.file is not None:
+            return f"to {self.file}"
+        if self.stage is not None:
+            return f"to the stage {self.stage}"
+        if self.command is not None:
+            return f"to {self.command[0]}, which runs for each"
+        if self.socket is not None:
+            return f"to {f'unix:{self.socket}' if isinstance(self.socket, Path) else ':'.join(map(str, self.socket))}"
+        return f"to {self.python}"
+
+    def takes(self, channel: str, key: str) -> bool:
+        """True if it takes all messages of that subscription."""
+        return self.channel in ("", channel) and self.key in ("", key)
+
+
+def destinations(tables: Iterable[Mapping[str, Any]], base: Path) -> tuple[Destination, ...]:
+    """Of the tables of a file in the directory `base`, each with values by key. Raises ValueError.
+
+    Modules are imported: those in the directory, too.
+    """
+    return tuple(_destination(table, base) for table in tables)
+
+
+def _destination(table: Mapping[str, Any], base: Path) -> Destination:
+    known = {key: value for key, value in PROGRAM_DEFAULTS.items() if key.startswith(f"{KEY}.")}
+    values = {key.removeprefix(f"{KEY}."): value for key, value in {**known, **table}.items()}
+    if values["concurrency"] < 1:
+        raise ValueError("deliver.concurrency: give at least 1")
+    ways = [way for way in _WAYS if way in values]
+    if len(ways) != 1:
+        given = f"it has {' and '.join(ways)}" if ways else "where do its messages go"
+        raise ValueError(f"{given}: give one of {', '.join(f'{KEY}.{way}' for way in _WAYS)}")
+    if "command" in values:
+        values["command"] = _program(values["command"], base)
+    if "python" in values:
+        values["function"] = _function(values["python"], base)
+    return Destination(**values)
+
+
+def _program(words: tuple[str, ...], base: Path) -> tuple[str, ...]:
+    """A program that is named by a path is relative to the file, as every path is. Raises ValueError."""
+    program = words[0] if words else ""
+    if "/" in program:
+        program = str((base / program).absolute())
+    if shutil.which(program) is None:
+        raise ValueError(f"deliver.command: there is no program {program!r:.100}")
+    return (program, *words[1:])
+
+
+def _function(named: str, base: Path) -> Callable[..., object]:
+    module, _, name = named.partition(":")
+    here = str(base.absolute())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: object = reduce(getattr, name.split("."), importlib.import_module(module))
+    except Exception as error:  # of the module's own code, too
+        raise ValueError(f"deliver.python: {named} cannot be had: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise ValueError(f"deliver.python: {named} is no function")
+    return found
+
+
+def check_all_go_somewhere(subscriptions: Iterable[tuple[str, str]], chosen: Iterable[Destination]) -> None:
+    """Raises ValueError for a subscription whose messages have no destination."""
+    for channel, key in subscriptions:
+        if not any(one.takes(channel, key) for one in chosen):
+            named = f"{channel!r:.100}{f' {key!r:.100}' if key else ''}"
+            raise ValueError(
+                f"where do messages of {named} go? Give a [[{KEY}]] that takes them, without channel and key for all"
+            )
+
+
+def subscribed(subscriptions: Iterable[tuple[str, str]], chosen: Iterable[Destination]) -> tuple[tuple[str, str], ...]:
+    """Subscriptions of a file: those that it names, and of each destination its own, unless one of them has it all."""
+    named = tuple(subscriptions)
+    wide = [(one.channel, one.key) for one in chosen if one.channel or one.key]
+    more = [(c, k) for c, k in wide if not any(a in ("", c) and b in ("", k) for a, b in named)]
+    return (*named, *dict.fromkeys(more))

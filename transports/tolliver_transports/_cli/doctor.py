@@ -1,0 +1,337 @@
+"""Examination of a set-up, from its files to the handshake.
+
+It prints a line for each check. The order is that of causes: what fails first is told first, and what cannot be looked
+at without it is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import ssl
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+from uuid import UUID
+
+import typer
+from attrs import define
+from cryptography import x509
+
+from tolliver_proto import CertificateError, IdentityConflict, TolliverError, reactive
+
+from .._options.instance import DEFAULT_PORT, TLS, Remote, split_address
+from .._options.uuid7 import uuid7
+from .._store.lock import is_used
+from .._tls.policy import ALPN, Pumps, client_context
+from .._tls.pump import PlainPump, Pump
+from ..derived import derived_identity
+from . import diagnosis, probe, words
+from .diagnosis import Finding, Grade, Papers
+
+_ADDRESSES = 4  # of one name are tried
+_STATUS_PORT = 9464
+_PRIVATE = 0o077
+_NEEDED = ("pyspark", "tolliver_proto", "tolliver_transports", "pyspark_tolliver")
+_FIND = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
+
+
+@define(frozen=True, kw_only=True)
+class Job:
+    """The set-up to examine. Without `tls` the other end is only looked at, or asked without TLS if `plaintext`.
+
+    The `handshake` is asked of those who say by ALPN that they speak what is wanted, where it is None: another layout
+    or version would not be seen without, and whoever says so can end a handshake that changes nothing.
+    """
+
+    remote: Remote
+    tls: TLS | None
+    plaintext: bool
+    streams: bool
+    handshake: bool | None
+    version: int
+    database: Path | None
+    min_free: int
+    status: tuple[str, int] | None
+    spark: bool
+    timeout: float
+
+
+def target(address: str, uuid: UUID | None, *, streams: bool) -> Remote:
+    """Raises ValueError."""
+    host, port = split_address(address, reactive.DEFAULT_PORT if streams else DEFAULT_PORT)
+    return Remote(host, port, identity=uuid)
+
+
+def status_address(address: str) -> tuple[str, int]:
+    """Raises ValueError."""
+    remote = Remote.parse(address, _STATUS_PORT)
+    return remote.host, remote.port
+
+
+def examine_and_print(job: Job, as_json: bool) -> int:
+    """A line for each finding as soon as it is there; the exit status by the worst of them."""
+    worst = 0
+    for finding in examine(job):
+        worst = max(worst, finding.grade.status)
+        for line in as_lines(finding, as_json):
+            typer.echo(line)
+    return worst
+
+
+def as_lines(finding: Finding, as_json: bool) -> list[str]:
+    if as_json:
+        return [
+            json.dumps(
+                {
+                    "check": finding.check,
+                    "grade": finding.grade.name.lower(),
+                    "cause": finding.cause,
+                    "text": finding.text,
+                    "remedy": finding.remedy or None,
+                }
+            )
+        ]
+    if finding.grade is Grade.OK:
+        return [words.line(f"{finding.grade:4} {finding.check}: {finding.text}")]
+    first = words.line(f"{finding.grade:4} {finding.cause}: {finding.text}")
+    return [first, words.line(f"     {finding.remedy}")]
+
+
+def examine(job: Job) -> Iterator[Finding]:
+    """This machine first, then the way there, then the other end."""
+    can_shake = True
+    if job.tls is not None:
+        for finding in _files(job.tls):
+            can_shake = can_shake and (finding.grade is not Grade.FAIL or finding.cause in _NO_OBSTACLE)
+            yield finding
+    if job.database is not None:
+        yield from _database(job.database, job.min_free)
+    if job.spark:
+        yield _spark_python(job.timeout)
+    yield from _other_end(job, can_shake)
+    if job.status is not None:
+        yield _clock(*job.status, job.timeout)
+
+
+# This machine.
+
+_NO_OBSTACLE = (diagnosis.Cause.OURS_EXPIRED, diagnosis.Cause.OURS_REFUSED, diagnosis.Cause.CLOCK)
+
+
+def _files(tls: TLS) -> Iterator[Finding]:
+    read: dict[Path, bytes] = {}
+    for path in (tls.cert, tls.key, tls.ca):
+        try:
+            read[path] = path.read_bytes()
+        except OSError as error:
+            yield diagnosis.cannot_read(path, error)
+    if len(read) < 3:
+        return
+    yield diagnosis.ok("files", f"{tls.cert}, {tls.key} and {tls.ca} can be read")
+    if os.name == "posix" and (mode := stat.S_IMODE(tls.key.stat().st_mode)) & _PRIVATE:
+        yield diagnosis.too_open(tls.key, mode)
+    try:
+        client_context(tls)
+    except CertificateError as error:
+        yield diagnosis.our_pair(error)
+        return
+    try:
+        papers = diagnosis.papers_of(x509.load_pem_x509_certificates(read[tls.cert])[0], str(tls.cert))
+    except (ValueError, CertificateError) as error:
+        yield diagnosis.unusable(tls.cert, str(error))
+        return
+    found = list(diagnosis.our_certificate(papers, tls.cert, time.time()))
+    yield from found
+    if all(finding.grade is not Grade.FAIL for finding in found):
+        try:
+            Pumps(tls)
+        except CertificateError as error:
+            yield diagnosis.our_own_refusal(error)
+
+
+def _database(path: Path, min_free: int) -> Iterator[Finding]:
+    directory = path.absolute().parent
+    try:
+        if path.is_file():
+            used = is_used(str(path.resolve()))
+            yield diagnosis.database_use(path, used, _user_of(path) if used else None)
+            if os.name == "posix" and (mode := stat.S_IMODE(path.stat().st_mode)) & _PRIVATE:
+                yield diagnosis.too_open(path, mode)
+        elif directory.is_dir() and os.access(directory, os.W_OK):
+            yield diagnosis.ok("database", f"{path} is not there: the first start makes it")
+        else:
+            yield diagnosis.no_place(path)
+            return
+        yield diagnosis.disk(directory, shutil.disk_usage(directory).free, min_free)
+    except OSError as error:
+        yield diagnosis.cannot_read(path, error)
+
+
+def _user_of(path: Path) -> int | None:
+    """The process that has locked the file beside the database, where the system tells."""
+    with suppress(OSError):
+        inode = os.stat(f"{path}.lock").st_ino
+        for line in Path("/proc/locks").read_text().splitlines():
+            found = re.search(rf"FLOCK +\w+ +\w+ +(\d+) +[0-9a-f:]+:{inode} ", line)
+            if found:
+                return int(found[1])
+    return None
+
+
+def _spark_python(seconds: float) -> Finding:
+    name = os.environ.get("PYSPARK_PYTHON") or "python3"
+    path = shutil.which(name)
+    missing: list[str] | None = None
+    if path is not None:
+        with suppress(OSError, subprocess.SubprocessError):
+            ended = subprocess.run(
+                [path, "-c", _FIND, *_NEEDED], capture_output=True, timeout=max(seconds, 10.0), check=True, text=True
+            )
+            missing = ended.stdout.split()
+    return diagnosis.spark_python(name, path, missing)
+
+
+# The other end.
+
+
+def _other_end(job: Job, can_shake: bool) -> Iterator[Finding]:
+    remote = job.remote
+    try:
+        addresses = probe.resolve(remote.host, remote.port, job.timeout)
+    except OSError as error:
+        yield diagnosis.no_name(remote.host, error)
+        return
+    found = [*dict.fromkeys(one[4][0] for one in addresses)]
+    if found != [remote.host]:
+        yield diagnosis.ok("name", f"{remote.host} is {', '.join(found)}")
+    failures: list[tuple[str, OSError]] = []
+    for address in addresses[:_ADDRESSES]:
+        where = f"{address[4][0]} port {remote.port}"
+        begun = time.monotonic()
+        try:
+            sock = probe.reach(address, job.timeout)
+        except OSError as error:
+            failures.append((where, error))
+            continue
+        with sock:
+            yield from (diagnosis.unreached(*failure, job.timeout, others=True) for failure in failures)
+            if sock.getsockname() == sock.getpeername():
+                yield diagnosis.met_itself(where)
+                return
+            took = 1000 * (time.monotonic() - begun)
+            yield diagnosis.ok("tcp", f"{where} takes connections, within {took:.1f} ms")
+            if can_shake:
+                yield from _talk(job, address, sock)
+        return
+    yield from (diagnosis.unreached(*failure, job.timeout) for failure in failures)
+
+
+def _talk(job: Job, address: tuple[Any, ...], sock: Any) -> Iterator[Finding]:
+    if job.plaintext:
+        yield _handshake(job, probe.Line(sock, PlainPump(), job.timeout))[0]
+        return
+    wanted, other = (reactive.ALPN, ALPN) if job.streams else (ALPN, reactive.ALPN)
+    remote = job.remote
+    if job.tls is None:
+        context, asked = probe.look_context([wanted, other]), Remote(remote.host, remote.port)
+    else:
+        context, asked = client_context(job.tls, check_hostname=remote.identity is None), remote
+        context.set_alpn_protocols([wanted, other])
+    pump = Pump.client(context, asked)
+    line = probe.Line(sock, pump, job.timeout)
+    try:
+        line.shake()
+    except (TolliverError, TimeoutError) as error:
+        sock.close()  # before it is looked at again: some take one connection at a time
+        yield from _not_shaken(job, address, line.first, error, [wanted, other])
+        return
+    papers, version = _papers(pump.certificate, remote), pump.version  # which the connection's end takes along
+    protocol = diagnosis.spoken(remote, pump.application_protocol, wanted, other, job.streams)
+    asked_it: Finding | None = None
+    if job.tls is None:
+        yield diagnosis.only_looked(remote, version)
+    else:
+        refusal: TolliverError | TimeoutError | None
+        is_asked = protocol.grade is Grade.OK if job.handshake is None else job.handshake
+        if is_asked and protocol.grade is not Grade.FAIL:
+            asked_it, end = _handshake(job, line)
+            refusal = end if isinstance(end, CertificateError) else None
+        else:
+            refusal = probe.last_words(line)
+        yield diagnosis.shaken(remote, version, refusal)
+        asked_it = asked_it if refusal is None else None
+    if isinstance(papers, Finding):
+        yield papers
+    else:
+        verified = job.tls is not None
+        yield from diagnosis.their_certificate(papers, remote, time.time(), verified=verified)
+    yield protocol
+    if asked_it is not None:
+        yield asked_it
+
+
+def _not_shaken(
+    job: Job, address: tuple[Any, ...], first: bytes, error: TolliverError | TimeoutError, alpn: list[str]
+) -> Iterator[Finding]:
+    remote = job.remote
+    refused = error.__cause__ if isinstance(error.__cause__, ssl.SSLCertVerificationError) else None
+    if refused is None and not isinstance(error, IdentityConflict):
+        told = diagnosis.tls_failed(remote, error, first, False)
+        if told.cause in (diagnosis.Cause.NOT_TLS, diagnosis.Cause.SILENT) and probe.is_http(address, job.timeout):
+            told = diagnosis.http_there(remote)
+        yield told
+        return
+    with suppress(OSError, TolliverError):
+        papers = _papers(probe.look(address, remote, alpn, job.timeout).certificate, remote)
+        if isinstance(papers, Papers):
+            code = None if refused is None else refused.verify_code
+            found = [*diagnosis.their_certificate(papers, remote, time.time(), code=code)]
+            yield from found
+            if any(one.grade is Grade.FAIL for one in found):
+                return
+    yield diagnosis.refused_for(remote, error if refused is None else refused)
+
+
+def _papers(der: bytes | None, remote: Remote) -> Papers | Finding:
+    try:
+        return diagnosis.papers_of(x509.load_der_x509_certificate(der or b""), f"the peer at {remote}")
+    except (ValueError, CertificateError) as error:
+        return diagnosis.refused_for(remote, error)
+
+
+def _handshake(job: Job, line: probe.Line) -> tuple[Finding, TolliverError | None]:
+    """The finding, and what ended the connection."""
+    remote = job.remote
+    if job.streams:
+        hello = probe.ask_streams(line)
+        return diagnosis.greeted(hello.frame, hello.error, hello.first, remote), hello.error
+    answer = probe.ask_messages(line, _our_uuid(job.tls))
+    return diagnosis.answered(answer.frame, answer.error, answer.first, remote, job.version), answer.error
+
+
+def _our_uuid(tls: TLS | None) -> UUID:
+    """The UUID that our certificate lets us say (T-72, T-72a)."""
+    if tls is not None:
+        papers = diagnosis.papers_of(x509.load_pem_x509_certificates(tls.cert.read_bytes())[0], str(tls.cert))
+        if papers.uuids:
+            return min(papers.uuids)
+        if papers.prefixes:
+            return derived_identity(min(papers.prefixes), token_hex(16))
+    return uuid7()
+
+
+def _clock(host: str, port: int, seconds: float) -> Finding:
+    where = str(Remote(host, port))
+    try:
+        clock = probe.clock_of(host, port, seconds)
+    except (OSError, ValueError) as error:
+        return diagnosis.no_status(where, error)
+    return diagnosis.clocks(where, clock.theirs, clock.ours, clock.precision)

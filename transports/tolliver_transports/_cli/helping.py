@@ -1,0 +1,142 @@
+"""Help of commands: plain text, with examples and exit statuses.
+
+Wrapped to the width of a terminal; in a pipe each option and each paragraph is a line.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+INSTANCE = "Instance"
+"""The panel of options that `tolliver options` lists."""
+_SEE = (
+    "every other option of the instance, such as --dedupe N or --limits.max-body BYTES: `tolliver options` lists them"
+)
+_MIDDLE = 30  # where the second column begins at most
+_STATUSES = {0: "done", 1: "it failed: one line on standard error says why", 2: "the command line cannot be meant"}
+
+
+def _wrapped(text: str, indent: int, first: str = "") -> Iterator[str]:
+    """Lines of a paragraph, after `first` in the first one."""
+    text = " ".join(text.split())
+    if not sys.stdout.isatty():
+        yield f"{first or ' ' * indent}{text}".rstrip()
+        return
+    width = min(shutil.get_terminal_size().columns, 120)
+    yield from textwrap.wrap(
+        text,
+        max(width, indent + 20),
+        initial_indent=first or " " * indent,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]
+
+
+def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    middle = min(max((len(left) for left, _ in rows), default=0) + 4, _MIDDLE)
+    for left, right in rows:
+        if len(left) + 4 > middle and sys.stdout.isatty():
+            yield f"  {left}"
+            yield from _wrapped(right, middle)
+        else:
+            yield from _wrapped(right, middle, f"  {left}  ".ljust(middle))
+
+
+def _left(option: Any) -> str:
+    names = ", ".join([*option.opts, *option.secondary_opts])
+    return names if option.is_flag else f"{names} {option.metavar or (option.name or '').upper()}"
+
+
+def _right(option: Any) -> str:
+    default = option.default
+    default = default.value if isinstance(default, Enum) else default
+    telling = option.show_default and not callable(default) and default not in (None, False, (), [])
+    known = f" (default: {'yes' if default is True else default})" if telling and "default:" not in option.help else ""
+    said = (option.help or "").rstrip(".")
+    return f"{said}{known}{' (required)' if option.required else ''}"
+
+
+def _help(command: Any, ctx: Any) -> Iterator[str]:
+    yield f"Usage: {' '.join((ctx.command_path, *command.collect_usage_pieces(ctx)))}"
+    for paragraph in (command.help or "").split("\n\n"):
+        yield ""
+        yield from _wrapped(paragraph, 0)
+    shown = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
+    arguments = [one for one in shown if one.param_type_name == "argument" and one.help]
+    options = [one for one in shown if one.param_type_name == "option"]
+    usual = [one for one in options if getattr(one, "rich_help_panel", None) != INSTANCE]
+    yield from _section("Arguments", [(one.metavar or (one.name or "").upper(), _right(one)) for one in arguments])
+    if isinstance(command, TyperGroup):
+        commands = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
+        listed = [(name, _first(one.help or "")) for name, one in commands if one is not None and not one.hidden]
+        yield from _section("Commands", listed)
+    yield from _section("Options", [(_left(one), _right(one)) for one in usual])
+    if len(usual) < len(options):
+        yield ""
+        yield from _wrapped(_SEE, 2, "  ")
+    if command.epilog:
+        yield ""
+        yield from command.epilog.split("\n")
+
+
+def _section(title: str, rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    if rows:
+        yield ""
+        yield f"{title}:"
+        yield from _columns(rows)
+
+
+def _first(text: str) -> str:
+    """The first sentence."""
+    return " ".join(text.split()).partition(". ")[0].rstrip(".")
+
+
+class Command(TyperCommand):
+    """A command whose help is plain text."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write("\n".join(_help(self, ctx)) + "\n")
+
+
+class Group(TyperGroup):
+    """The same, of commands."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write("\n".join(_help(self, ctx)) + "\n")
+
+
+class Leading(Group):
+    """A group whose first command is meant where none is named: it was a command itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named or not args else [next(iter(self.commands)), *args])
+
+
+class App(typer.Typer):
+    """Commands, each with examples and the statuses that it exits with beside the usual ones."""
+
+    def __init__(self, *, cls: type[TyperGroup] = Group, **more: Any) -> None:
+        super().__init__(cls=cls, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, **more)
+
+    def command(  # type: ignore[override]  # the others of Typer's are not wanted here
+        self, name: str | None = None, *, examples: Iterable[str] = (), statuses: dict[int, str] | None = None
+    ) -> Callable[[Any], Any]:
+        return super().command(name, cls=Command, epilog=epilog(examples, statuses or {}))
+
+
+def epilog(examples: Iterable[str], statuses: dict[int, str]) -> str:
+    """End of a help text."""
+    known = sorted((_STATUSES | statuses).items())
+    lines = [f"  {number:<3}  {said}" for number, said in known]
+    shown = [f"  tolliver {example}" for example in examples]
+    return "\n".join([*(("Examples:", *shown, "") if shown else ()), "Exit status:", *lines])

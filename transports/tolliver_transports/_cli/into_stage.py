@@ -1,0 +1,94 @@
+"""Stage that is fed with runs of an instance on a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from uuid import UUID
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from tolliver_proto import Revision
+
+from ..anyio import Instance, Run
+from ..anyio.threads import loop_caller
+from ..staging import FolderOptions, StageWriter
+from ..staging._loop import StageLoop
+from ..staging._stager import add, source
+from . import words
+from .destinations import Destination
+
+_LOOK = 0.5  # seconds between two looks at whether it has failed
+
+
+class FedStage(StageLoop[Run]):
+    """A stage for runs that `feed` is given. Settles each, by `settle` on its own thread, once it is on the disk."""
+
+    def __init__(
+        self, options: FolderOptions, local: UUID, revision: Revision, settle: Callable[[Sequence[Run]], None]
+    ) -> None:
+        super().__init__(options)
+        self._local = local
+        self._revision = revision
+        self._settle = settle
+        self._came: SimpleQueue[Run] = SimpleQueue()
+        self.feed = self._came.put
+
+    def _open(self, writer: StageWriter) -> None:
+        writer.local = self._local
+
+    def _let_go(self) -> None: ...
+
+    def _take(self, writer: StageWriter, timeout: float) -> Run | None:
+        try:
+            run = self._came.get(timeout=timeout) if timeout else self._came.get_nowait()
+        except Empty:
+            return None
+        for (peer, cid), deliveries in groupby(run, source):
+            add(writer, peer, cid, self._revision, [one.message for one in deliveries])
+        return run
+
+    def _on_synced(self, items: Sequence[Run]) -> None:
+        self._settle(items)
+
+
+async def stage(instance: Instance, destination: Destination, directory: Path, revision: Revision) -> None:
+    """Until it is cancelled. Raises what the stage fails with, such as StageFull."""
+    in_loop = loop_caller()
+    options = FolderOptions(directory=directory, max_staged_bytes=destination.max_staged)
+    fed = FedStage(options, instance.instance_id, revision, lambda runs: in_loop(partial(_acknowledge, runs)))
+    await anyio.to_thread.run_sync(fed.start)
+    try:
+        async with instance.message_runs(destination.channel, destination.key, subscribe=False) as runs:
+            runs.be_patient()
+            async with anyio.create_task_group() as group:
+                group.start_soon(_watch, fed)
+                try:
+                    async for run in runs:
+                        fed.feed(run)
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.to_thread.run_sync(fed.close)
+                        await anyio.lowlevel.checkpoint()  # the last ones are acknowledged here
+    finally:
+        fed.close()
+
+
+def _acknowledge(runs: Sequence[Run]) -> None:
+    for run in runs:
+        run.ack()
+
+
+async def _watch(fed: FedStage) -> None:
+    told: str | None = None
+    while True:
+        await anyio.sleep(_LOOK)
+        fed.check()
+        if fed.held != told and fed.held is not None:
+            words.say(words.line(f"nothing more is staged: {fed.held}"))
+        told = fed.held

@@ -1,0 +1,165 @@
+"""Measurements of `tolliver bench`, and their tables.
+
+One has counts, rates and percentiles of one kind of work at one size.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from array import array
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from time import perf_counter
+
+from attrs import define, field
+
+from .figures import NOTHING, number, size, span
+
+_KEPT = 2**20  # times of one kind
+_SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+_TIMES = ("mean", *_SHARES, "max")
+
+
+class Kind(StrEnum):
+    """Kinds of work."""
+
+    PUBLISH = "publish"
+    SEND = "send"
+    REQUEST = "request"
+    STREAM = "stream"
+
+
+class Times:
+    """Lengths of time in seconds. Where there are more than `kept`, it keeps each second, fourth, ... of them for the
+    percentiles."""
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self.count = 0
+        self._sum = 0.0
+        self._max = 0.0
+        self._step = 1
+        self._kept = kept
+        self._values = array("d")
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        self._sum += seconds
+        self._max = max(self._max, seconds)
+        if self.count % self._step == 0:
+            self._values.append(seconds)
+            if len(self._values) > self._kept:
+                self._values = self._values[1::2]
+                self._step *= 2
+
+    def facts(self) -> dict[str, float]:
+        """Mean, percentiles and maximum, by name; nothing where there was none."""
+        if not self.count:
+            return {}
+        values = sorted(self._values)
+        shares = {name: values[max(0, math.ceil(share * len(values)) - 1)] for name, share in _SHARES.items()}
+        return {"mean": self._sum / self.count, **shares, "max": self._max}
+
+
+@define(eq=False)
+class Measure:
+    """One kind of work at one size: `done` of `messages` so far, from `begun` to `ended`."""
+
+    kind: Kind
+    size: int
+    messages: int
+    senders: int
+    batch: int = 1
+    sent: int = 0
+    done: int = 0
+    begun: float | None = None
+    ended: float | None = None
+    complete: bool = False
+    times: dict[str, Times] = field(factory=dict)
+
+    def begin(self) -> None:
+        self.begun = perf_counter()
+
+    def end(self, at: float | None = None) -> None:
+        if self.ended is None:
+            self.ended = perf_counter() if at is None else at
+
+    def timed(self, name: str) -> Times:
+        """The times of this name, to add to."""
+        return self.times.setdefault(name, Times())
+
+    @property
+    def seconds(self) -> float:
+        """Duration so far, or in all."""
+        return 0.0 if self.begun is None else (self.ended or perf_counter()) - self.begun
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.done / max(self.seconds, 1e-9)
+
+    @property
+    def lost(self) -> int | None:
+        """Messages that were sent and did not come; None where that is not known."""
+        return self.sent - self.done if self.complete else None
+
+    def facts(self) -> dict[str, object]:
+        """For programs: seconds and bytes."""
+        return {
+            "kind": self.kind.value,
+            "size_bytes": self.size,
+            "senders": self.senders,
+            "batch": self.batch,
+            "messages": self.messages,
+            "done": self.done,
+            "lost": self.lost,
+            "complete": self.complete,
+            "seconds": round(self.seconds, 6),
+            "messages_per_second": round(self.rate, 1),
+            "bytes_per_second": round(self.rate * self.size, 1),
+            "times": {
+                name: {f"{one}_seconds": round(value, 9) for one, value in times.facts().items()}
+                for name, times in self.times.items()
+                if times.count
+            },
+        }
+
+    def _flat(self) -> Iterator[tuple[str, dict[str, float]]]:
+        """A line for each kind of times, and one where there are none."""
+        yield from [(name, times.facts()) for name, times in self.times.items() if times.count] or [("", {})]
+
+    def lines(self) -> Iterator[list[str]]:
+        """For people."""
+        for name, facts in self._flat():
+            yield [
+                self.kind.value,
+                size(self.size),
+                str(self.senders),
+                f"{self.done:,}" if self.complete else f"{self.done:,} of {self.messages:,}",
+                NOTHING if self.lost is None else f"{self.lost:,}",
+                f"{number(self.rate)}/s",
+                f"{size(self.rate * self.size)}/s",
+                name or NOTHING,
+                *(span(facts.get(one)) for one in _TIMES),
+            ]
+
+
+HEADS = ("kind", "size", "senders", "messages", "lost", "rate", "bytes", "time to", *_TIMES)
+
+
+def as_csv(measures: Iterable[Measure]) -> str:
+    """A line for each kind of times of each; seconds and bytes."""
+    file = io.StringIO()
+    heads: list[str] = []
+    table = csv.writer(file, lineterminator="\n")
+    for measure in measures:
+        for name, facts in measure._flat():
+            row = measure.facts()
+            del row["times"]
+            row |= {"time_to": name, **{f"{one}_seconds": facts.get(one) for one in _TIMES}}
+            if not heads:
+                heads = [*row]
+                table.writerow(heads)
+            table.writerow(["" if value is None else value for value in row.values()])
+    return file.getvalue()

@@ -1,0 +1,329 @@
+"""Probes of another end, with blocking sockets.
+
+They ask for its name, TCP, TLS, the first frames, and a clock over HTTP. Each step ends after the seconds that it is
+given. None of them can take a connection away from an instance: the handshake of messages is asked with a version that
+nobody has, and ends before it is agreed on (see `ask_messages`).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from io import BytesIO
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from tolliver_proto import (
+    Closed,
+    Connection,
+    ConnectionLost,
+    DialCause,
+    HandshakeResponse,
+    HandshakeStatus,
+    Role,
+    TolliverError,
+    reactive,
+)
+
+from .._options.instance import Remote
+from .._tls.pump import AnyPump, PlainPump, Pump
+
+T = TypeVar("T")
+NOBODYS_VERSION = 2**64 - 1
+"""Highest version that there is (T-02). A server answers that it is older and waits for our final (T-60), so the
+handshake tells its version and UUID, and a final that says failure ends it: nothing is replaced (T-70) or stored
+(T-61)."""
+
+_CHUNK = 65536
+_FIRST = 64  # bytes
+_ASK_HTTP = b"HEAD / HTTP/1.0\r\n\r\n"
+_MOST_STATUS = 2**22  # bytes
+_NO_TIME = 1e11  # seconds since 1970
+
+
+def resolve(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
+    """Addresses as getaddrinfo gives them. Raises OSError, and TimeoutError where the resolver does not answer."""
+    found: list[tuple[Any, ...]] = []
+    errors: list[OSError] = []
+
+    def ask() -> None:
+        try:
+            found.extend(dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+        except OSError as error:
+            errors.append(error)
+        except UnicodeError as error:  # a label that IDNA does not know
+            errors.append(socket.gaierror(socket.EAI_NONAME, str(error)))
+
+    thread = threading.Thread(target=ask, name="tolliver doctor resolve", daemon=True)  # it has no timeout of its own
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not found:
+        raise TimeoutError
+    return found
+
+
+def reach(address: tuple[Any, ...], seconds: float) -> socket.socket:
+    """Raises OSError."""
+    family, kind, protocol, _, where = address
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.settimeout(seconds)
+        sock.connect(where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Line:
+    """A connection, under TLS or plain. Reading ends `seconds` after the step began, with TimeoutError."""
+
+    def __init__(self, sock: socket.socket, pump: AnyPump, seconds: float) -> None:
+        self._sock = sock
+        self.pump = pump
+        self.seconds = seconds
+        self.begin_step()
+        self.first = b""
+        """The first bytes that came, as they were on the network."""
+
+    def begin_step(self) -> None:
+        self._deadline = time.monotonic() + self.seconds
+
+    def shake(self) -> None:
+        """The handshake of TLS. Raises TolliverError."""
+        self.begin_step()
+        while not self._step():
+            self._receive()
+
+    def _step(self) -> bool:
+        try:
+            return self.pump.handshake()
+        finally:
+            self._flush()  # also the alert that says why
+
+    def send(self, unit: bytes) -> None:
+        self.pump.write(unit)
+        self._flush()
+
+    def end(self) -> None:
+        """End our half."""
+        self.pump.close_notify()
+        self._flush()
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def read(self) -> bytes:
+        """The bytes that came, b"" at the end. Raises TolliverError."""
+        while True:
+            data = self.pump.read()
+            if data is not None:
+                return data
+            if self.pump.peer_closed or self.pump.truncated:
+                return b""
+            self._receive()
+
+    def _flush(self) -> None:
+        data = self.pump.outgoing()
+        if data:
+            self._sock.settimeout(self.seconds)
+            with suppress(OSError):  # the last that the peer said is worth more (T-74)
+                self._sock.sendall(data)
+
+    def _receive(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        try:
+            data = self._sock.recv(_CHUNK)
+        except TimeoutError:
+            raise
+        except OSError:
+            data = b""
+        if data:
+            self.first = (self.first + data)[:_FIRST]
+            self.pump.receive(data)
+        else:
+            self.pump.receive_eof()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A server, as somebody without a certificate sees it."""
+
+    certificate: bytes | None
+    """In DER."""
+    alpn: str | None
+    version: str | None
+
+
+def look_context(alpn: list[str]) -> ssl.SSLContext:
+    """For a client that shows no certificate and checks none: it looks, and says nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(alpn)
+    return context
+
+
+def look(address: tuple[Any, ...], remote: Remote, alpn: list[str], seconds: float) -> Seen:
+    """Raises OSError or TolliverError."""
+    with reach(address, seconds) as sock:
+        pump = Pump(look_context(alpn), Remote(remote.host, remote.port), server=False)
+        Line(sock, pump, seconds).shake()
+        return Seen(pump.certificate, pump.application_protocol, pump.version)
+
+
+def is_http(address: tuple[Any, ...], seconds: float) -> bool:
+    """True if it answers a request of HTTP as HTTP does."""
+    with suppress(OSError), reach(address, seconds) as sock:
+        line = Line(sock, PlainPump(), seconds)
+        line.send(_ASK_HTTP)
+        with suppress(TimeoutError):
+            while len(line.first) < 5 and line.read():
+                pass
+        return line.first.startswith(b"HTTP/")
+    return False
+
+
+def last_words(line: Line) -> TolliverError | TimeoutError | None:
+    """End the connection after TLS, and hear what the peer still says: a server that refuses our certificate does so
+    when the client's handshake is over (T-74)."""
+    line.begin_step()
+    line.end()
+    try:
+        while line.read():
+            pass
+    except (TolliverError, TimeoutError) as error:
+        return error
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """The end of a handshake."""
+
+    frame: T | None
+    """The peer's response or hello."""
+    error: TolliverError | None
+    first: bytes
+    """The first bytes of the answer, after TLS."""
+
+
+def ask_messages(line: Line, instance_id: UUID) -> Answer[HandshakeResponse]:
+    """The handshake of messages as far as it changes nothing: the response, and a final that says failure. That is the
+    byte of draft 2, which no draft takes for success."""
+    connection = Connection(Role.CLIENT, instance_id=instance_id, version=NOBODYS_VERSION)
+
+    def take(response: HandshakeResponse) -> None:
+        if response.status is HandshakeStatus.OLDER:
+            connection.reject()
+
+    return _ask(line, connection, HandshakeResponse, take)
+
+
+def ask_streams(line: Line) -> Answer[reactive.ServerHello]:
+    """The hellos of streams, and a goodbye."""
+    connection = reactive.Connection(Role.CLIENT)
+    return _ask(line, connection, reactive.ServerHello, lambda _hello: connection.goodbye("a look, nothing more"))
+
+
+def _ask(
+    line: Line, connection: Connection | reactive.Connection, wanted: type[T], take: Callable[[T], object]
+) -> Answer[T]:
+    """Drives the connection to its end, `take` being called with the frame that is wanted."""
+    frame: T | None = None
+    error: TolliverError | None = None
+    first = b""
+    line.begin_step()
+    try:
+        ended = False
+        while not ended:
+            _send(line, connection)
+            data = line.read()
+            first = (first + data)[:_FIRST]
+            if data:
+                connection.receive_data(data)
+            else:
+                connection.receive_eof()
+            for event in connection.events():
+                if isinstance(event, wanted):
+                    frame = event
+                    take(event)
+                elif isinstance(event, Closed):
+                    error, ended = event.error, True
+        _send(line, connection)
+        last_words(line)  # so that it reads what we said last
+    except TimeoutError:
+        error = ConnectionLost(f"no answer within {line.seconds:g} s", DialCause.NO_ANSWER)
+    except TolliverError as failure:
+        error = failure
+    return Answer(frame, error, first)
+
+
+def _send(line: Line, connection: Connection | reactive.Connection) -> None:
+    for unit in connection.data_to_send():
+        line.send(unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time of another machine and ours, of one moment, which is known as precisely as `precision` says (s)."""
+
+    theirs: float
+    ours: float
+    precision: float
+
+
+def clock_of(host: str, port: int, seconds: float) -> Clock:
+    """Time by a status endpoint: `time` of its /status.json, or else the Date of any server of HTTP, in whole seconds.
+
+    Raises OSError, and ValueError where it gives no time.
+    """
+    for address in resolve(host, port, seconds):
+        try:
+            return _clock_at(address, f"{host}:{port}", seconds)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def _clock_at(address: tuple[Any, ...], where: str, seconds: float) -> Clock:
+    with reach(address, seconds) as sock:
+        line = Line(sock, PlainPump(), seconds)
+        asked = time.time()
+        line.send(f"GET /status.json HTTP/1.0\r\nHost: {where}\r\nAccept: application/json\r\n\r\n".encode())
+        answer = line.read()
+        took = time.time() - asked
+        while data := line.read():
+            answer += data
+            if len(answer) > _MOST_STATUS:
+                raise ValueError("its answer is longer than any status is")
+    theirs, precision = time_in(answer)
+    return Clock(theirs, asked + took / 2, took / 2 + precision)
+
+
+def time_in(answer: bytes) -> tuple[float, float]:
+    """Seconds since 1970 in an answer of HTTP, and how precisely they are known. Raises ValueError."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, _, fields = head.partition(b"\r\n")
+    if not status.startswith(b"HTTP/"):
+        raise ValueError("it does not speak HTTP")
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        told = float(json.loads(body)["time"])
+        if 0 <= told < _NO_TIME:
+            return told, 0.0
+    date = http.client.parse_headers(BytesIO(fields + b"\r\n\r\n")).get("Date")
+    if date is None:
+        raise ValueError("its answer has no Date")
+    return parsedate_to_datetime(date).timestamp() + 0.5, 0.5

@@ -1,0 +1,182 @@
+"""`tolliver run`: an instance of one file.
+
+The file says what becomes of its messages. SIGHUP reads again what can be changed in a running instance. SIGTERM and
+SIGINT take no more, let messages end that are being handled, and close. A service manager that wants to know is told
+how it goes.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.abc
+from attrs import evolve
+
+from tolliver_proto import Acl, TolliverError
+
+from .._options.acl_file import load_acl
+from .._options.instance import Remote
+from ..anyio import Instance, create_instance
+from . import words
+from .bridging import Bridging
+from .changes import when_changed
+from .config import Config, load
+from .connecting import alongside, signals
+from .delivering import Deliveries
+from .manager import ServiceManager
+
+_OF_TLS = {"tls.cert", "tls.key", "tls.ca", "tls.crl"}
+_RELOADED = {"acl", "remotes", "log_level", "subscriptions", "only", "deliver"}
+_BRIDGE = "bridge."  # its keys, too
+
+
+async def serve(config: Config, as_json: bool) -> None:
+    """Until a signal, which it watches for. Raises Interrupted then, and what the opening raises."""
+    _set_level(config)
+    options = config.options()
+    bridge, manager = config.bridge(), ServiceManager()
+    with signals() as told:
+        async with create_instance(evolve(options, remotes=())) as instance:
+            _say_where(instance, config, as_json)
+            bridging = Bridging(instance, bridge)
+            keep = partial(_Running(instance, config, bridging, manager).keep, options.remotes)
+            status = partial(manager.keep_told, partial(_status, instance))
+            manager.tell("READY=1")
+            # The instance lives on until these have ended.
+            await alongside(partial(_until, told, manager), [keep, bridging.keep, status])
+
+
+async def _until(told: Callable[[], Awaitable[None]], manager: ServiceManager) -> None:
+    try:
+        await told()
+    finally:
+        manager.tell("STOPPING=1")
+
+
+def _status(instance: Instance) -> str:
+    numbers = instance.stats()
+    return f"{words.count(numbers.peers_up, 'peer')} connected, {words.count(numbers.pending, 'message')} to be sent"
+
+
+def _say_where(instance: Instance, config: Config, as_json: bool) -> None:
+    where = [f"{host}:{port}" for host, port in instance.addresses]
+    listening = "".join(f", listening on {one}" for one in where)
+    said = f"this is {instance.instance_id}{listening}; {_going(config)}; Ctrl-C ends"
+    if as_json:
+        words.tell(True, said, instance=str(instance.instance_id), addresses=where)
+    words.say(said)
+
+
+def _going(config: Config) -> str:
+    return ", ".join(f"messages go {one}" for one in config.destinations) or "no messages"
+
+
+def _set_level(config: Config) -> None:
+    if config.value("log_level") is not None:
+        logging.getLogger("tolliver").setLevel(config.value("log_level").upper())
+
+
+# Reading it again.
+
+
+class _Running:
+    """An instance at work, and the configuration that it has now."""
+
+    def __init__(self, instance: Instance, config: Config, bridging: Bridging, manager: ServiceManager) -> None:
+        self._instance = instance
+        self._config = config
+        self._bridging = bridging
+        self._manager = manager
+        self._one_at_a_time = anyio.Lock()
+        self._dialled: set[Remote] = set()
+
+    async def keep(self, remotes: Collection[Remote]) -> None:
+        """Dials, delivers, and on SIGHUP reads the file again. Raises what ends a dial for good."""
+        async with anyio.create_task_group() as tasks:
+            config = self._config
+            self._deliveries = Deliveries(
+                self._instance, config.value("stop_timeout"), config.options().revision, tasks
+            )
+            self._deliveries.change(config.destinations)
+            await self._drop_earlier(config)
+            self._change(remotes, tasks)
+            every = config.value("reload_every")
+            if every is not None:
+                tasks.start_soon(when_changed, self._files, every, partial(self._read_again, tasks))
+            with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
+                async for _ in hangups:
+                    await self._read_again(tasks)
+
+    def _files(self) -> list[Path]:
+        """Files that are read again."""
+        named = [value for key, value in self._config.values.items() if key in ("acl", "bridge.acl") or key in _OF_TLS]
+        return [self._config.path, *named]
+
+    async def _read_again(self, tasks: anyio.abc.TaskGroup) -> None:
+        async with self._one_at_a_time:
+            self._manager.tell_reloading()
+            await self._reload(tasks)
+            self._manager.tell("READY=1")
+
+    def _change(self, remotes: Collection[Remote], tasks: anyio.abc.TaskGroup) -> None:
+        for gone in self._dialled.difference(remotes):
+            self._instance.remove_connection(gone)
+        for new in set(remotes) - self._dialled:
+            tasks.start_soon(self._dial, new)
+        self._dialled = set(remotes)
+
+    async def _dial(self, remote: Remote) -> None:
+        try:
+            peer = await self._instance.new_connection(remote, keep_trying=True)
+        except TolliverError as error:
+            self._dialled.discard(remote)
+            words.say(words.line(f"{remote} is not dialled any more, until this is read again: {error}"))
+        else:
+            words.say(f"connected to {remote}, which is {peer}")
+
+    async def _drop_earlier(self, config: Config) -> None:
+        earlier = [one for one in self._instance.subscriptions() if one not in config.subscriptions]
+        if earlier and not config.value("only"):
+            words.say(f"still subscribed, by an earlier run, to {_listed(earlier)}: `only = true` gives that up")
+        elif earlier:
+            for one in earlier:
+                await self._instance.unsubscribe(*one)
+
+    async def _reload(self, tasks: anyio.abc.TaskGroup) -> None:
+        before = self._config
+        try:
+            now = load(before.path)
+            options, bridge = now.options(), now.bridge()
+            acl = load_acl(now.values["acl"]) if "acl" in now.values else Acl()
+            if options.tls is not None:
+                await self._instance.reload_tls()
+            for one in now.subscriptions:
+                if one not in before.subscriptions:
+                    await self._instance.subscribe(*one)
+        except (OSError, TypeError, ValueError, TolliverError) as error:
+            words.say(words.line(f"all stays as it was: {error}"))
+            return
+        self._instance.set_acl(acl)
+        self._deliveries.change(now.destinations)
+        self._bridging.change(bridge)
+        if now.subscriptions != before.subscriptions:
+            await self._drop_earlier(now)
+        self._change(options.remotes, tasks)
+        _set_level(now)
+        self._config = now
+        words.say(f"{before.path} was read again, with certificates and access rules{_needs_restart(before, now)}")
+
+
+def _listed(subscriptions: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(" ".join(map(words.name, one)) for one in subscriptions)
+
+
+def _needs_restart(before: Config, now: Config) -> str:
+    keys = {key for key in {*before.given, *now.given} - _RELOADED if not key.startswith(_BRIDGE)}
+    changed = sorted(key for key in keys if before.given.get(key) != now.given.get(key))
+    return f"; these take effect with a restart: {', '.join(changed)}" if changed else ""

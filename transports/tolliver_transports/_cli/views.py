@@ -1,0 +1,282 @@
+"""Tables for `status` and for `top`.
+
+They have columns for instances, peers, remotes, handlers, queues and notices. A column that is `live` needs two looks,
+so `tolliver status`, which has one, leaves it out. `letter` is the key that sorts by it in `tolliver top`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from .endpoints import Part
+from .figures import NOTHING, number, size, span
+from .trail import Row, Trail, oldest
+
+OLD = 60.0  # seconds that a message waits before that is worth a colour
+SOON = 30 * 86400.0  # seconds to the end of a certificate
+GOOD, WARN, BAD, SOFT = "green", "yellow", "bold red", "dim"
+
+
+class Cell(NamedTuple):
+    """A text and its style."""
+
+    text: str
+    style: str = ""
+
+
+class Column(NamedTuple):
+    """A heading, and the cell of a row; `order` is what it sorts by."""
+
+    label: str
+    cell: Callable[[Row], str | Cell]
+    order: Callable[[Row], float | str] | None = None
+    letter: str = ""
+    right: bool = True
+    live: bool = False
+
+
+class View(NamedTuple):
+    """A table: `rows` of a trail, the columns, a text where there are none, and the letter that it is sorted by at
+    first."""
+
+    title: str
+    rows: Callable[[Trail], list[Row]]
+    columns: tuple[Column, ...]
+    empty: str
+    letter: str = ""
+
+
+def _count(label: str, name: str, letter: str = "", within: str = "") -> Column:
+    def value(row: Row) -> float | None:
+        return (row.part.part(within) if within else row.part).number(name)
+
+    return Column(label, lambda row: number(value(row)), lambda row: value(row) or 0, letter)
+
+
+def _rate(label: str, name: str, letter: str = "", within: str = "counters") -> Column:
+    def value(row: Row) -> float | None:
+        return row.rate(name, within)
+
+    return Column(label, lambda row: number(value(row)), lambda row: value(row) or 0, letter, live=True)
+
+
+def _size(label: str, name: str, letter: str = "", within: str = "") -> Column:
+    def value(row: Row) -> float | None:
+        return (row.part.part(within) if within else row.part).number(name)
+
+    return Column(label, lambda row: size(value(row)), lambda row: value(row) or 0, letter)
+
+
+def _text(label: str, name: str) -> Column:
+    return Column(label, lambda row: row.part.text(name) or NOTHING, lambda row: row.part.text(name), right=False)
+
+
+def _aged(seconds: float | None) -> Cell:
+    return Cell(span(seconds or None), WARN if (seconds or 0) > OLD else "")
+
+
+def _ends(when: float | None, now: float | None) -> Cell:
+    if when is None or now is None:
+        return Cell(NOTHING)
+    left = when - now
+    return Cell("ended", BAD) if left <= 0 else Cell(span(left), WARN if left < SOON else "")
+
+
+# Instances.
+
+
+def state(trail: Trail) -> Cell:
+    """State of an instance, in a word or two."""
+    if trail.last is None:
+        return Cell("asking", SOFT)
+    if not trail.answers or trail.status is None:
+        return Cell("away", BAD)
+    return Cell("ready", GOOD) if trail.status.flag("ready") else Cell("not ready", BAD)
+
+
+def _gauges(row: Row) -> Part:
+    return row.part.part("gauges")
+
+
+def _peers(row: Row) -> Cell:
+    up, known = _gauges(row).number("peers_up"), _gauges(row).number("peers")
+    if up is None or known is None:
+        return Cell(NOTHING)
+    return Cell(f"{number(up)}/{number(known)}", WARN if up < known else "")
+
+
+INSTANCES = View(
+    "Instances",
+    lambda trail: [trail.row],
+    (
+        Column("name", lambda row: row.trail.name, right=False),
+        Column("state", lambda row: state(row.trail), right=False),
+        Column("up", lambda row: span(row.part.number("uptime"))),
+        Column("peers", _peers),
+        _count("pending", "pending", within="gauges"),
+        Column("oldest", lambda row: _aged(oldest(row))),
+        _rate("acked/s", "acked"),
+        _rate("handled/s", "handled"),
+        Column("endpoint", lambda row: str(row.trail.endpoint), right=False),
+        _count("failed", "failed", within="counters"),
+        _count("letters", "dead_letters", within="gauges"),
+        _size("disk free", "disk_free_bytes", within="gauges"),
+        Column("cert", lambda row: _ends(_gauges(row).number("certificate_expires"), row.part.number("time"))),
+    ),
+    "",
+)
+
+# Peers.
+
+
+def _who(row: Row) -> Cell:
+    said = row.part.text("name") or row.part.text("uuid")[-12:]
+    return Cell(said or NOTHING, "" if row.part.flag("connected") else SOFT)
+
+
+def _in_flight(row: Row) -> Cell:
+    late = row.part.number("backoff") or 0
+    said = number(row.part.number("in_flight"))
+    return Cell(f"{said} ({number(late)} late)", WARN) if late else Cell(said)
+
+
+PEERS = View(
+    "Peers",
+    lambda trail: trail.rows("peers", "uuid"),
+    (
+        Column("peer", _who, lambda row: _who(row).text, "n", right=False),
+        Column(
+            "state",
+            lambda row: Cell("up", GOOD) if row.part.flag("connected") else Cell("away", WARN),
+            lambda row: row.part.flag("connected"),
+            "c",
+            right=False,
+        ),
+        _count("pending", "pending", "p"),
+        Column(
+            "oldest",
+            lambda row: _aged(row.part.number("oldest_unacknowledged")),
+            lambda row: row.part.number("oldest_unacknowledged") or 0,
+            "o",
+        ),
+        _rate("acked/s", "acknowledged", "a"),
+        _rate("recv/s", "delivered", "d"),
+        Column("in flight", _in_flight, lambda row: row.part.number("in_flight") or 0, "f"),
+        Column(
+            "trip", lambda row: span(row.part.number("round_trip")), lambda row: row.part.number("round_trip") or 0, "t"
+        ),
+        _size("bytes", "pending_bytes", "b"),
+        _count("aside", "parked", "x"),
+        Column(
+            "cert",
+            lambda row: _ends(row.part.number("certificate_expires"), (row.trail.status or Part(None)).number("time")),
+            lambda row: -(row.part.number("certificate_expires") or 1e12),
+            "e",
+        ),
+        Column("address", lambda row: row.part.text("address") or NOTHING, right=False),
+        Column("uuid", lambda row: row.part.text("uuid"), right=False),
+    ),
+    "No peer is known yet.",
+    "o",
+)
+
+# Remotes, handlers, queues.
+
+_STATES = {"connected": GOOD, "gave_up": BAD}
+
+REMOTES = View(
+    "Remotes",
+    lambda trail: trail.rows("remotes", "remote"),
+    (
+        _text("remote", "remote"),
+        Column(
+            "state",
+            lambda row: Cell(row.part.text("state"), _STATES.get(row.part.text("state"), WARN)),
+            lambda row: row.part.text("state"),
+            "c",
+            right=False,
+        ),
+        _count("dials", "attempt", "d"),
+        Column("next in", lambda row: span(row.part.number("next_in"))),
+        Column("why", lambda row: row.part.text("error") or NOTHING, right=False),
+    ),
+    "Nobody is dialled.",
+    "c",
+)
+
+
+def mean(histogram: Part) -> float | None:
+    """Of a histogram as a status has it."""
+    count, total = histogram.number("count"), histogram.number("sum")
+    return total / count if count and total is not None else None
+
+
+def _failed(row: Row) -> Cell:
+    failed = row.part.number("failed")
+    return Cell(number(failed), WARN if failed else "")
+
+
+CHANNELS = View(
+    "Handlers",
+    lambda trail: trail.rows("channels", "channel"),
+    (
+        Column(
+            "channel", lambda row: row.part.text("channel") or "(any)", lambda row: row.part.text("channel"), "n", False
+        ),
+        _count("handlers", "handlers"),
+        _count("waiting", "queued", "p"),
+        _rate("handled/s", "handled", "a", ""),
+        _count("handled", "handled", "d"),
+        Column("failed", _failed, lambda row: row.part.number("failed") or 0, "x"),
+        Column(
+            "mean",
+            lambda row: span(mean(row.part.part("seconds"))),
+            lambda row: mean(row.part.part("seconds")) or 0,
+            "t",
+        ),
+    ),
+    "Nothing handles messages here.",
+    "a",
+)
+QUEUES = View(
+    "Work queues",
+    lambda trail: trail.rows("queues", "queue"),
+    (
+        Column("queue", lambda row: row.part.text("queue") or NOTHING, lambda row: row.part.text("queue"), "n", False),
+        _count("waiting", "waiting", "p"),
+        _count("running", "running", "f"),
+        _count("workers", "workers", "d"),
+    ),
+    "There is no work queue.",
+    "p",
+)
+
+# Notices.
+
+
+def _ago(row: Row) -> float | None:
+    now, told = (row.trail.status or Part(None)).number("time"), row.part.number("time")
+    return None if now is None or told is None else max(0.0, now - told)
+
+
+NOTICES = View(
+    "Notices",
+    lambda trail: trail.rows("notices", "time"),
+    (
+        Column("ago", lambda row: span(_ago(row)), lambda row: -(_ago(row) or 0), "o"),
+        Column("kind", lambda row: row.part.text("kind"), lambda row: row.part.text("kind"), "k", False),
+        Column("notice", lambda row: row.part.text("text"), right=False),
+    ),
+    "Nothing to tell.",
+    "o",
+)
+
+
+def of_all(view: View, trails: Iterable[Trail]) -> list[Row]:
+    return [row for trail in trails for row in view.rows(trail)]
+
+
+def cell(column: Column, row: Row) -> Cell:
+    made = column.cell(row)
+    return made if isinstance(made, Cell) else Cell(made)

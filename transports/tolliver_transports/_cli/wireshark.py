@@ -1,0 +1,34 @@
+"""Wireshark dissector: its text, and the place where Wireshark finds it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import resources
+from pathlib import Path
+
+NAME = "tolliver.lua"
+
+
+def dissector() -> str:
+    return resources.files(__package__).joinpath(NAME).read_text("utf-8")
+
+
+def plugins() -> Path:
+    """The folder of this user's own plugins, for all versions of Wireshark."""
+    if sys.platform == "win32":
+        return Path(os.environ["APPDATA"], "Wireshark", "plugins")
+    return Path.home() / ".local" / "lib" / "wireshark" / "plugins"
+
+
+def install(folder: Path) -> Path:
+    """Writes the dissector there, in place of an earlier one of ours. Raises OSError, and ValueError for another's."""
+    text, path = dissector(), folder / NAME
+    ours = text.partition(":")[0]
+    if path.exists() and not path.read_text("utf-8", "replace").startswith(ours):
+        raise ValueError(f"{path} is no dissector of tolliver's: move it away, or name another folder with --to")
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f"{NAME}.new"
+    unfinished.write_text(text, "utf-8")
+    os.replace(unfinished, path)
+    return path

@@ -1,0 +1,317 @@
+"""Kinds of option values.
+
+One knows how it is written on a command line and in a TOML file, and its JSON schema. A value is refused with what to
+write instead. A size or a time may have a unit, such as 16MiB or 90s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+from uuid import UUID
+
+from attrs import define
+
+from tolliver_proto import Dialect, Probe, QuotaPolicy, Revision
+
+from .checks import as_path
+from .instance import Remote, is_loopback, split_address
+from .table import Entry
+
+NONE = "none"
+LAYOUTS = {revision.name.removeprefix("DRAFT_").lower().replace("_", "-"): revision for revision in Revision}
+"""Revisions of the wire, by the names that they have in text: "1", "2", "go-2026" and so on."""
+_BYTES = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SCALED = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([A-Za-z]*)")
+
+
+@define(frozen=True)
+class Kind:
+    """A kind of values.
+
+    `parse` makes one of a text, or of texts where there may be many; `read` of what a TOML file has in its place. Both
+    raise TypeError or ValueError. `show` makes a text of a value.
+    """
+
+    parse: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+    show: Callable[[Any], str] = str
+
+
+def kind_of(entry: Entry) -> Kind:
+    kind = _KINDS[entry.kind]
+    return _listed(kind) if entry.many and entry.kind != "VERSION" and "=" not in entry.kind else kind
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"it is {value!r:.100}: write a text in quotes")
+    return value
+
+
+def _scaled(text: str, units: Mapping[str, float], remedy: str) -> float:
+    match = _SCALED.fullmatch(text.strip())
+    if match is None or match[2] not in units:
+        raise ValueError(f"{text!r:.100}: {remedy}")
+    return float(match[1]) * units[match[2]]
+
+
+def seconds(text: str) -> float:
+    """Of a number, with a unit behind it or without one. Raises ValueError."""
+    return _scaled(text, _SECONDS, "give seconds, such as 1.5, or 90s, 10m, 1h, 7d")
+
+
+def size(text: str) -> int:
+    """Bytes, of a number with a unit behind it or without one. Raises ValueError."""
+    if text.isascii() and text.isdigit():  # exact beyond 2^53, too
+        return int(text)
+    return int(_scaled(text, _BYTES, "give a number of bytes, or such as 64KiB, 16MiB, 1GiB"))
+
+
+def _parse_int(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r:.100}: give a whole number") from None
+
+
+def _parse_uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise ValueError(f"{text!r:.100} is no UUID: write 01890000-0000-7000-8000-000000000001") from None
+
+
+def _read_int(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"it is {value!r:.100}: write a whole number")
+    return value
+
+
+def _read_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"it is {value!r:.100}: write true or false")
+    return value
+
+
+def _read_bytes(value: object) -> int:
+    return size(value) if isinstance(value, str) else _read_int(value)
+
+
+def _read_seconds(value: object) -> float:
+    return value if isinstance(value, float) else seconds(value) if isinstance(value, str) else _read_int(value)
+
+
+def _show_bytes(value: int) -> str:
+    for unit in ("GiB", "MiB", "KiB"):
+        if value and value % _BYTES[unit] == 0:
+            return f"{value // _BYTES[unit]}{unit}"
+    return str(value)
+
+
+def _of_text(parse: Callable[[str], Any], **more: Any) -> Kind:
+    return Kind(parse, lambda value: parse(_text(value)), more.pop("schema", {"type": "string"}), **more)
+
+
+def _or_none(kind: Kind) -> Kind:
+    def with_none(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda value: None if value == NONE else make(value)
+
+    return Kind(
+        with_none(kind.parse),
+        with_none(kind.read),
+        {"anyOf": [kind.schema, {"const": NONE}]},
+        lambda value: NONE if value is None else kind.show(value),
+    )
+
+
+def _layout(text: str) -> Revision:
+    if text not in LAYOUTS:
+        raise ValueError(f"{text!r:.100} is no layout: give one of {', '.join(LAYOUTS)}")
+    return LAYOUTS[text]
+
+
+def _choice(words: Mapping[str, Any]) -> Kind:
+    def parse(text: str) -> Any:
+        if text not in words:
+            raise ValueError(f"{text!r:.100}: give one of {', '.join(words)}")
+        return words[text]
+
+    return _of_text(parse, schema={"enum": list(words)})
+
+
+def _read_items(read: Callable[[Any], Any], value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"it is {value!r:.100}: write a list, in square brackets")
+    return [read(one) for one in value]
+
+
+def _listed(kind: Kind, made: Callable[[Iterable[Any]], Any] = tuple) -> Kind:
+    """A list of them: on the command line one at each mention."""
+    return Kind(
+        lambda texts: made(map(kind.parse, texts)),
+        lambda value: made(_read_items(kind.read, value)),
+        {"type": "array", "items": kind.schema},
+        lambda value: ", ".join(map(kind.show, value or ())),
+    )
+
+
+def _by_peer(kind: Kind) -> Kind:
+    """A dict by peer: on the command line UUID=VALUE at each mention, in a file a table."""
+
+    def parsed(text: str) -> tuple[UUID, Any]:
+        peer, mark, value = text.partition("=")
+        if not mark:
+            raise ValueError(f"{text!r:.100}: give a UUID, an equals sign and a value")
+        return _parse_uuid(peer), kind.parse(value)
+
+    def read(value: object) -> dict[UUID, Any]:
+        if not isinstance(value, dict):
+            raise TypeError(f"it is {value!r:.100}: write a table with a line for each peer")
+        return {_parse_uuid(peer): kind.read(own) for peer, own in value.items()}
+
+    return Kind(
+        lambda texts: dict(map(parsed, texts)),
+        read,
+        {"type": "object", "propertyNames": _UUID.schema, "additionalProperties": kind.schema},
+        lambda value: ", ".join(f"{peer}={kind.show(own)}" for peer, own in value.items()),
+    )
+
+
+_HABITS = {
+    one.name: _read_flag if str(one.type).startswith("bool") else _read_int for one in dataclasses.fields(Dialect)
+}
+
+
+def _parse_dialect(text: str) -> Dialect:
+    """Of habits with commas between them: a word, or a word, a colon and a number, which for a switch is 0 or 1."""
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        word, mark, value = part.partition(":")
+        name = word.replace("-", "_")
+        number = _parse_int(value) if mark else 1
+        given[name] = bool(number) if _HABITS.get(name) is _read_flag else number
+    return _read_dialect(given)
+
+
+def _read_dialect(value: object) -> Dialect:
+    if not isinstance(value, dict):
+        raise TypeError(f"it is {value!r:.100}: write a table")
+    for name in value:
+        if name not in _HABITS:
+            raise ValueError(f"{name!r:.100} is no habit of a peer: there are {', '.join(_HABITS)}")
+    habits: dict[str, Any] = {name: _HABITS[name](one) for name, one in value.items()}
+    return Dialect(**habits)
+
+
+def _show_dialect(value: Dialect) -> str:
+    given = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    return ",".join(f"{name}:{own:d}" for name, own in given.items() if own is not None)
+
+
+def _read_subscription(value: object) -> tuple[str, str]:
+    if isinstance(value, str):
+        return value, ""
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(one, str) for one in value):
+        return value[0], value[1]
+    raise TypeError(f'it is {value!r:.100}: write a channel, or ["channel", "key"]')
+
+
+def _show_address(value: tuple[str, int] | None) -> str:
+    return "" if value is None else str(Remote(*value))
+
+
+def _socket(text: str) -> Path | tuple[str, int]:
+    """A path, or host and port. Bodies go there as plaintext, so it is on this machine (D-15)."""
+    if text.startswith("unix:"):
+        return as_path(text.removeprefix("unix:"))
+    host, port = split_address(text, 0)
+    if not port:
+        raise ValueError(f"{text!r:.100} has no port: write unix:PATH, or 127.0.0.1:PORT")
+    if not is_loopback(host):
+        raise ValueError(f"{text!r:.100} would leave this machine in plaintext: write unix:PATH, or 127.0.0.1:PORT")
+    return host, port
+
+
+def _function(text: str) -> str:
+    module, mark, name = text.partition(":")
+    if not mark or not all(one.isidentifier() for one in (*module.split("."), *name.split("."))):
+        raise ValueError(f"{text!r:.100}: write a module, a colon and a function, such as handlers:on_order")
+    return text
+
+
+def _versions(numbers: Iterable[int]) -> Callable[[int], bool]:
+    return frozenset(numbers).__contains__
+
+
+def _show_nothing(_value: object) -> str:
+    return ""
+
+
+def _or_nothing(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+_COUNT = Kind(_parse_int, _read_int, {"type": "integer"})
+_SIZE = Kind(size, _read_bytes, {"type": ["integer", "string"]}, _show_bytes)
+_TIME = Kind(seconds, _read_seconds, {"type": ["number", "string"]}, lambda value: f"{value:g}")
+_PATH = _of_text(Path, show=_or_nothing)
+_UUID = _of_text(_parse_uuid, schema={"type": "string", "format": "uuid"}, show=_or_nothing)
+_QUOTA = _choice({one.value: one for one in QuotaPolicy})
+_LAYOUT = Kind(
+    _layout,
+    lambda value: _layout(str(value) if type(value) is int else _text(value)),  # a number, too
+    {"enum": [1, 2, *LAYOUTS]},
+    lambda value: next(name for name, revision in LAYOUTS.items() if revision is value),
+)
+_HABIT_SCHEMA = {
+    "type": "object",
+    "properties": {name: {"type": "boolean" if read is _read_flag else "integer"} for name, read in _HABITS.items()},
+    "additionalProperties": False,
+}
+_CHANNEL_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
+    ]
+}
+
+_KINDS: Mapping[str, Kind] = {
+    "": Kind(bool, _read_flag, {"type": "boolean"}, lambda value: "true" if value else "false"),
+    "N": _COUNT,
+    "N|none": _or_none(_COUNT),
+    "VERSION": Kind(
+        lambda texts: _versions(map(_parse_int, texts)),
+        lambda value: _versions(_read_items(_read_int, value)),
+        {"type": "array", "items": {"type": "integer"}},
+        _show_nothing,
+    ),
+    "SECONDS": _TIME,
+    "SECONDS|none": _or_none(_TIME),
+    "BYTES": _SIZE,
+    "FILE": _PATH,
+    "RULES": _of_text(Path, show=_show_nothing),
+    "DIR": _PATH,
+    "UUID": _UUID,
+    "HOST:PORT": _of_text(_text, show=_show_address),
+    "[PEER@]HOST:PORT": _of_text(Remote.parse),
+    "CHANNEL": Kind(lambda text: (text, ""), _read_subscription, _CHANNEL_SCHEMA, lambda value: value[0]),
+    "LAYOUT": _LAYOUT,
+    "WORD": _of_text(_text),
+    "NAME": _of_text(_text),
+    "unix:PATH or HOST:PORT": _of_text(_socket, show=_show_nothing),
+    "MODULE:FUNCTION": _of_text(_function),
+    "debug|info|warning|error": _choice({one: one for one in ("debug", "info", "warning", "error")}),
+    "raise|drop_oldest|skip": _QUOTA,
+    "off|ack|message": _choice({one: one for one in get_args(Probe)}),
+    "none|zlib": _choice({one: one for one in ("none", "zlib")}),
+    "UUID=POLICY": _by_peer(_QUOTA),
+    "UUID=LAYOUT": _by_peer(_LAYOUT),
+    "UUID=HABIT,...": _by_peer(Kind(_parse_dialect, _read_dialect, _HABIT_SCHEMA, _show_dialect)),
+}
+"""By the words of the table."""

@@ -1,0 +1,103 @@
+"""Reading of options from command lines and TOML files.
+
+Both go by the one table of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tolliver_proto import Limits
+
+from .acl_file import load_acl
+from .instance import InstanceOptions
+from .kinds import kind_of
+from .table import TABLE, Entry, flag_of, unknown
+from .tls import TLS
+
+
+def defaults() -> dict[str, Any]:
+    """By key, of the option classes; those without a default are left out, as they must be given."""
+    found: dict[str, Any] = {}
+    for option in attrs.fields(InstanceOptions):
+        name = option.alias or option.name
+        if name == "tls":
+            found |= {f"tls.{part.name}": _default(part) for part in attrs.fields(TLS)}
+        elif name == "limits":
+            found |= {f"limits.{limit.name}": limit.default for limit in dataclasses.fields(Limits)}
+        else:
+            found[name] = _default(option)
+    return {key: value for key, value in found.items() if value is not attrs.NOTHING}
+
+
+def _default(option: attrs.Attribute[Any]) -> Any:
+    default: Any = option.default
+    factory = getattr(default, "factory", None)  # attrs has no type for what holds one
+    return default if factory is None else factory()
+
+
+def parse(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by key of what stands on a command line, by key too. Raises ValueError, which names the flag."""
+    values = {}
+    for key, texts in given.items():
+        try:
+            values[key] = kind_of(TABLE[key]).parse(texts)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{flag_of(key)}: {error}") from None
+    return values
+
+
+def read(document: Mapping[str, Any], table: Mapping[str, Entry], base: Path) -> dict[str, Any]:
+    """Values by key of a TOML document. Its paths are relative to `base`.
+
+    Raises ValueError for a value that cannot be meant, and for a key that is in no table, with the nearest that is.
+    """
+    values: dict[str, Any] = {}
+    for key, given in leaves(document, table):
+        try:
+            value = kind_of(table[key]).read(given)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{key}: {error}") from None
+        values[key] = base / value if isinstance(value, Path) and given != ":memory:" else value
+    return values
+
+
+def leaves(document: Mapping[str, Any], table: Mapping[str, Entry], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys of a TOML document with what stands there. Raises ValueError for one that is in no table."""
+    for name, value in document.items():
+        key = f"{prefix}{name}"
+        if key in table:
+            yield key, value
+        elif isinstance(value, dict) and any(one.startswith(f"{key}.") for one in table):
+            yield from leaves(value, table, f"{key}.")
+        else:
+            raise ValueError(unknown(key, table.keys()))
+
+
+def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the option classes, of values by key. Raises TypeError, ValueError and OSError."""
+    parts: dict[str, dict[str, Any]] = {"": {}, "tls": {}, "limits": {}}
+    for key, value in values.items():
+        part, _, name = key.rpartition(".")
+        parts[part][name] = value
+    made = parts[""]
+    if isinstance(made.get("acl"), Path):
+        made["acl"] = load_acl(made["acl"])
+    if parts["limits"]:
+        made["limits"] = Limits(**parts["limits"])
+    if parts["tls"]:
+        missing = [name for name in ("cert", "key", "ca") if name not in parts["tls"]]
+        if missing:
+            raise ValueError(f"tls.{missing[0]} is missing: certificates are three files, cert, key and ca")
+        made["tls"] = TLS(**parts["tls"])
+    return made
+
+
+def show_default(key: str, entry: Entry, known: Mapping[str, Any]) -> str:
+    """A default as it would be written; "" where there is none, or no words for it."""
+    return kind_of(entry).show(known[key]) if key in known else ""
