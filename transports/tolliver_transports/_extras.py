@@ -1,4 +1,7 @@
-"""Doors: the extra that one needs, and names that are loaded when they are first asked for (PEP 562)."""
+"""Extra that a door needs, and its names (PEP 562).
+
+Each name is loaded when it is first asked for.
+"""
 
 from __future__ import annotations
 

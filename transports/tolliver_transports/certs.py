@@ -12,12 +12,19 @@ import ipaddress
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
+from ._extras import needed
+from ._private import open_private
+
+needed("cli", "attrs", "cryptography")
+
 from attrs import define
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -28,9 +35,12 @@ from ._options.instance import TLS
 from ._options.uuid7 import uuid7
 from .derived import URN, check_prefix
 
+__all__ = ["CA_DAYS", "CRL_DAYS", "DAYS", "LOCAL_HOSTS", "Authority", "Member", "make_ca", "make_certificate", "revoke"]
+
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 CA_DAYS = 3650
 DAYS = 365
+CRL_DAYS = 30
 _SKEW = datetime.timedelta(hours=1)  # a machine whose clock is behind ours must not find the certificate too young
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _CA = "ca"
@@ -119,6 +129,67 @@ def make_certificate(
     return Member(cert_path, key_path, ca_paths.cert, uuid, derive)
 
 
+def revoke(
+    directory: str | os.PathLike[str], certificates: Iterable[str | os.PathLike[str]] = (), days: int = CRL_DAYS
+) -> Path:
+    """Write `crl.pem`, the CA's list of revoked certificates, with these (PEM files) and those that it had before.
+
+    It is valid for so many days: sign it anew before, with no certificate if there is none to add. It is replaced as a
+    whole, so that whoever reads it has the old one or the new one. Raises CertificateError where the CA or a
+    certificate is unusable or of another CA, or the list cannot be written.
+    """
+    directory = Path(directory)
+    _, ca, ca_key = _load_ca(directory)
+    path = directory / "crl.pem"
+    now, _ = _validity(days, None)
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(ca.subject)
+        .last_update(now)
+        .next_update(now + _SKEW + datetime.timedelta(days=days))
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+    )
+    listed = {entry.serial_number: entry for entry in _revoked_before(path, ca)}
+    for certificate in certificates:
+        serial = _member(Path(certificate), ca).serial_number
+        listed.setdefault(
+            serial, x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now + _SKEW).build()
+        )
+    for entry in listed.values():
+        builder = builder.add_revoked_certificate(entry)
+    newer = path.with_name("crl.pem.new")
+    try:
+        newer.write_bytes(builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        newer.replace(path)
+    except OSError as error:
+        raise CertificateError(f"{path} cannot be written ({error.strerror}): it is what it was") from error
+    return path
+
+
+def _revoked_before(path: Path, ca: x509.Certificate) -> list[x509.RevokedCertificate]:
+    try:
+        before = x509.load_pem_x509_crl(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise CertificateError(f"{path} cannot be read ({error}): restore it, or move it away to begin anew") from error
+    if before.issuer != ca.subject:
+        raise CertificateError(f"{path} is the list of another CA: move it away to begin anew")
+    return list(before)
+
+
+def _member(path: Path, ca: x509.Certificate) -> x509.Certificate:
+    try:
+        member = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CertificateError(f"{path} cannot be read as a certificate ({error}): give its PEM file") from error
+    try:
+        member.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature) as error:
+        raise CertificateError(f"{path} is not a certificate of this CA: its own CA revokes it") from error
+    return member
+
+
 def _paths(directory: Path, name: str) -> tuple[Path, Path]:
     return directory / f"{name}.pem", directory / f"{name}.key"
 
@@ -203,11 +274,11 @@ def _write_pair(cert_path: Path, cert: x509.Certificate, key_path: Path, key: ec
     written: list[Path] = []
     try:
         cert_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for path, data, mode in (
-            (key_path, pem, 0o600),
-            (cert_path, cert.public_bytes(serialization.Encoding.PEM), 0o644),
+        for path, data, opener in (
+            (key_path, pem, open_private),
+            (cert_path, cert.public_bytes(serialization.Encoding.PEM), partial(os.open, mode=0o644)),
         ):
-            with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
+            with open(path, "xb", opener=opener) as file:
                 written.append(path)
                 file.write(data)
     except OSError as error:

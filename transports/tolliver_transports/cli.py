@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-_EXTRA = {"typer", "click", "rich", "anyio", "attr", "attrs", "cryptography", "psutil"}
+_EXTRA = {"typer", "click", "rich", "textual", "anyio", "attr", "attrs", "cryptography", "psutil"}
 _SPARK = {"pyspark", "pyarrow", "numpy"}
 
 
@@ -17,7 +17,7 @@ def main() -> None:
     try:
         from ._cli.commands import app
 
-        app()
+        app(prog_name="tolliver")
     except ModuleNotFoundError as error:
         module = (error.name or "").split(".")[0]
         extra = "cli" if module in _EXTRA else "spark" if module in _SPARK else None

@@ -1,4 +1,4 @@
-"""Events of an instance and of streams, as `events()` and `on_event` tell them."""
+"""Events of `events()` and `on_event`, of instances and of streams."""
 
 from __future__ import annotations
 

@@ -15,16 +15,16 @@ Job = Callable[[], Any]
 Done = Callable[[Any, TolliverError | None], None]
 
 
-class Bell(Protocol):
+class Wakeup(Protocol):
     """Tells those that listen, on the adapter's loop, to look again."""
 
-    def ring(self) -> None: ...
+    def set(self) -> None: ...
 
 
-class AwaitableBell(Bell, Protocol):
-    """A bell that tasks listen to."""
+class AwaitableWakeup(Wakeup, Protocol):
+    """A wakeup that tasks wait for."""
 
-    def heard(self) -> Awaitable[None]: ...
+    def wait(self) -> Awaitable[None]: ...
 
 
 class Transport(Protocol):
@@ -50,11 +50,11 @@ class LoopAdapter(Protocol):
 
     def dial(self, cid: int, remote: Any) -> None: ...
 
-    def turn_soon(self) -> None:
-        """Have `turn()` called soon."""
+    def schedule_run(self) -> None:
+        """Have `run_actions()` called soon."""
 
     def wake(self) -> None:
-        """As `turn_soon`, and look at `next_timeout()` again."""
+        """As `schedule_run`, and look at `next_timeout()` again."""
 
 
 class StoringAdapter(LoopAdapter, Protocol):

@@ -1,7 +1,7 @@
 """Driver: feeds a machine of either protocol, and carries out its actions.
 
 The driver never waits. An adapter brings a `LoopAdapter`, a handful of functions that start something, and calls
-`turn()` after each input; the driver takes actions until there are none. A call that waits for an answer is a
+`run_actions()` after each input; the driver takes actions until there are none. A call that waits for an answer is a
 `PendingCall`, kept here until an action settles it. Actions beyond those of connections belong to a driver of the
 protocol.
 """
@@ -50,7 +50,7 @@ class Machine(Protocol):
 
 
 class Driver:
-    """A machine at work. A subclass adds what its protocol asks for, by `learn`."""
+    """A machine at work. A subclass adds what its protocol asks for, by `register_handlers`."""
 
     def __init__(self, machine: Machine, world: LoopAdapter) -> None:
         self.machine = machine
@@ -79,7 +79,7 @@ class Driver:
         """The endpoint is closed: nobody is left waiting."""
         self.calls.give_up()
 
-    def turn(self) -> None:
+    def run_actions(self) -> None:
         """Carry out all that the machine asks for now. Safe to call from within itself: the outer turn goes on."""
         if self._turning:
             return

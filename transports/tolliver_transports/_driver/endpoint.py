@@ -87,7 +87,7 @@ class BaseEndpoint(ABC):
         self.addresses: list[tuple[str, int]] = []
         self.feed: EventFeed[Any] = EventFeed()
         self.wires: dict[int, Any] = {}  # a Transport of the adapter
-        self.turn_follows = False  # a turn that comes without waiting sees the requests of now
+        self.run_follows = False  # a turn that comes without waiting sees the requests of now
         self._abandoned: deque[Closable] = deque()
         self._claimed = False  # from the beginning of the opening until all is closed
         self._opened = ExitStack()  # to be closed at the end, and where opening fails on the way
@@ -106,6 +106,10 @@ class BaseEndpoint(ABC):
     @abstractmethod
     def idle(self) -> None:
         """While closing: look whether the machine is `idle`."""
+
+    @abstractmethod
+    def call_soon(self, job: Callable[[], object]) -> None:
+        """From any thread: have the loop call it. It raises nothing; where the loop has ended it is not called."""
 
     # Provided by the protocol.
 
@@ -150,14 +154,14 @@ class BaseEndpoint(ABC):
         self._process = _this_process
         self._open = True
         self._start_work()
-        self.turn()
+        self.run_actions()
 
     def _begin_close(self) -> None:
         """From here on, wait until the machine is idle, then `_finish`."""
         self._open = False
         self._machine.close(monotonic())
         self._end_work()
-        self.turn()
+        self.run_actions()
 
     def _leave_nobody_waiting(self) -> None:
         """On the loop, when it is closed or has failed: calls are answered, and listeners come to their end."""
@@ -186,10 +190,10 @@ class BaseEndpoint(ABC):
             "use it until it is closed"
         )
 
-    def turn(self) -> None:
+    def run_actions(self) -> None:
         if self._abandoned:
             self._close_abandoned()
-        self._driver.turn()
+        self._driver.run_actions()
         if not self._open:
             self.idle()
 
@@ -199,18 +203,18 @@ class BaseEndpoint(ABC):
         for one in dropped:
             one.close()
 
-    def turn_soon(self) -> None:
-        if not self.turn_follows:
+    def schedule_run(self) -> None:
+        if not self.run_follows:
             self.wake()
 
-    def turn_at_end(self) -> None:
-        """As `turn_soon`, of what more will follow in this turn of the loop."""
-        self.turn_soon()
+    def run_at_end(self) -> None:
+        """As `schedule_run`, of what more will follow in this turn of the loop."""
+        self.schedule_run()
 
     def keep_time(self) -> None:
         """The adapter's timer has run down (see Driver.arm), or it was woken."""
         self._machine.handle_timeout(monotonic())
-        self.turn()
+        self.run_actions()
 
     def abandon(self, dropped: Closable) -> None:
         """Close it at the next turn. The garbage collector calls this, wherever and on whatever thread it runs."""
@@ -223,6 +227,15 @@ class BaseEndpoint(ABC):
             f"{self} cannot be pickled or copied: it has threads and connections. Open one in each process, each with "
             "a certificate and a database of its own (D-16)"
         )
+
+    def use_tls(self, pumps: Pumps) -> None:
+        """From now on, instead of those that there are."""
+        pumps.succeed(self._pumps)
+        self._pumps = pumps
+        self._watch_certificate()
+        for wire in [*self.wires.values()]:
+            if wire.is_revoked():
+                wire.abort()
 
     def _watch_certificate(self) -> None:
         """Our own, which the machine knows by the time that it has left."""
@@ -241,4 +254,4 @@ class BaseEndpoint(ABC):
     def _lost(self, cid: int, error: TolliverError | None) -> None:
         del self.wires[cid]
         self._machine.lost(cid, error, monotonic())
-        self.turn()
+        self.run_actions()

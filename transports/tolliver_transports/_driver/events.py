@@ -1,7 +1,7 @@
-"""Events of an endpoint, for any number of listeners, each at its own pace.
+"""Events of an endpoint, for any number of listeners.
 
-A listener that is slow must neither hold the endpoint up nor fill its memory. So each has a queue of its own, which
-keeps the newest events and says how many older ones it let go.
+Each listener has a pace of its own. A listener that is slow must neither hold the endpoint up nor fill its memory. So
+each has a queue of its own, which keeps the newest events and says how many older ones it let go.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, Self, TypeVar
 from weakref import WeakSet
 
-from .adapter import AwaitableBell, Bell
+from .adapter import AwaitableWakeup, Wakeup
 from .ends import is_interrupt
 
 E = TypeVar("E")
@@ -22,7 +22,7 @@ OnEvent = Callable[[Any], object]
 """A function of an event. On a loop, its result may be awaitable."""
 
 KEPT = 1000
-log = logging.getLogger("tolliver")
+log = logging.getLogger("tolliver.events")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class EventsMissed:
 class EventQueue(Generic[E]):
     """Events for one listener, from the moment when it was made."""
 
-    def __init__(self, bell: Bell) -> None:
-        self.bell = bell
+    def __init__(self, wakeup: Wakeup) -> None:
+        self.wakeup = wakeup
         self.closed = False
         self._events: deque[E] = deque(maxlen=KEPT)
         self._missed = 0
@@ -44,7 +44,7 @@ class EventQueue(Generic[E]):
     def put(self, event: E) -> None:
         self._missed += len(self._events) == KEPT
         self._events.append(event)
-        self.bell.ring()
+        self.wakeup.set()
 
     def take(self) -> E | EventsMissed | None:
         """The oldest one that is left, None where there is none."""
@@ -56,7 +56,7 @@ class EventQueue(Generic[E]):
     def close(self) -> None:
         """No more are put in; those that are there can be taken."""
         self.closed = True
-        self.bell.ring()
+        self.wakeup.set()
 
 
 class EventFeed(Generic[E]):
@@ -65,8 +65,8 @@ class EventFeed(Generic[E]):
     def __init__(self) -> None:
         self._queues: WeakSet[EventQueue[E]] = WeakSet()
 
-    def listen(self, bell: Bell) -> EventQueue[E]:
-        queue: EventQueue[E] = EventQueue(bell)
+    def listen(self, wakeup: Wakeup) -> EventQueue[E]:
+        queue: EventQueue[E] = EventQueue(wakeup)
         self._queues.add(queue)
         return queue
 
@@ -87,7 +87,7 @@ class EventFeed(Generic[E]):
 class AsyncCore(Protocol):
     """The core of an endpoint whose users await."""
 
-    def bell(self) -> AwaitableBell: ...
+    def wakeup(self) -> AwaitableWakeup: ...
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
 
@@ -102,14 +102,14 @@ class Events(Generic[E]):
 
     def __init__(self, core: AsyncCore, feed: EventFeed[E]) -> None:
         self._feed = feed
-        self._bell = core.bell()
-        self._queue = feed.listen(self._bell)
+        self._wakeup = core.wakeup()
+        self._queue = feed.listen(self._wakeup)
 
     async def __anext__(self) -> E | EventsMissed:
         while (event := self._queue.take()) is None:
             if self._queue.closed:
                 raise StopAsyncIteration
-            await self._bell.heard()
+            await self._wakeup.wait()
         return event
 
     def __aiter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Calls of an instance and of streams that both have, and that never wait."""
+"""Calls that never wait, common to instances and streams."""
 
 from __future__ import annotations
 

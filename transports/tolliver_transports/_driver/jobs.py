@@ -1,6 +1,7 @@
-"""Jobs of a store: a thread of their own, one after the other and in order.
+"""Jobs of a store, on a thread of its own.
 
-A commit waits for the disk, and a handful of them a millisecond would wait for a pool's threads as well.
+They run one after the other and in order. A commit waits for the disk, and a handful of them a millisecond would wait
+for a pool's threads as well.
 """
 
 from __future__ import annotations

@@ -1,30 +1,58 @@
-"""Session of a single connection, driven by the calls of a program: no endpoint, and nobody to wake."""
+"""Session of a single connection.
+
+The calls of a program drive it: there is no endpoint, and nobody to wake.
+"""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
 
-from tolliver_proto import Connection, PeerIdentity, Role, State
+from tolliver_proto import PeerIdentity, Role, State
 
 from .._tls.pump import AnyPump
 from .socket_session import SocketSession
 
 UNDECIDED = (State.DECIDING, State.CONFIRMING, State.RENEWING)
 Intake = Callable[[bytes], bytes]
+OnOutput = Callable[[Sequence[bytes]], object]
+
+
+class LineMachine(Protocol):
+    """The part of a `Connection`, of either protocol, that moves its bytes."""
+
+    @property
+    def unsent_bytes(self) -> int: ...
+
+    @property
+    def wants_write_shutdown(self) -> bool: ...
+
+    def data_to_send(self) -> Sequence[bytes]: ...
+
+    def receive_data(self, data: bytes, now: float | None = None) -> None: ...
+
+    def receive_eof(self, now: float | None = None) -> None: ...
 
 
 class Line(SocketSession):
     """The session of a `Connection`, and its own driver: there is no other connection, and nobody to wake."""
 
-    def __init__(self, connection: Connection, role: Role, pump: AnyPump, intake: Intake | None) -> None:
+    def __init__(
+        self,
+        connection: LineMachine,
+        role: Role,
+        pump: AnyPump,
+        intake: Intake | None,
+        on_output: OnOutput | None = None,
+    ) -> None:
         super().__init__(self, 0, role, pump)
         self.paused = True  # so that it reads one chunk at a time
         self.has_company = False
         self._connection = connection
         self._intake = intake
+        self._on_output = on_output
 
     def begin(self, sock: socket.socket) -> None:
         """It is connected; a client's TLS handshake begins."""
@@ -40,7 +68,10 @@ class Line(SocketSession):
         """True if `write` has something to do. The machine is asked once all before it is written."""
         if self._opened and not self.busy:
             if self._connection.unsent_bytes:
-                self.transmit(self._connection.data_to_send())
+                units = self._connection.data_to_send()
+                if self._on_output is not None:
+                    self._on_output(units)
+                self.transmit(units)
             elif self._connection.wants_write_shutdown and not self._closing:
                 self.shutdown_write()
         return self.busy
@@ -66,7 +97,7 @@ class Line(SocketSession):
     def sent(self, cid: int, now: float | None = None) -> None:
         """`has_output` sees that by itself."""
 
-    def turn(self) -> None:
+    def run_actions(self) -> None:
         """Nothing follows by itself: the program that has the connection asks for events."""
 
     def write_soon(self) -> None:

@@ -45,7 +45,7 @@ class SessionDriver(Protocol):
 
     def received(self, cid: int, plaintext: bytes) -> None: ...
 
-    def turn(self) -> None: ...
+    def run_actions(self) -> None: ...
 
 
 class Session(ABC):
@@ -81,6 +81,15 @@ class Session(ABC):
     def shutdown_write(self) -> None:
         self._closing = True
         self.write_soon()
+
+    # Called by the endpoint.
+
+    def is_revoked(self) -> bool:
+        """There is a new list of revoked certificates, and the peer's is in it: then nothing more is read, and it is to
+        be aborted."""
+        revocation = self._pump.revocation if self._opened else None
+        self.error = self.error or revocation
+        return revocation is not None
 
     # Provided by the adapter.
 
@@ -151,7 +160,7 @@ class Session(ABC):
         elif self._owes_sent:
             self._owes_sent = False
             self._driver.machine.sent(self.cid, time.monotonic())
-            self._driver.turn()
+            self._driver.run_actions()
         elif self._closing and not self._shut:
             self._shut = True
             self._pump.close_notify()
@@ -166,7 +175,7 @@ class Session(ABC):
                     self._hand_over()
             except TolliverError as failure:
                 self._fail(failure)
-        self._driver.turn()
+        self._driver.run_actions()
 
     def _shake(self) -> bool:
         done = self._pump.handshake()

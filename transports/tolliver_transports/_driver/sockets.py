@@ -36,6 +36,8 @@ _OPTIONS = (  # those that the platform does not have are left out
 _CAUSES: tuple[tuple[type[OSError], DialCause], ...] = (
     (socket.gaierror, DialCause.NAME),
     (ConnectionRefusedError, DialCause.REFUSED),
+    (ConnectionResetError, DialCause.CLOSED),
+    (ConnectionAbortedError, DialCause.CLOSED),
     (TimeoutError, DialCause.NO_ANSWER),
 )
 SELF_CONNECTED = "the dial met its own socket, as nobody listens there"

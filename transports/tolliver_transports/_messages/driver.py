@@ -5,7 +5,6 @@ Nothing here waits, and each of the node's actions has one function.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -46,6 +45,7 @@ from tolliver_proto import (
     WeighRetained,
 )
 
+from .._driver import logs
 from .._driver.adapter import Done, Job, StoringAdapter, Transport
 from .._driver.driver import Driver
 from .._driver.pending import PendingCall, PendingCalls, as_it_is
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
-log = logging.getLogger("tolliver")
 NOTICES_KEPT = 1000
 _LOGGED_EACH = frozenset({NoticeKind.HANDLER_FAILED, NoticeKind.RESPONDER_FAILED})
 """Kinds that are logged where they happen, and not as notices."""
@@ -83,21 +82,27 @@ class NodeDriver(Driver):
         recorder: Recorder | None = None,
         news: News = lambda: (),
         tell: Callable[[Event], object] = lambda _event: None,
+        synced: Callable[[], float] = lambda: 0.0,
     ) -> None:
         super().__init__(node, world)
         self.node = node
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
+        self.noticed_at: deque[float] = deque(maxlen=NOTICES_KEPT)  # seconds since 1970
         self._stored, self._acked = PendingCalls(), PendingCalls()  # by their receipts
         self._answered = PendingCalls()  # by what was asked
         self._awaited: dict[_Awaited, PendingCall[int]] = {}
         self._storing = world.store
         self._beside = world.beside
-        self._turn_soon = world.turn_soon
+        self._schedule_run = world.schedule_run
         self._recorder = recorder
         self._tell = tell
-        jobs = StoreJobs(node, store, world.store, news)
+        self.delivered = 0  # messages that were given to handlers
+        jobs = StoreJobs(node, store, world.store, news, synced)
+        self.commits = jobs.counts
+        self.try_store_again = jobs.try_again
         self.register_handlers(
             {
+                Dial: self._dial,
                 Commit: jobs.commit,
                 Fetch: jobs.fetch,
                 Find: jobs.find,
@@ -133,7 +138,7 @@ class NodeDriver(Driver):
         else:
             say = node.let_go if verdict is None else node.acknowledge if verdict else node.fail
             say(deliveries, now)
-        self._turn_soon()
+        self._schedule_run()
 
     def begin(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
         if self.node.begin(mailbox, deliveries, time.monotonic()):
@@ -152,7 +157,7 @@ class NodeDriver(Driver):
         """Answered when the commit of the receipt is done."""
         call = self._stored.of(receipt, answer)
         if not self.node.gathers:
-            self.turn()
+            self.run_actions()
         return call
 
     def when_acked(self, receipt: Receipt, answer: Callable[[Receipt], T]) -> PendingCall[T]:
@@ -160,7 +165,7 @@ class NodeDriver(Driver):
         is_asked = receipt in self._acked
         call = self._acked.of(receipt, answer)
         if not is_asked and self.node.watch(receipt):
-            self.turn()
+            self.run_actions()
         return call
 
     def when_answered(self, asked: Asked, answer: Callable[[Sequence[Reply]], T]) -> PendingCall[T]:
@@ -202,12 +207,18 @@ class NodeDriver(Driver):
 
     # Actions of the node.
 
+    def _dial(self, action: Dial) -> None:
+        if self._recorder is not None:
+            self._recorder.speaks(action.cid, self.node.revision_to(action.remote))
+        self._world.dial(action.cid, action.remote)
+
     def _transmit(self, wire: Transport, action: Transmit) -> None:
         if self._recorder is not None:
             self._recorder.sent(action.cid, action.units)
         super()._transmit(wire, action)
 
     def _deliver(self, action: Deliver) -> None:
+        self.delivered += len(action.deliveries)
         mailboxes = cast(Sequence[Mailbox], action.handlers)
         if len(mailboxes) == 1:
             mailboxes[0].put(action.deliveries, self.settle)
@@ -226,7 +237,8 @@ class NodeDriver(Driver):
         self._answered.settle(action.asked, action.replies, action.error)
 
     def _on_peer_up(self, action: PeerUp) -> None:
-        log.info("peer %s is up, version %d", self._who(action.peer), action.version)
+        extra = logs.fields(version=action.version, remote=action.remote, **self._known(action.peer))
+        logs.dial.info("peer %s is up, version %d", self._who(action.peer), action.version, extra=extra)
         for keeps_trying in (False, True):
             self.calls.settle((Dial, action.remote, keeps_trying), action.peer)
         self._tell(action)
@@ -236,7 +248,8 @@ class NodeDriver(Driver):
             self.node.watch_certificate(left, identity.name or str(action.peer), time.monotonic(), action.peer)
 
     def _on_peer_down(self, action: PeerDown) -> None:
-        log.info("peer %s is gone: %s", self._who(action.peer), action.error or "closed in order")
+        why = action.error or "closed in order"
+        logs.dial.info("peer %s is gone: %s", self._who(action.peer), why, extra=self._known(action.peer))
         self._tell(action)
 
     def _on_subscriptions_changed(self, action: SubscriptionsChanged) -> None:
@@ -258,21 +271,30 @@ class NodeDriver(Driver):
     def _on_certificate_expires(self, action: CertificateExpires) -> None:
         self._tell(action)
 
-    def complain(self, kind: NoticeKind, peer: UUID, detail: str, error: BaseException | None) -> None:
+    def complain(self, kind: NoticeKind, peer: UUID, detail: str, error: BaseException | None, channel: str) -> None:
         """Of a handler. `error` is what that raised: each traceback goes into the log, the notice is throttled."""
-        self._log(kind, peer, detail, error)
+        self._log(Notice(kind, peer, detail), error, channel=f"{channel:.100}")
         self.node.notice(kind, detail, peer, time.monotonic())
-        self._turn_soon()
+        self._schedule_run()
 
     def on_notice(self, notice: Notice) -> None:
         self.notices.append(notice)
+        self.noticed_at.append(time.time())
         if notice.kind not in _LOGGED_EACH:
-            self._log(notice.kind, notice.peer, notice.detail)
+            self._log(notice)
         self._tell(notice)
 
-    def _log(self, kind: NoticeKind, peer: UUID | None, detail: str, error: BaseException | None = None) -> None:
+    def _log(self, notice: Notice, error: BaseException | None = None, **more: object) -> None:
+        kind, peer = notice.kind, notice.peer
         whom = "" if peer is None else f" [peer {self._who(peer)}]"
-        log.warning("%s: %s%s", kind, detail, whom, exc_info=error)
+        known = {} if peer is None else self._known(peer)
+        extra = logs.fields(kind=kind, remote=notice.remote, cause=notice.cause, **known, **more)
+        logs.of(kind).warning("%s: %s%s", kind, notice.detail, whom, exc_info=error, extra=extra)
+
+    def _known(self, peer: UUID) -> dict[str, object]:
+        """Fields of a log record about a peer."""
+        identity = self.node.identity_of(peer)
+        return logs.fields(peer=peer, address=identity.address or None, certificate=identity.name or None)
 
     def _who(self, peer: UUID) -> str:
         """UUID, address and certificate name."""

@@ -13,6 +13,7 @@ from tolliver_proto import Acl, DeadLetter, NodeStats, Notice, PeerInfo, RemoteI
 
 from .._driver.facade import BaseFacade
 from .._options.instance import Remote
+from .._status.snapshot import InstanceStatus
 from .instance import BaseInstanceCore
 
 C = TypeVar("C", bound=BaseInstanceCore)
@@ -79,3 +80,17 @@ class BaseInstance(BaseFacade[C]):
         """Counters since the start, and sizes now: a frozen snapshot with every name from the start."""
         with self._core.lock:
             return self._core.stats()
+
+    def status(self) -> InstanceStatus:
+        """All that an operator may ask for, now: readiness, numbers, peers, remotes, handlers, queues, notices.
+
+        A frozen snapshot, whose `as_dict()` is JSON; docs/watching.md explains each name. Raises NotOpenYet where it
+        was never open.
+        """
+        with self._core.lock:
+            return self._core.status()
+
+    @property
+    def status_address(self) -> tuple[str, int] | None:
+        """Host and port of its status endpoint, None where the option `status` asks for none."""
+        return self._core.status_address

@@ -17,8 +17,9 @@ from uuid import UUID
 
 from tolliver_proto import BodyNotDecoded, Delivery, GiveUp, HandleAgain, Node, NoticeKind, Verdict
 
-from .._driver.adapter import Bell
-from .._driver.ends import is_interrupt, shown
+from .._driver.adapter import Wakeup
+from .._driver.ends import is_interrupt, shown, told
+from .channels import ChannelTable
 
 Handler = Callable[[Delivery], object]
 """A function of a delivery: None or a true value means handled. On a loop, its result may be awaitable."""
@@ -102,10 +103,16 @@ class Run(Sequence[Delivery]):
         for one in fresh:
             one.settler = _SETTLED  # which held this run, as the run holds it
         if fresh:
-            self._left -= len(fresh)
-            if self.calls is not None and self.calls.end_with_settling:
+            self._tell(fresh, verdict)
+
+    def _tell(self, fresh: Collection[Delivery], verdict: Verdict) -> None:
+        """Tell the node of these, which are marked as settled."""
+        self._left -= len(fresh)
+        if self.calls is not None:
+            self.calls.settled(len(fresh), verdict)
+            if self.calls.end_with_settling:
                 self.calls.end(fresh if self._originals is None else self.originals(fresh))
-            self._settle(fresh, verdict)
+        self._settle(fresh, verdict)
 
     # Handing out.
 
@@ -218,6 +225,7 @@ class Core(Protocol):
 
     node: Node
     mailboxes: set[Mailbox]
+    channels: ChannelTable
     run_lock: Lock | None
     """Lock around settling, if any thread may settle."""
 
@@ -227,7 +235,7 @@ class Core(Protocol):
 
     def check_open(self) -> None: ...
 
-    def turn(self) -> None: ...
+    def run_actions(self) -> None: ...
 
     def abandon(self, dropped: Any) -> None: ...
 
@@ -246,7 +254,7 @@ class Mailbox:
     """Deliveries that match one registration. The node knows it as a handler."""
 
     def __init__(
-        self, core: Core, channel: str, key: str, bell: Bell, calls: str = "", pending: int | None = None
+        self, core: Core, channel: str, key: str, wakeup: Wakeup, calls: str = "", pending: int | None = None
     ) -> None:
         """`calls` is the function that gets them, in words; none for an iterator, whose calls end with settling.
 
@@ -254,7 +262,7 @@ class Mailbox:
         """
         self.channel = channel
         self.key = key
-        self.bell = bell
+        self.wakeup = wakeup
         self.closed = False
         self.is_timed = True
         self.end_with_settling = not calls
@@ -267,6 +275,7 @@ class Mailbox:
             core.check_open()
             self._register(pending)
             core.mailboxes.add(self)
+            self._counts = core.channels.begin(channel)
 
     def __str__(self) -> str:
         return f"{self._calls or 'an iterator'} for {self.channel!r:.100} {self.key!r:.100}"
@@ -280,10 +289,16 @@ class Mailbox:
     def put(
         self, deliveries: Sequence[Delivery], settle: Settle, originals: Mapping[Delivery, Delivery] | None = None
     ) -> None:
-        run = Run(deliveries, settle, self._core.run_lock, originals)
+        run = self._run(deliveries, settle, originals)
         run.calls = self
+        self._counts.queued += len(deliveries)
         self._runs.setdefault(deliveries[0].peer_id, deque()).append(run)
-        self.bell.ring()
+        self.wakeup.set()
+
+    def _run(
+        self, deliveries: Sequence[Delivery], settle: Settle, originals: Mapping[Delivery, Delivery] | None
+    ) -> Run:
+        return Run(deliveries, settle, self._core.run_lock, originals)
 
     @property
     def waiting(self) -> bool:
@@ -313,6 +328,15 @@ class Mailbox:
     def end(self, deliveries: Collection[Delivery]) -> None:
         self._core.end(self, deliveries)
 
+    def settled(self, count: int, verdict: Verdict) -> None:
+        """So many are, each for the first time."""
+        self._counts.settled(count, verdict)
+
+    def took(self, seconds: float, calls: int) -> None:
+        """So many calls of the handler have lasted for so long in all."""
+        if calls:
+            self._counts.seconds.add(seconds / calls, calls)
+
     def take_back(self, peer: UUID) -> None:
         """Let go what nobody has begun and came from this peer: others need its credit."""
         for run in self._held:
@@ -336,7 +360,8 @@ class Mailbox:
             self._unregister()
             self._leave([*self._held, *(one for runs in self._runs.values() for one in runs)])
             self._runs.clear()
-            self.bell.ring()
+            self._counts.handlers -= 1
+            self.wakeup.set()
 
     def _leave(self, runs: Iterable[Run]) -> None:
         for run in runs:
@@ -353,6 +378,111 @@ class Calls(Protocol):
     def begin(self, deliveries: Collection[Delivery]) -> None: ...
 
     def end(self, deliveries: Collection[Delivery]) -> None: ...
+
+    def settled(self, count: int, verdict: Verdict) -> None: ...
+
+
+class GatheringCore(Core, Protocol):
+    """The core of an instance on a loop, which has ends of turns."""
+
+    ends_soon: bool
+
+    def tell_at_end(self, telling: Any) -> None:
+        """Have it tell at the end of this turn of the loop."""
+
+
+class GatheredRun(Run):
+    """A run that is taken one by one on a loop: what is acknowledged is told together at the end of the turn."""
+
+    __slots__ = ("_box", "_told", "_well")
+
+    def __init__(
+        self,
+        deliveries: Sequence[Delivery],
+        settle: Settle,
+        lock: Lock | None,
+        originals: Mapping[Delivery, Delivery] | None,
+        box: GatheringMailbox,
+    ) -> None:
+        super().__init__(deliveries, settle, lock, originals)
+        self._box = box
+        self._told = 0  # of those that were taken out
+        self._well: list[Delivery] = []  # acknowledged, and not told
+
+    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
+        if verdict is True and (self._box.gathers or self._box.gather()):
+            for one in deliveries:
+                if one.settler is self:
+                    one.settler = _SETTLED
+                    self._well.append(one)
+        else:
+            self._box.tell()
+            self._settle_open(deliveries, verdict)
+
+    def next_begun(self) -> Delivery | None:
+        deliveries, box = self._deliveries, self._box
+        while self._given < len(deliveries):  # as `next`, once for each message
+            delivery = deliveries[self._given]
+            self._given += 1
+            if delivery.settler is self:
+                if not (box.gathers or box.gather()):
+                    self.tell()
+                return delivery
+        return None
+
+    def tell(self) -> None:
+        """Tell the node what was acknowledged, and what was taken out and is not settled."""
+        if self._well:
+            well, self._well = self._well, []
+            self._tell(well, True)
+        if self._told < self._given:
+            begun = [one for one in self._deliveries[self._told : self._given] if one.settler is self]
+            self._told = self._given
+            if begun:
+                self.begin(begun)
+
+
+class GatheringMailbox(Mailbox):
+    """Mailbox of an iterator on a loop, which gathers what is begun and acknowledged in one turn of the loop.
+
+    The first of a turn is told at once, so that it does not wait, and the others together when the turn ends: before a
+    timer, an end of a connection, and the close. A message that is begun and acknowledged in one turn is never told as
+    begun: nobody can be stuck on it.
+    """
+
+    _core: GatheringCore
+
+    def __init__(self, core: GatheringCore, channel: str, key: str, wakeup: Wakeup) -> None:
+        self.gathers = False
+        super().__init__(core, channel, key, wakeup)
+
+    def _run(
+        self, deliveries: Sequence[Delivery], settle: Settle, originals: Mapping[Delivery, Delivery] | None
+    ) -> Run:
+        return GatheredRun(deliveries, settle, self._core.run_lock, originals, self)
+
+    def gather(self) -> bool:
+        """Gather from now on, until the end of this turn; False where it has not begun yet."""
+        if self._core.ends_soon:
+            self.gathers = True
+            self._core.tell_at_end(self)
+        return self.gathers
+
+    def tell(self) -> None:
+        """All that was gathered."""
+        if self.gathers:
+            self.gathers = False
+            for run in self._held:
+                if isinstance(run, GatheredRun):
+                    run.tell()
+
+    def close(self) -> None:
+        self.tell()
+        super().close()
+
+    def take_back(self, peer: UUID) -> None:
+        self.tell()
+        super().take_back(peer)
 
 
 class Verdicts:
@@ -374,7 +504,7 @@ class Verdicts:
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            text = f"returned {shown(result)}, and whether that is true raises {shown(error)}: return None or a bool"
+            text = f"returned {shown(result)}, and whether that is true raises {told(error)}: return None or a bool"
             self._failed(delivery, text, error)
             return
         if well:
@@ -383,7 +513,7 @@ class Verdicts:
             self._failed(delivery, f"returned {shown(result)}")
 
     def raised(self, delivery: Delivery, error: BaseException) -> None:
-        text = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {shown(error)}"
+        text = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
         self._failed(delivery, text, error)
 
     def end(self) -> None:

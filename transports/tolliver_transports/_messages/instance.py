@@ -6,14 +6,13 @@ a core, waits for the answers in the form that its users know, and explains each
 
 from __future__ import annotations
 
-import logging
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
@@ -35,6 +34,7 @@ from tolliver_proto import (
     TolliverError,
 )
 
+from .._driver import logs
 from .._driver.adapter import Done, Job
 from .._driver.endpoint import BaseEndpoint
 from .._driver.events import OnEvent
@@ -43,6 +43,7 @@ from .._options.instance import InstanceOptions, Remote
 from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
+from .channels import ChannelTable
 from .driver import NodeDriver
 from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
@@ -50,15 +51,25 @@ from .queues import QueueCalls
 from .side_by_side import SideBySide, chosen
 
 if TYPE_CHECKING:
+    from .._status.server import StatusServer
+    from .._status.snapshot import InstanceStatus
     from .recorder import Recorder
 
-log = logging.getLogger("tolliver")
 _REMOTES_SAID = 3  # in one text
 _EVERYTHING = (Subscription("", ""),)
 _NO_BOUND = 2**63
 Item = tuple[str, str, bytes]
 T = TypeVar("T")
 To = UUID | Collection[UUID] | None
+
+
+class RequestTerms(TypedDict, total=False):
+    """Choices of a request, as `Instance.request` explains them."""
+
+    timeout: float
+    to: To
+    durable: bool
+    request_id: int | None
 
 
 class BaseInstanceCore(BaseEndpoint, QueueCalls):
@@ -77,6 +88,9 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def __init__(self, options: InstanceOptions) -> None:
         super().__init__(options)
         self.mailboxes: set[Mailbox] = set()
+        self.channels = ChannelTable()
+        self.began = 0.0  # when it was opened
+        self._status_server: StatusServer | None = None
 
     # Brought by the adapter, beside an endpoint's part (see StoringAdapter and Core).
 
@@ -102,7 +116,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted, keep_trying), as_it_is)
         call.late = partial(self._unconnected, wanted)
         self._connect(wanted, keep_trying)
-        self.turn()
+        self.run_actions()
         return call
 
     def _connect(self, remote: Remote, keep_trying: bool) -> None:
@@ -110,14 +124,14 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             remote,
             monotonic(),
             control_messages=remote.control_messages,
-            dialect=remote.dialect,
+            dialect=remote.full_dialect,
             keep_trying=keep_trying,
         )
 
     def remove_connection(self, remote: str | Remote, block: bool) -> None:
         self.check_open()
         self.node.disconnect(self.options.remote(remote), monotonic(), block)
-        self.turn()
+        self.run_actions()
 
     # Subscriptions and messages.
 
@@ -172,7 +186,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
         self.check_open()
         sent = self.node.unreliable_send(channel, key, body, to=to)
-        self.turn_soon()  # and no turn for each: what is sent until the loop comes round goes out together
+        self.schedule_run()  # and no turn for each: what is sent until the loop comes round goes out together
         return sent
 
     def flush(self) -> PendingCall[None]:
@@ -219,7 +233,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             channel, key, body, timeout, monotonic(), to=to, durable=durable, request_id=request_id, gathers=gathers
         )
         call = self._driver.when_answered(asked, answer)
-        self.turn_soon()
+        self.schedule_run()
         return call
 
     # Upkeep.
@@ -251,13 +265,13 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         self.check_open()
         count = self.node.replay(letters)
-        self.turn()
+        self.run_actions()
         return count
 
     def set_acl(self, acl: Acl) -> None:
         self.check_open()
         self.node.set_acl(acl, monotonic())
-        self.turn()
+        self.run_actions()
 
     def backup(self, path: str | os.PathLike[str]) -> PendingCall[None]:
         self.check_open()
@@ -265,7 +279,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def reload_tls(self) -> PendingCall[None]:
         self.check_open()
-        return self._driver.when_read(self._read_tls, self._use_tls)
+        return self._driver.when_read(self._read_tls, self.use_tls)
 
     def peers(self) -> list[PeerInfo]:
         return self.node.peers()
@@ -278,6 +292,31 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def stats(self) -> NodeStats:
         return self.node.stats()
+
+    def status(self) -> InstanceStatus:
+        from .status import status_of  # which most programs never load
+
+        if not self._process:
+            self.check_open()
+        return status_of(self)
+
+    @property
+    def status_address(self) -> tuple[str, int] | None:
+        return None if self._status_server is None else self._status_server.address
+
+    def _tell_status(self, answered: Callable[[InstanceStatus], None]) -> None:
+        """From the thread of the status endpoint."""
+
+        def look() -> None:
+            try:
+                with self.lock:
+                    status = self.status()
+            except Exception:  # the loop is the program's: it goes on
+                logs.status.exception("the status of %s cannot be told: report this", self)
+            else:
+                answered(status)
+
+        self.call_soon(look)
 
     def describe(self, name: str) -> str:
         """A line for `repr`: who it is, where it listens, who is connected."""
@@ -329,11 +368,32 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.node, self._store, self._pumps = open_instance(self.options, self._opened)
         self._machine = self.node
         self._recorder = self._open_recorder()
-        self._driver = NodeDriver(self.node, self._store, self, self._recorder, self._store.news, self.feed.tell)
+        self._driver = NodeDriver(
+            self.node,
+            self._store,
+            self,
+            self._recorder,
+            self._store.news,
+            self.feed.tell,
+            lambda: self._store.sync_seconds,
+        )
         self.begin, self.end = self._driver.begin, self._driver.end
         self._watch_certificate()
         if is_in_memory(self.options.database):
-            log.warning("instance %s is on %s: for trials and tests", self.node.instance_id, _where(self.options))
+            logs.store.warning(
+                "instance %s is on %s: for trials and tests", self.node.instance_id, _where(self.options)
+            )
+        self._open_status()
+
+    def _open_status(self) -> None:
+        """It listens from here on, and answers from the start of the work. Raises CannotListen."""
+        where = self.options.status
+        if where is None:
+            return
+        from .._status.server import StatusServer  # which most programs never load
+
+        server = StatusServer(*where, self._tell_status, anywhere=self.options.status_anywhere)
+        self._status_server = self._opened.enter_context(closing(server))
 
     def _read_tls(self) -> Pumps:
         pumps = Pumps.renewed(self.options.tls)
@@ -344,24 +404,35 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             )
         return pumps
 
-    def _use_tls(self, pumps: Pumps) -> None:
-        self._pumps = pumps
-        self._watch_certificate()
-
     def _open_recorder(self) -> Recorder | None:
         directory = self.options.record
         if directory is None:
             return None
-        from .recorder import Recorder  # which most programs never load
+        from tolliver_proto.recording import Codec  # which most programs never load
 
-        return self._opened.enter_context(
-            closing(Recorder(directory, self.node.instance_id, self.options.revision, self._on_unrecorded))
+        from .recorder import Recorder
+
+        recorder = Recorder(
+            directory,
+            self.node.instance_id,
+            self.options.revision,
+            self._on_unrecorded,
+            revisions={
+                peer: dialect.revision
+                for peer, dialect in self.options.policy.dialects.items()
+                if dialect.revision is not None
+            },
+            codec=Codec[self.options.record_compression.upper()],
         )
+        return self._opened.enter_context(closing(recorder))
 
     def _on_unrecorded(self, text: str) -> None:
         self._driver.on_notice(Notice(NoticeKind.NOT_RECORDED, None, text))
 
     def _start_work(self) -> None:
+        self.began = monotonic()
+        if self._status_server is not None:
+            self._status_server.start()
         if self.options.on_event is not None:
             self.call_on_event(self.options.on_event)
         if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
@@ -387,7 +458,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         """The same, when the store's news of meanwhile is told."""
         for kind, detail in self._store.news():
             self.node.notice(kind, detail)
-        self.turn_soon()
+        self.schedule_run()
         return found
 
     def _on_damage(self, lines: Iterable[str]) -> None:
@@ -403,7 +474,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             f"{delivery.peer_id}'s {what}, {text}{end}"
         )
         with self.lock:  # a handler's thread says it
-            self._driver.complain(kind, delivery.peer_id, detail, error)
+            self._driver.complain(kind, delivery.peer_id, detail, error, delivery.channel)
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:
         if self._recorder is not None:

@@ -1,7 +1,7 @@
 """Receiving messages: iterators and registered handlers.
 
 These are for tasks; their bases serve threads, too. Nothing here knows the loop. All that is ever awaited is a
-mailbox's bell, the application's own awaitable and `breathe()`, and each adapter brings these in its own form.
+mailbox's wakeup, the application's own awaitable and `yield_to_loop()`, and each adapter brings these in its own form.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Protocol, Self
 
 from tolliver_proto import Delivery
 
-from .._driver.adapter import AwaitableBell, Bell
+from .._driver.adapter import AwaitableWakeup, Wakeup
 from .._driver.ends import is_interrupt
 from .._driver.loop_endpoint import SLICE, Handling
 from .._driver.pending import PendingCall
-from .inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
+from .inbox import Core, GatheringCore, GatheringMailbox, Handler, Mailbox, Run, Verdicts, hand_out
 from .side_by_side import SideBySide, SideBySideCalls
 
 _Awaited = tuple[Delivery, Awaitable[object]]
@@ -47,12 +47,12 @@ def name_of(handler: Callable[..., object]) -> str:
 class BaseIterator(Receiver):
     """An iterator over a mailbox, which does not know it: so it can be seen when nobody does any more."""
 
-    def __init__(self, core: Core, channel: str, key: str, bell: Bell) -> None:
+    def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> None:
         self._core = core
-        self._mailbox = self._open(core, channel, key, bell)
+        self._mailbox = self._open(core, channel, key, wakeup)
 
-    def _open(self, core: Core, channel: str, key: str, bell: Bell) -> Mailbox:
-        return Mailbox(core, channel, key, bell)
+    def _open(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
+        return Mailbox(core, channel, key, wakeup)
 
     def be_patient(self) -> None:
         """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
@@ -63,12 +63,12 @@ class BaseIterator(Receiver):
             self._core.abandon(self._mailbox)
 
 
-class AsyncCore(Core, Protocol):
+class AsyncCore(GatheringCore, Protocol):
     """The core of an instance whose users await."""
 
-    turn_follows: bool
+    run_follows: bool
 
-    def bell(self) -> AwaitableBell: ...
+    def wakeup(self) -> AwaitableWakeup: ...
 
     def context(self) -> Context: ...
 
@@ -82,7 +82,7 @@ class AsyncCore(Core, Protocol):
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
         """Run it beside everything else; what is returned cancels it."""
 
-    def breathe(self) -> Awaitable[object]:
+    def yield_to_loop(self) -> Awaitable[object]:
         """Let others run."""
 
     def is_outside(self, error: BaseException) -> bool:
@@ -95,16 +95,16 @@ class AsyncIterator(BaseIterator):
     _in_bulk = True
 
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
-        self._bell = core.bell()
-        super().__init__(core, channel, key, self._bell)
+        self._wakeup = core.wakeup()
         self._loop = core
+        super().__init__(core, channel, key, self._wakeup)
         self._subscribe = subscribe
 
     async def next_run(self) -> Run:
         """The next deliveries that came together. Raises StopAsyncIteration when it is closed."""
         await self._begin()
         while (run := self._take()) is None:
-            await self._bell.heard()
+            await self._wakeup.wait()
         run = hand_out(run)
         if self._in_bulk:
             run.begin_all()
@@ -145,14 +145,17 @@ class Messages(AsyncIterator):
         super().__init__(core, channel, key, subscribe)
         self._current: Run | None = None
 
+    def _open(self, _core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
+        return GatheringMailbox(self._loop, channel, key, wakeup)
+
     async def __anext__(self) -> Delivery:
         if self._subscribe:
             await self._begin()
-        while self._current is None or (delivery := self._current.next_begun()) is None:
+        while (run := self._current) is None or (delivery := run.next_begun()) is None:
             if (run := self._take()) is not None:
                 self._current = hand_out(run)
             else:
-                await self._bell.heard()
+                await self._wakeup.wait()
         return delivery
 
     def close(self) -> None:
@@ -180,7 +183,7 @@ class _HandlerCalls:
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, pending: int | None) -> None:
         self._core = core
         self._handler = handler
-        self._bell = core.bell()  # the task's
+        self._wakeup = core.wakeup()  # the task's
         self._context = core.context()
         self._cancel: Callable[[], object] | None = None  # the task
         self._keeps_task = iscoroutinefunction(handler)
@@ -194,10 +197,10 @@ class _HandlerCalls:
             self._cancel()
         self.mailbox.close()
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Something has come, or nothing will any more."""
         if self._cancel is not None:
-            self._bell.ring()
+            self._wakeup.set()
         elif not self.mailbox.closed:
             self._core.call_at_end(self)
 
@@ -225,7 +228,7 @@ class _HandlerCalls:
         """Call the handler for what is there, one after the other, until then, or until it gives back an awaitable."""
         handler, mailbox = self._handler, self.mailbox
         while not mailbox.closed and (run := self._next_run()) is not None:
-            verdicts = self._verdicts
+            verdicts, began, calls = self._verdicts, monotonic(), 0
             while not mailbox.closed and (delivery := run.next()) is not None:
                 try:
                     result = handler(delivery)
@@ -237,12 +240,16 @@ class _HandlerCalls:
                     if result is None:  # nearly always
                         verdicts.well.append(delivery)
                     elif isinstance(result, Awaitable):
+                        mailbox.took(monotonic() - began, calls)
                         return delivery, result
                     else:
                         verdicts.returned(delivery, result)
+                calls += 1
                 if monotonic() > until:
+                    mailbox.took(monotonic() - began, calls)
                     verdicts.end()
                     return None
+            mailbox.took(monotonic() - began, calls)
             if not mailbox.closed:  # else what it holds has failed
                 verdicts.end()
                 self._run = None
@@ -254,18 +261,18 @@ class _HandlerCalls:
                 if awaited is not None:
                     self._keeps_task = True
                     await self._wait_for(*awaited)
-                self._core.turn_follows = True
+                self._core.run_follows = True
                 try:
                     awaited = self._call_each(monotonic() + SLICE)
                 finally:
-                    self._core.turn_follows = False
-                self._core.turn()
+                    self._core.run_follows = False
+                self._core.run_actions()
                 if awaited is not None:
                     continue
                 if self._has_more():
-                    await self._core.breathe()
+                    await self._core.yield_to_loop()
                 elif self._keeps_task:
-                    await self._bell.heard()
+                    await self._wakeup.wait()
                 else:
                     return
         finally:
@@ -273,7 +280,7 @@ class _HandlerCalls:
 
     async def _wait_for(self, delivery: Delivery, result: Awaitable[object]) -> None:
         self._verdicts.end()  # a message that is done must not wait for one that takes its time
-        self._core.turn()
+        self._core.run_actions()
         try:
             outcome = await self._awaited(delivery, result)
         except BaseException as error:
@@ -287,11 +294,13 @@ class _HandlerCalls:
         """The handler is at it until then (D-9)."""
         run = self._run
         assert run is not None
+        began = monotonic()
         run.begin((delivery,))
         try:
             return await result
         finally:
             run.end((delivery,))
+            self.mailbox.took(monotonic() - began, 1)
 
     def _raised(self, delivery: Delivery, error: BaseException) -> None:
         if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception

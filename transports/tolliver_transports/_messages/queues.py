@@ -1,25 +1,29 @@
-"""Work queues without a loop: a producer's calls, and jobs in the hands of a worker.
+"""Work queues without a loop.
 
-Each job is for one worker. A worker takes as many as it works on at a time: the next one when one of these is settled.
+It has a producer's calls, and jobs in the hands of a worker. Each job is for one worker. A worker takes as many as it
+works on at a time: the next one when one of these is settled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Delivery, Job, JobList, Node, Receipt
 
-from .._driver.adapter import Bell
+from .._driver.adapter import Wakeup
 from .._driver.pending import PendingCall, as_it_is
+from ..codecs._bodies import encoded_items
+from ..codecs._codec import AnyCodec
 from .inbox import Core, Mailbox, Run, hand_out
 from .iterators import AsyncCore, Messages
 
 if TYPE_CHECKING:
     from .driver import NodeDriver
 
+T = TypeVar("T")
 NewJob = bytes | tuple[str, bytes]
 """A body, or a key and a body."""
 Named = Receipt | Iterable[Job | int]
@@ -37,7 +41,7 @@ class QueueCalls:
     def work_queue(self, channel: str, lease: float) -> None:
         self.check_open()
         self.node.work_queue(channel, lease, monotonic())
-        self._driver.turn()
+        self._driver.run_actions()
 
     def put_jobs(self, channel: str, jobs: Iterable[NewJob]) -> PendingCall[Receipt]:
         self.check_open()
@@ -87,25 +91,37 @@ class BaseQueue:
         return f"<{type(self).__name__} of {self._channel!r:.100}>"
 
 
+def encoded_jobs(codec: AnyCodec[T], channel: str, jobs: Iterable[tuple[str, T]]) -> list[NewJob]:
+    """(key, value) pairs as they are put. Raises BodyNotEncoded, and TypeError for what is no pair (P-47)."""
+    items = encoded_items(codec, [(channel, *_pair(job)) for job in jobs])
+    return [(key, body) for _, key, body in items]
+
+
+def _pair(job: tuple[str, T]) -> tuple[str, T]:
+    if not isinstance(job, tuple) or len(job) != 2:
+        raise TypeError(f"the job is {job!r:.100}: give a (key, value) pair, as a value may be a tuple itself")
+    return job
+
+
 class JobBox(Mailbox):
     """Jobs of one channel, for an iterator that hands out so many at a time."""
 
-    def __init__(self, core: Core, channel: str, bell: Bell, concurrency: int, lease: float) -> None:
+    def __init__(self, core: Core, channel: str, wakeup: Wakeup, concurrency: int, lease: float) -> None:
         self._concurrency = concurrency
         self._lease = lease
         self._begun: set[Delivery] = set()
-        super().__init__(core, channel, "", bell)
+        super().__init__(core, channel, "", wakeup)
 
     def __str__(self) -> str:
         return f"a worker on {self.channel!r:.100}"
 
     def _register(self, _pending: int | None) -> None:
         self._core.node.work(self.channel, self, self._concurrency, self._lease, monotonic())
-        self._core.turn()
+        self._core.run_actions()
 
     def _unregister(self) -> None:
         self._core.node.stop_work(self.channel, monotonic())
-        self._core.turn()
+        self._core.run_actions()
 
     @property
     def has_room(self) -> bool:
@@ -118,7 +134,7 @@ class JobBox(Mailbox):
 
     def end(self, deliveries: Collection[Delivery]) -> None:
         self._begun.difference_update(deliveries)
-        self.bell.ring()
+        self.wakeup.set()
 
     def _leave(self, runs: Iterable[Run]) -> None:
         """Jobs that were not begun are let go, the rest has failed."""
@@ -137,13 +153,13 @@ class Work(Messages):
         self._concurrency, self._lease = concurrency, lease
         super().__init__(core, channel, "", subscribe=False)
 
-    def _open(self, core: Core, channel: str, key: str, bell: Bell) -> Mailbox:
-        self._box = JobBox(core, channel, bell, self._concurrency, self._lease)
+    def _open(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
+        self._box = JobBox(core, channel, wakeup, self._concurrency, self._lease)
         return self._box
 
     async def __anext__(self) -> Delivery:
         while not self._box.has_room or (job := self._next_begun()) is None:
-            await self._bell.heard()
+            await self._wakeup.wait()
         return job
 
     def _next_begun(self) -> Delivery | None:

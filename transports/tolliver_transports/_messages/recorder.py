@@ -1,50 +1,52 @@
 """Recorder: writes connections to files without making the loop wait.
 
-The loop hands over bytes that it has anyway and goes on; one thread finds the frames, packs the blocks and writes. The
-thread's backlog is bounded, and where the bound or the disk is reached the loop is not held up and nothing is left out
-of the middle of a direction: the connection concerned is no longer recorded at all.
+The loop hands over bytes that it has anyway and goes on. One thread wakes up when enough wait, and once a second where
+less does; it finds the frames of each direction of each connection, and writes all of them together: a group. So what
+is on the disk is what had happened up to some moment, on all connections. The thread's backlog is bounded, and where
+the bound or the disk is reached the loop is not held up and nothing is left out of the middle of a direction: the
+connection concerned is no longer recorded at all.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
 from tolliver_proto import Revision, StoreError
+from tolliver_proto.layouts import OPENING
 from tolliver_proto.recording import (
     INDEX_SUFFIX,
     SUFFIX,
-    BlockHeader,
+    Codec,
     Direction,
+    Gathered,
     Indexer,
+    Runs,
     claimed_id,
-    encode_block,
-    whole_frames,
+    claimed_opening,
+    encode_group,
+    frame_sizes,
 )
 
 from .._driver.threads import start
+from .._private import open_private
 
 _MIB = 2**20
-_BYTES_A_WRITE = _MIB  # bytes that are written in one go where so many wait
+_GROUP_BYTES = _MIB  # that are waited for before a group is written
+_GROUP_SECONDS = 1.0  # that bytes wait at most
+_STEP = 256  # chunks after which the loop has its turn
 _OBJECT = 128  # bytes that a part costs beside its own: small ones must not pass the bound
 
-
-class _Chunk(NamedTuple):
-    """Bytes of one call. Without a direction: nothing more of this connection is recorded."""
-
-    cid: int
-    direction: Direction | None
-    time_ns: int
-    parts: Sequence[bytes]
-    cost: int
+_Chunk = tuple[int, Direction | Revision | None, int, Sequence[bytes], int, int]
+"""Bytes of one call: cid, direction, time, parts, bytes, cost. Without bytes: a connection's revision, or its end."""
 
 
 class Recorder:
@@ -63,17 +65,21 @@ class Recorder:
         revision: Revision,
         on_problem: Callable[[str], None],
         *,
+        revisions: Mapping[UUID, Revision] = MappingProxyType({}),
+        codec: Codec = Codec.NONE,
         file_bytes: int = 128 * _MIB,
+        group_bytes: int = _GROUP_BYTES,
         queue_bytes: int = 64 * _MIB,
     ) -> None:
         """Makes the directory (mode 0700) and the first file (0600): call it off the loop.
 
-        `file_bytes`: a file that would become larger ends, and another begins. `queue_bytes`: what may wait to be
-        written, beginnings of frames included. Raises StoreError where nothing can be written there, and OutOfThreads.
+        `revisions` are those of peers that dial us, by their UUIDs, where they speak another than `revision` (C6).
+        `file_bytes`: a file that would become larger ends, and another begins. `group_bytes`: what is written at once,
+        or a little more. `queue_bytes`: what may wait to be written, beginnings of frames included. Raises StoreError
+        where nothing can be written there, and OutOfThreads.
         """
         self._on_problem = on_problem
         self._queue_bytes = queue_bytes
-        self._queue: SimpleQueue[_Chunk | None] = SimpleQueue()
         self._given = 0  # bytes, counted by the loop
         self._stopped: set[int] = set()
         self._told_full = self._told_failed = self._closed = False
@@ -84,11 +90,11 @@ class Recorder:
             raise StoreError(
                 f"{directory} takes no recordings: {error.strerror}. Give a directory that we may write to"
             ) from error
-        self._writer = _Writer(self._queue, files, local, revision)
+        self._writer = _Writer(files, local, _Revisions(revision, revisions), codec, group_bytes)
         try:
             start(self._writer)
         except BaseException:  # no thread left, or Ctrl-C
-            self._queue.put(None)
+            self._writer.end()
             files.abandon()
             raise
 
@@ -97,13 +103,17 @@ class Recorder:
         """Bytes that are held and not written yet, with what their objects take."""
         return self._given - self._writer.done
 
+    def speaks(self, cid: int, revision: Revision) -> None:
+        """We dial this connection, and speak so on it. To be said before its first byte, where it is another."""
+        self._put(cid, revision)
+
     def received(self, cid: int, plaintext: bytes) -> None:
         """These bytes came in, cut anywhere."""
-        self._give(cid, Direction.IN, (plaintext,))
+        self._give(cid, Direction.IN, (plaintext,), len(plaintext))
 
     def sent(self, cid: int, units: Sequence[bytes]) -> None:
         """These bytes go out. The sequence must not change afterwards."""
-        self._give(cid, Direction.OUT, units)
+        self._give(cid, Direction.OUT, units, sum(map(len, units)))
 
     def ended(self, cid: int) -> None:
         """The connection is over. A frame that is not whole by now is left out."""
@@ -114,21 +124,21 @@ class Recorder:
         """Write what waits, end the file, write its index. Blocks: call it off the loop, when no other call comes."""
         if not self._closed:
             self._closed = True
-            self._queue.put(None)
+            self._writer.end()
             self._writer.join()
             self._tell_failure()
 
-    def _give(self, cid: int, direction: Direction, parts: Sequence[bytes]) -> None:
-        if self._closed or cid in self._stopped:
+    def _give(self, cid: int, direction: Direction, parts: Sequence[bytes], size: int) -> None:
+        if not size or self._closed or cid in self._stopped:
             return
-        cost = sum(map(len, parts)) + _OBJECT * (1 + len(parts))
+        cost = size + _OBJECT * (1 + len(parts))
         if self._writer.failure is not None:
             self._tell_failure()
         elif self.waiting + cost > self._queue_bytes:
             self._stop(cid)
         else:
             self._given += cost
-            self._queue.put(_Chunk(cid, direction, time.time_ns(), parts, cost))
+            self._writer.put((cid, direction, time.time_ns(), parts, size, cost))
 
     def _stop(self, cid: int) -> None:
         self._stopped.add(cid)
@@ -140,9 +150,9 @@ class Recorder:
                 "time, is not recorded from here to its end. Is the disk too slow?"
             )
 
-    def _put(self, cid: int) -> None:
+    def _put(self, cid: int, revision: Revision | None = None) -> None:
         if not self._closed and self._writer.failure is None:
-            self._queue.put(_Chunk(cid, None, 0, (), 0))
+            self._writer.put((cid, revision, 0, (), 0, 0))
 
     def _tell_failure(self) -> None:
         if self._writer.failure is not None and not self._told_failed:
@@ -152,89 +162,220 @@ class Recorder:
             )
 
 
-class _Tail:
-    """Bytes of a direction that are no whole frame yet."""
+class _Stream:
+    """Bytes of one direction of a connection that were not written yet, and the runs in which they came."""
 
-    def __init__(self) -> None:
-        self.data = bytearray()
+    def __init__(self, cid: int, direction: Direction) -> None:
+        self.cid = cid
+        self.direction = direction
+        self.parts: list[bytes] = []
+        self.size = 0
         self.wanted: int | None = 1  # bytes; None where no frame begins here, and so nothing can be recorded any more
+        self.runs = Runs([], [], [])
+
+    def add(self, time_ns: int, parts: Sequence[bytes], size: int, end: int) -> None:
+        """One more run, whose last byte has the ordinal `end`."""
+        self.parts += parts
+        self.size += size
+        lengths, ends, times = self.runs
+        lengths.append(size)
+        ends.append(end)
+        times.append(time_ns)
+
+    @property
+    def is_enough(self) -> bool:
+        """True if a frame may have become whole."""
+        return self.wanted is not None and self.size >= self.wanted
+
+    def data(self) -> bytes:
+        """All that has come since the last frame that was taken."""
+        self.parts = [b"".join(self.parts)]
+        return self.parts[0]
+
+    def take(self, revision: Revision) -> _Taken:
+        """The frames that are whole. The beginning of one stays."""
+        data, runs = self.data(), self.runs
+        sizes, found = frame_sizes(data, revision)
+        self.wanted = found.wanted
+        rest = b"" if found.wanted is None else data[found.end :]
+        self.parts, self.size = ([rest], len(rest)) if rest else ([], 0)
+        self.keep()
+        _cut(runs, found.end)
+        return _Taken(data[: found.end], sizes, runs)
+
+    def keep(self) -> None:
+        """The rest is no whole frame: it came last."""
+        if self.parts:
+            self.runs = Runs([self.size], self.runs.ends[-1:], self.runs.times[-1:])
+        else:
+            self.runs = Runs([], [], [])
+
+
+class _Taken(NamedTuple):
+    """Whole frames, and the runs in which they came."""
+
+    payload: bytes
+    sizes: list[int]
+    runs: Runs
+
+
+def _cut(runs: Runs, size: int) -> None:
+    """Leave of the runs what makes up the first `size` bytes."""
+    lengths, ends, times = runs
+    over = sum(lengths) - size
+    while lengths and over >= lengths[-1]:
+        over -= lengths.pop()
+        ends.pop()
+        times.pop()
+    if over:
+        lengths[-1] -= over
+        ends[-1] -= over
+
+
+class _Revisions:
+    """The revision of each connection, and who its peer is (C6)."""
+
+    def __init__(self, own: Revision, by_peer: Mapping[UUID, Revision]) -> None:
+        self.peers: dict[int, UUID] = {}
+        self.by_cid: dict[int, Revision] = {}
+        self._own = own
+        self._by_peer = dict(by_peer)
+
+    def of(self, stream: _Stream) -> Revision | None:
+        """By the remote or, of one who dials us, by the UUID in its request. None where that has not come."""
+        known = self.by_cid.get(stream.cid)
+        if known is not None or not self._by_peer or stream.direction is Direction.OUT or stream.cid in self.peers:
+            return known or self._own
+        data = stream.data()
+        peer = claimed_opening(data)
+        if peer is None and data[0] == 0 and len(data) < OPENING.size:
+            stream.wanted = OPENING.size
+            return None
+        if peer is None:
+            return self._own
+        revision = self.by_cid[stream.cid] = self._by_peer.get(peer, self._own)
+        return revision
+
+    def learn(self, stream: _Stream, payload: bytes, revision: Revision) -> None:
+        """These frames came first."""
+        if stream.direction is Direction.IN and stream.cid not in self.peers:
+            peer = claimed_id(payload, revision)
+            if peer is not None:
+                self.peers[stream.cid] = peer
+
+    def forget(self, cid: int) -> None:
+        self.peers.pop(cid, None)
+        self.by_cid.pop(cid, None)
 
 
 class _Writer(threading.Thread):
     """The thread. `done` counts what no longer waits; `failure` says why it ended before it was told to."""
 
-    def __init__(self, queue: SimpleQueue[_Chunk | None], files: _Files, local: UUID, revision: Revision) -> None:
+    def __init__(self, files: _Files, local: UUID, revisions: _Revisions, codec: Codec, group_bytes: int) -> None:
         super().__init__(name="tolliver-recorder", daemon=True)
         self.done = 0
         self.failure: str | None = None
-        self._queue = queue
         self._files = files
         self._local = local
-        self._revision = revision
-        self._taken = self._held = 0  # bytes: from the queue, and of those what is in tails
-        self._tails: dict[tuple[int, Direction], _Tail] = {}
-        self._peers: dict[int, UUID] = {}
+        self._revisions = revisions
+        self._codec = codec
+        self._group_bytes = group_bytes
+        self._chunks: deque[_Chunk] = deque()
+        self._some = threading.Event()  # a chunk waits
+        self._enough = threading.Event()  # as much as a group waits
+        self._ending = False
+        self._taken = 0  # bytes from the queue, with what their objects take
+        self._offered = self._position = 0  # bytes to the queue and from it: the ordinals of what came last
+        self._streams: dict[tuple[int, Direction], _Stream] = {}
+        self._ended: list[_Stream] = []
+        self._gone: list[int] = []  # cids of connections that have ended
+
+    def put(self, chunk: _Chunk) -> None:
+        """Called by the loop."""
+        self._offered += chunk[4]
+        self._chunks.append(chunk)
+        if len(self._chunks) == 1:
+            self._some.set()
+        if self._offered - self._position >= self._group_bytes and not self._enough.is_set():
+            self._enough.set()
+
+    def end(self) -> None:
+        """Write what waits, and end the file."""
+        self._ending = True
+        self._some.set()
+        self._enough.set()
 
     def run(self) -> None:
         try:
-            for run in self._runs():
-                self._files.write([block for chunk in run for block in self._blocks(chunk)])
-                self._taken += sum(chunk.cost for chunk in run)
-                self.done = self._taken - self._held
+            while self._wait():
+                begin = self._position
+                self._take()
+                self._write(begin)
             self._files.close()
         except Exception as error:  # of any kind: a recording must not end unsaid
             self.failure = str(error)
             self._files.abandon()
-            with suppress(Empty):
-                while True:
-                    self._queue.get_nowait()
+            self._chunks.clear()
 
-    def _runs(self) -> Iterator[list[_Chunk]]:
-        """Chunks that wait, some at a time, until the end is asked for."""
-        while (chunk := self._queue.get()) is not None:
-            run, size = [chunk], chunk.cost
-            while size < _BYTES_A_WRITE and not self._queue.empty():
-                chunk = self._queue.get()
-                if chunk is None:
-                    yield run
-                    return
-                run.append(chunk)
-                size += chunk.cost
-            yield run
+    def _wait(self) -> bool:
+        """True once there is something to write; False at the end."""
+        if not self._chunks and not self._ending:
+            self._some.wait()
+        self._some.clear()
+        if not self._ending and self._offered - self._position < self._group_bytes:
+            self._enough.wait(_GROUP_SECONDS)
+        return bool(self._chunks) or not self._ending
 
-    def _blocks(self, chunk: _Chunk) -> Iterator[bytes]:
-        """The block of the frames that the chunk made whole, if it did."""
-        if chunk.direction is None:
-            self._forget(chunk.cid)
+    def _take(self) -> None:
+        """Chunks for a group, each put to its stream."""
+        self._enough.clear()
+        chunks, streams = self._chunks, self._streams
+        most, step = self._position + self._group_bytes, 0
+        while chunks and self._position < most:
+            step += 1
+            if step % _STEP == 0:
+                time.sleep(0)
+            cid, direction, time_ns, parts, size, cost = chunks.popleft()
+            if not isinstance(direction, Direction):
+                self._mark(cid, direction)
+                continue
+            self._taken += cost
+            self._position += size
+            stream = streams.get((cid, direction))
+            if stream is None:
+                stream = streams[cid, direction] = _Stream(cid, direction)
+            if stream.wanted is not None:
+                stream.add(time_ns, parts, size, self._position)
+
+    def _mark(self, cid: int, revision: Revision | None) -> None:
+        """The connection's revision, or its end."""
+        if revision is not None:
+            self._revisions.by_cid[cid] = revision
             return
-        tail = self._tails.setdefault((chunk.cid, chunk.direction), _Tail())
-        if tail.wanted is None:
-            return
-        before = len(tail.data)
-        tail.data += b"".join(chunk.parts)
-        if len(tail.data) >= tail.wanted:
-            found = whole_frames(tail.data, self._revision)
-            payload = bytes(memoryview(tail.data)[: found.end])
-            del tail.data[: found.end if found.wanted is not None else None]
-            tail.wanted = found.wanted
-            if payload:
-                yield encode_block(self._header(chunk, chunk.direction, payload, found.frames), payload)
-        self._held += len(tail.data) - before
+        self._gone.append(cid)
+        found = (self._streams.pop((cid, direction), None) for direction in Direction)
+        self._ended += [stream for stream in found if stream is not None]
 
-    def _header(self, chunk: _Chunk, direction: Direction, payload: bytes, frames: int) -> BlockHeader:
-        if direction is Direction.IN and chunk.cid not in self._peers:
-            peer = claimed_id(payload, self._revision)
-            if peer is not None:
-                self._peers[chunk.cid] = peer
-        return BlockHeader(
-            chunk.time_ns, self._local, self._peers.get(chunk.cid), chunk.cid, direction, self._revision, frames
-        )
-
-    def _forget(self, cid: int) -> None:
-        self._peers.pop(cid, None)
-        for direction in Direction:
-            tail = self._tails.pop((cid, direction), None)
-            self._held -= len(tail.data) if tail is not None else 0
+    def _write(self, begin: int) -> None:
+        """The group of the frames that are whole, if there are any. `begin` is the ordinal of what came before it."""
+        blocks: list[Gathered] = []
+        # The bytes that came in say who the peer is, and which revision the other direction has.
+        for stream in sorted((*self._ended, *self._streams.values()), key=lambda stream: stream.direction):
+            revision = self._revisions.of(stream) if stream.is_enough else None
+            if revision is None:
+                stream.keep()
+                continue
+            payload, sizes, runs = stream.take(revision)
+            if sizes:
+                self._revisions.learn(stream, payload, revision)
+                peer = self._revisions.peers.get(stream.cid)
+                blocks.append(Gathered(stream.cid, peer, stream.direction, revision, sizes, runs, payload))
+        if blocks:
+            self._files.write(lambda base: encode_group(self._local, blocks, base=base, codec=self._codec), begin)
+        for cid in self._gone:
+            self._revisions.forget(cid)
+        self._ended, self._gone = [], []
+        self.done = self._taken - sum(stream.size for stream in self._streams.values())
 
 
 class _Files:
@@ -245,21 +386,19 @@ class _Files:
         self._local = local
         self._file_bytes = file_bytes
         self._stamp = 0
-        self._open()
+        self._open(0)
 
-    def write(self, blocks: Sequence[bytes]) -> None:
-        """Whole blocks, in order: none is cut by the end of a file."""
-        fitting: list[bytes] = []
-        length = self._indexer.length
-        for block in blocks:
-            if length and length + len(block) > self._file_bytes:
-                self._append(fitting)
-                self.close()
-                self._open()
-                fitting, length = [], 0
-            fitting.append(block)
-            length += len(block)
-        self._append(fitting)
+    def write(self, group: Callable[[int], bytes], begin: int) -> None:
+        """A group, whole; it is made for the file that takes it, whose ordinals begin at the one before its first."""
+        data = group(self._base)
+        if self._indexer.length and self._indexer.length + len(data) > self._file_bytes:
+            self.close()
+            self._open(begin)
+            data = group(self._base)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+        self._indexer.add(data, len(data))
 
     def close(self) -> None:
         """End the file that is open. Its index says that it was. One that holds nothing is removed."""
@@ -277,7 +416,8 @@ class _Files:
         with suppress(OSError):
             self.close()
 
-    def _open(self) -> None:
+    def _open(self, base: int) -> None:
+        self._base = base
         self._stamp = max(time.time_ns(), self._stamp + 1)  # the names are in order though the clock may not be
         seconds, nanoseconds = divmod(self._stamp, 10**9)
         when = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{nanoseconds:09d}Z"
@@ -285,14 +425,7 @@ class _Files:
         self._file = _create(self._path)
         self._indexer = Indexer()
 
-    def _append(self, blocks: list[bytes]) -> None:
-        rest = memoryview(b"".join(blocks))
-        while rest:
-            rest = rest[self._file.write(rest) :]
-        for block in blocks:
-            self._indexer.add(block, len(block))
-
 
 def _create(path: Path) -> io.FileIO:
     """A new file that only its owner may read (D-14)."""
-    return io.FileIO(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600))
+    return io.FileIO(path, "x", opener=open_private)

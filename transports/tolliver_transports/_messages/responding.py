@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from time import monotonic
+from typing import Any
 
-from tolliver_proto import Delivery, LocalProtocolError, NoticeKind, Request, TolliverError
+from tolliver_proto import BodyNotDecoded, Delivery, LocalProtocolError, NoticeKind, Request, TolliverError
 
-from .._driver.adapter import AwaitableBell, Bell
-from .._driver.ends import is_interrupt, shown
+from .._driver.adapter import AwaitableWakeup, Wakeup
+from .._driver.ends import is_interrupt, told
+from ..codecs._codec import AnyCodec
+from ..codecs._requests import answering
 from .inbox import Core, Mailbox, Run, hand_out
 from .iterators import AsyncCore, Receiver, name_of
 
 Responding = Callable[[Request], object]
 """A function of a request that returns the reply's body, bytes. On a loop, its result may be awaitable."""
+
+Encode = Callable[[Delivery, Any], bytes] | None
+"""Makes the reply's body of what the handler returned, where that is a value. Raises BodyNotEncoded."""
 
 CONCURRENCY = 64
 _WORDS = 1000
@@ -29,10 +35,10 @@ class RequestBox(Mailbox):
     """Requests for one responder. Its subscription is how requesters know of it, and outlives the instance: durable
     requests wait for the next one (P-16)."""
 
-    def __init__(self, core: Core, channel: str, key: str, bell: Bell, calls: str) -> None:
-        super().__init__(core, channel, key, bell, calls)
+    def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, calls: str) -> None:
+        super().__init__(core, channel, key, wakeup, calls)
         with core.lock:
-            core.turn()
+            core.run_actions()
 
     def _register(self, _pending: int | None) -> None:
         self._core.node.respond(self.channel, self.key, self, monotonic())
@@ -46,7 +52,7 @@ class RequestBox(Mailbox):
             if not self.closed:
                 self._core.node.stop_responding(self.channel, self.key, self, monotonic())
                 self.close()
-                self._core.turn()
+                self._core.run_actions()
 
 
 class Responder(Receiver):
@@ -57,6 +63,10 @@ class Responder(Receiver):
     def close(self) -> None:
         """Answer no more: what is at work fails at its requester. A durable request waits for the next responder."""
         self._mailbox.leave()
+
+    def __repr__(self) -> str:
+        box = self._mailbox
+        return f"<Responder of {box.channel!r:.100} {box.key!r:.100}{' (closed)' if box.closed else ''}>"
 
 
 def answer(core: Core, run: Run, delivery: Delivery, result: object) -> None:
@@ -75,7 +85,8 @@ def answer(core: Core, run: Run, delivery: Delivery, result: object) -> None:
 def refuse(core: Core, run: Run, delivery: Delivery, error: BaseException) -> None:
     """The handler has raised this: its requester is told, and is the one who may ask again."""
     text = words_of(error)
-    core.complain(NoticeKind.RESPONDER_FAILED, delivery, f"raised {shown(error)}: the requester is told", error)
+    what = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
+    core.complain(NoticeKind.RESPONDER_FAILED, delivery, f"{what}: the requester is told", error)
     try:
         is_settled = core.node.refuse(delivery, text, monotonic())
     except TolliverError:
@@ -102,8 +113,9 @@ class RequestCalls:
 
     mailbox: RequestBox
 
-    def __init__(self, handler: Responding, concurrency: int) -> None:
+    def __init__(self, handler: Responding, encode: Encode, concurrency: int) -> None:
         self._handler = handler
+        self._encode = encode
         self._free = concurrency
         self._run: Run | None = None
         self._last: tuple[Run, Delivery] | None = None  # it has the last place
@@ -147,12 +159,12 @@ class RequestCalls:
 class _Worker:
     """A task that awaits what handlers have returned, one after the other."""
 
-    __slots__ = ("bell", "cancel", "item")
+    __slots__ = ("cancel", "item", "wakeup")
 
-    def __init__(self, bell: AwaitableBell) -> None:
-        self.bell = bell
+    def __init__(self, wakeup: AwaitableWakeup) -> None:
+        self.wakeup = wakeup
         self.item: _Item | None = None
-        self.cancel: Callable[[], object] = bell.ring
+        self.cancel: Callable[[], object] = wakeup.set
 
     def end(self) -> None:
         """It awaits nothing more. A coroutine that it has not begun will not be."""
@@ -169,15 +181,17 @@ class _LoopCalls(RequestCalls):
     the next ones.
     """
 
-    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
-        super().__init__(handler, concurrency)
+    def __init__(
+        self, core: AsyncCore, channel: str, key: str, handler: Responding, encode: Encode, concurrency: int
+    ) -> None:
+        super().__init__(handler, encode, concurrency)
         self._core = core
         self._context = core.context()
         self._idle: list[_Worker] = []
         self._workers: list[_Worker] = []
         self.mailbox = RequestBox(core, channel, key, self, name_of(handler))
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Something has come, or nothing will any more."""
         if self.mailbox.closed:
             for worker in self._workers:
@@ -196,7 +210,7 @@ class _LoopCalls(RequestCalls):
                 refuse(self._core, run, delivery, error)
             else:
                 if type(result) is bytes or not isinstance(result, Awaitable):
-                    answer(self._core, run, delivery, result)
+                    self._returned(run, delivery, result)
                 else:
                     self._await(run, delivery, result)
             if monotonic() > until:
@@ -209,9 +223,9 @@ class _LoopCalls(RequestCalls):
         if self._idle:
             worker = self._idle.pop()
             worker.item = item
-            worker.bell.ring()
+            worker.wakeup.set()
         else:
-            worker = _Worker(self._core.bell())
+            worker = _Worker(self._core.wakeup())
             worker.item = item
             self._workers.append(worker)
             worker.cancel = self._context.run(self._core.spawn, partial(self._work, worker))
@@ -220,7 +234,7 @@ class _LoopCalls(RequestCalls):
         while not self.mailbox.closed:
             item, worker.item = worker.item, None
             if item is None:
-                await worker.bell.heard()
+                await worker.wakeup.wait()
                 continue
             await self._wait_for(*item)
             self._idle.append(worker)
@@ -238,20 +252,35 @@ class _LoopCalls(RequestCalls):
                 refuse(self._core, run, delivery, error)
         else:
             if not self.mailbox.closed:
-                answer(self._core, run, delivery, outcome)
+                self._returned(run, delivery, outcome)
+
+    def _returned(self, run: Run, delivery: Delivery, result: object) -> None:
+        if self._encode is not None:
+            try:
+                result = self._encode(delivery, result)
+            except TolliverError as error:
+                refuse(self._core, run, delivery, error)
+                return
+        answer(self._core, run, delivery, result)
 
 
 class LoopResponder(Responder):
     """A responder on a loop."""
 
-    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
-        self._mailbox = _LoopCalls(core, channel, key, handler, concurrency).mailbox
+    def __init__(
+        self, core: AsyncCore, channel: str, key: str, handler: Responding, encode: Encode, concurrency: int
+    ) -> None:
+        self._mailbox = _LoopCalls(core, channel, key, handler, encode, concurrency).mailbox
 
 
-def checked_responder(handler: Responding, concurrency: int) -> tuple[Responding, int]:
-    """Both, which will do. Raises TypeError, ValueError."""
+def checked_responder(
+    handler: Responding, codec: AnyCodec[Any] | None, reply_codec: AnyCodec[Any] | None, concurrency: int
+) -> tuple[Responding, Encode, int]:
+    """Handler, codecs and places of a responder, which will do. Raises TypeError, ValueError."""
     if not callable(handler):
         raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a request")
     if not isinstance(concurrency, int) or concurrency < 1:
         raise ValueError(f"concurrency={concurrency!r:.100}: give a number of requests, 1 or more")
-    return handler, concurrency
+    if codec is None and reply_codec is None:
+        return handler, None, concurrency
+    return *answering(handler, codec, reply_codec), concurrency

@@ -1,7 +1,8 @@
-"""Handlers side by side: several messages with one handler at once, in order inside a key where that is asked for.
+"""Handlers side by side.
 
-`Lanes` of the core says which may begin. Here are the mailbox that asks it, on loops and in threads, and the calls on a
-loop: a task for each that gives back something to await.
+One handler has several messages at once, in order inside a key where that is asked for. `Lanes` of the core says which
+may begin. Here are the mailbox that asks it, on loops and in threads, and the calls on a loop: a task for each that
+gives back something to await.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from uuid import UUID
 
 from tolliver_proto import Delivery, Lanes
 
-from .._driver.adapter import Bell
+from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt
 from .._driver.loop_endpoint import SLICE
 from .inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
@@ -47,13 +48,22 @@ def chosen(concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | No
     return SideBySide(concurrency, ordered_by, pending)
 
 
+def chosen_with(handler: object, concurrency: int, ordered_by: OrderedBy, pending: int | None) -> SideBySide:
+    """The same where a handler may be left out. Raises TypeError where it is, and there are choices for it."""
+    how = chosen(concurrency, ordered_by, pending)
+    if handler is None and how != SideBySide():
+        raise TypeError("concurrency, ordered_by and pending are choices of a handler: give one")
+    return how
+
+
 class LaneMailbox(Mailbox):
     """Deliveries that match one registration, for several calls at once."""
 
-    def __init__(self, core: Core, channel: str, key: str, bell: Bell, calls: str, how: SideBySide) -> None:
+    def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, calls: str, how: SideBySide) -> None:
         self._lanes: Lanes[Delivery] = Lanes(how.concurrency, attrgetter("key") if how.ordered_by else None)
         self._run_of: dict[Delivery, Run] = {}
-        super().__init__(core, channel, key, bell, calls, how.pending)
+        self._began: dict[Delivery, float] = {}  # when the call of each began
+        super().__init__(core, channel, key, wakeup, calls, how.pending)
 
     def begin_next(self) -> Delivery | None:
         """The next delivery whose call begins now, or None where none may."""
@@ -68,6 +78,7 @@ class LaneMailbox(Mailbox):
                     self._lanes.add(one)
             else:
                 self._run_of[delivery].begin((delivery,))
+                self._began[delivery] = monotonic()
                 return delivery
         return None
 
@@ -78,6 +89,7 @@ class LaneMailbox(Mailbox):
     def end_call(self, delivery: Delivery) -> None:
         """Its call is over (D-9)."""
         self._run_of.pop(delivery).end((delivery,))
+        self.took(monotonic() - self._began.pop(delivery), 1)
         self._lanes.end(delivery)
 
     def take_back(self, peer: UUID) -> None:
@@ -103,7 +115,7 @@ class SideBySideCalls:
                 cancel()
         self.mailbox.close()
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Something has come, or nothing will any more."""
         if not self.mailbox.closed:
             self._core.call_at_end(self)
@@ -121,7 +133,7 @@ class SideBySideCalls:
                 if delivery in self._tasks:
                     self._tasks[delivery] = cancel
             if monotonic() > until:
-                self.ring()
+                self.set()
                 return
 
     def _called(self, delivery: Delivery) -> Awaitable[object] | None:

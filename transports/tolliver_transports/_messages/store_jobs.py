@@ -9,32 +9,117 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any
 
-from tolliver_proto import Commit, Fetch, Find, FindRetained, Node, NoticeKind, Store, TolliverError, WeighRetained
+from tolliver_proto import (
+    Commit,
+    Fetch,
+    Find,
+    FindRetained,
+    Histogram,
+    Node,
+    NoticeKind,
+    Store,
+    StoreMessages,
+    TolliverError,
+    WeighRetained,
+)
 
 from .._driver.adapter import Done, Job
 
+_TRY_AGAIN = 1.0  # seconds between two tries
 News = Callable[[], Iterable[tuple[NoticeKind, str]]]
+
+
+class CommitCounts:
+    """Commits so far, and how long they took. `failure` is the last one's, None where it went well: one of messages
+    stays until messages are stored again, as what stores none is given more room (D-13)."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.failed = 0
+        self.failure: TolliverError | None = None
+        self._lacks_room = False
+        self.seconds = Histogram()
+        self.sync_seconds = Histogram()
+        self.messages = Histogram(Histogram.COUNTS)
+
+    def fail(self, action: Commit, error: TolliverError) -> None:
+        """Nothing of it was stored."""
+        self._lacks_room = self._lacks_room or _stores(action)
+        self.failure = error
+        self.failed += 1
+
+    def mended(self) -> None:
+        """Messages can be stored."""
+        self.failure, self._lacks_room = None, False
+
+    def add(self, action: Commit, seconds: float, sync_seconds: float) -> None:
+        """It is durable, after so many seconds, of which the end of the transaction took the others."""
+        if self.failure is not None and (not self._lacks_room or _stores(action)):
+            self.mended()
+        self.commits += 1
+        self.seconds.add(seconds)
+        self.sync_seconds.add(sync_seconds)
+        self.messages.add(sum(len(one.messages) for one in action.operations if type(one) is StoreMessages))
+
+
+def _stores(action: Commit) -> bool:
+    return any(type(one) is StoreMessages for one in action.operations)
 
 
 class StoreJobs:
     """Commits, fetches and finds. `run` is the world's `store`; `news` gives what the store has to tell since it was
     asked last."""
 
-    def __init__(self, node: Node, store: Store, run: Callable[[Job, Done], None], news: News) -> None:
+    def __init__(
+        self,
+        node: Node,
+        store: Store,
+        run: Callable[[Job, Done], None],
+        news: News,
+        synced: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`synced` gives the seconds that the end of the last commit took."""
+        self.counts = CommitCounts()
+        self._synced = synced
         self._node = node
         self._store = store
         self._run = run
         self._news = news
+        self._tries_after = 0.0
 
-    def commit(self, action: Commit) -> None:
+    def try_again(self, try_it: Job) -> None:
+        """Have the store commit nothing, to learn whether a fault is over: else one that nobody sends to, as it is not
+        ready, would never be ready again."""
+        now = monotonic()
+        if now < self._tries_after:
+            return
+        self._tries_after = now + _TRY_AGAIN
+
         def done(_result: None, error: TolliverError | None) -> None:
             if error is None:
+                self.counts.mended()
+            self._tell_news()
+
+        self._run(try_it, done)
+
+    def commit(self, action: Commit) -> None:
+        took: list[float] = []
+
+        def work() -> None:
+            began = monotonic()
+            self._store.commit(action.operations)
+            took.append(monotonic() - began)
+
+        def done(_result: None, error: TolliverError | None) -> None:
+            if error is None:
+                self.counts.add(action, took[0], self._synced())
                 self._node.committed(action.batch_id, monotonic())
             else:
+                self.counts.fail(action, error)
                 self._node.store_failed(action.batch_id, error, monotonic())
             self._tell_news()
 
-        self._run(lambda: self._store.commit(action.operations), done)
+        self._run(work, done)
 
     def fetch(self, action: Fetch) -> None:
         def done(rows: Any, error: TolliverError | None) -> None:

@@ -1,4 +1,7 @@
-"""Typed deliveries out of iterators: what does not decode is failed and told, and the next one is handed out (P-42)."""
+"""Typed deliveries out of iterators (P-42).
+
+One that does not decode is failed and told, and the next one is handed out.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from tolliver_proto import BodyNotDecoded, Delivery, NoticeKind
 from ..codecs._bodies import Opener, TypedDelivery
 from ..codecs._codec import AnyCodec
 from .inbox import Core, Run
-from .iterators import AsyncCore, BaseIterator, Messages, Receiver, Runs
+from .iterators import BaseIterator, Messages, Receiver, Runs
 
 T = TypeVar("T")
 
@@ -62,7 +65,7 @@ class TypedRun(Sequence[TypedDelivery[T]]):
 
 
 class Opening(Generic[T]):
-    """Typed deliveries for an iterator's user; None where there is nothing for him."""
+    """Typed deliveries for an iterator's user; None where there is nothing for him. Raises TypeError."""
 
     def __init__(self, core: Core, codec: AnyCodec[T]) -> None:
         self._core = core
@@ -112,9 +115,9 @@ class _AsyncTyped(TypedReceiver):
 class TypedMessages(_AsyncTyped, Generic[T]):
     """As Messages, with the `value` of each delivery. A body that does not decode is failed, told, and left out."""
 
-    def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool, codec: AnyCodec[T]) -> None:
-        self._opening = Opening(core, codec)  # which may refuse the codec
-        super().__init__(source := Messages(core, channel, key, subscribe))
+    def __init__(self, opening: Opening[T], source: Messages) -> None:
+        super().__init__(source)
+        self._opening = opening
         self._next = source.__anext__
 
     async def __anext__(self) -> TypedDelivery[T]:
@@ -123,12 +126,16 @@ class TypedMessages(_AsyncTyped, Generic[T]):
         return delivery
 
 
+class TypedWork(TypedMessages[T]):
+    """As Work, with the `value` of each job. One that does not decode is failed, told, and left out."""
+
+
 class TypedRuns(_AsyncTyped, Generic[T]):
     """As Runs, with the `value` of each delivery."""
 
-    def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool, codec: AnyCodec[T]) -> None:
-        self._opening = Opening(core, codec)  # which may refuse the codec
-        super().__init__(source := Runs(core, channel, key, subscribe))
+    def __init__(self, opening: Opening[T], source: Runs) -> None:
+        super().__init__(source)
+        self._opening = opening
         self._next = source.__anext__
 
     async def __anext__(self) -> TypedRun[T]:

@@ -1,8 +1,9 @@
-"""Batch of messages, as one row of the database holds it: a directory and the bodies, end to end.
+"""Batch of messages, as one row of the database.
 
-A row for each message costs the database more than the message. So the messages of a commit lie together, and the
-directory says where each begins. One flipped bit costs one message at most: every message has a check over all that
-the directory says of it and its body, and a bit of the directory is found by its check and put right.
+The row has a directory and the bodies, end to end. A row for each message costs the database more than the message. So
+the messages of a commit lie together, and the directory says where each begins. One flipped bit costs one message at
+most: every message has a check over all that the directory says of it and its body, and a bit of the directory is found
+by its check and put right.
 """
 
 from __future__ import annotations

@@ -24,8 +24,10 @@ from weakref import WeakSet
 
 from tolliver_proto import NoticeKind, StoreError
 
+from .._private import open_private
 from .causes import DAMAGED, FAILURES, MALFORMED, NOT_A_DATABASE, primary_code, store_error
 from .checks import SEALED, Log, break_seal, damage, make_known, row_check, seal, write_seal
+from .health import StoreHealth
 from .layout import LAYOUT, TABLES
 from .lock import Lock
 from .mark import Mark, mark_path
@@ -111,6 +113,7 @@ class DatabaseFile:
         self._connection: sqlite3.Connection | None = None
         self._mark: Mark | None = None
         self._ended = "is closed: open it again"
+        self.sync_seconds = 0.0  # that the end of the last transaction took: its log is written, and synced
         with self.failing("open", *MALFORMED):
             self._lock = Lock(self.path)
             try:
@@ -202,7 +205,7 @@ class DatabaseFile:
             raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
         draft = f"{self.path}.new"
         self._remove_draft()
-        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # SQLite's other files get its mode (D-13)
+        os.close(open_private(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))  # SQLite's other files get its mode (D-13)
         with closing(_connect(draft)) as connection:
             connection.execute("BEGIN")
             for statement in TABLES.values():
@@ -363,7 +366,9 @@ class DatabaseFile:
             numbered = work()
             if self._mark is not None and not numbered:
                 connection.execute(_COUNT, (self.next_commit,))
+            began = time.monotonic()
             connection.execute("COMMIT")
+            self.sync_seconds = time.monotonic() - began
         except BaseException:
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
@@ -410,6 +415,25 @@ class DatabaseFile:
             else:
                 return
         raise error
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of room that the reserve takes."""
+        return self._room.reserved
+
+    def health(self) -> StoreHealth:
+        """Sizes and faults now, by a few calls of the system that read no file. Any thread."""
+        faults: list[str] = []
+        if self._connection is None:
+            faults.append(f"the database {self.path} {self._ended}")
+        elif (lost := self._lock.lost()) is not None:
+            faults.append(f"{lost} was removed or replaced while in use: put it back, and start the instance again")
+        elif not os.access(self.path, os.W_OK):
+            faults.append(f"the database {self.path} cannot be written: make the file and its disk writable")
+        try:
+            return self._room.health(faults)
+        except OSError as error:
+            return StoreHealth((*faults, f"the disk of the database {self.path} does not answer: {error}"))
 
     def check(self) -> list[str]:
         """Findings of the opening, and faults in the structure of the file: reads all of it. Any thread, while another

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from tolliver_proto import CorruptMessage, NoticeKind, StoreError, UnparkDeliveries
 
+from .._private import open_private
 from .file import APPLICATION_ID, HEADER, MAGIC
 from .layout import LAYOUT
 from .lock import Lock
@@ -76,7 +77,11 @@ def _layout(path: Path) -> int:
 def _copied(path: Path, directory: Path) -> Path:
     for name in _WITH_IT:
         if os.path.exists(f"{path}{name}"):
-            shutil.copyfile(f"{path}{name}", directory / f"{path.name}{name}")
+            with (
+                open(f"{path}{name}", "rb") as source,
+                open(directory / f"{path.name}{name}", "xb", opener=open_private) as copy,
+            ):
+                shutil.copyfileobj(source, copy)
     return directory / path.name
 
 

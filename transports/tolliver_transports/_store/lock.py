@@ -16,15 +16,18 @@ from io import FileIO
 
 from tolliver_proto import StoreError
 
+from .._private import open_private
+
 try:
     import fcntl
 
     FLOCK = True
     """False where it is not POSIX: SQLite's own exclusive mode stands in."""
     _SET_LOCK = getattr(fcntl, "F_OFD_SETLK", None)  # Linux
+    _ASK_LOCK = getattr(fcntl, "F_OFD_GETLK", None)
 except ImportError:
     FLOCK = False
-    _SET_LOCK = None
+    _SET_LOCK = _ASK_LOCK = None
 
 _PLACE = 2**62  # far behind the end of any database, and behind the bytes that SQLite locks
 _FLOCK = struct.Struct("hhqqi0q")  # type, whence, start, length, process: the system's own layout
@@ -33,6 +36,23 @@ Identity = tuple[int, int]
 """Device and inode."""
 
 _used: set[Identity] = set()
+
+
+def is_used(path: str) -> bool:
+    """True if an instance has the database now. Takes no lock where the system tells without, so that it disturbs none
+    that opens it at this moment. Raises OSError."""
+    found = os.stat(path)
+    if (found.st_dev, found.st_ino) in _used:
+        return True
+    if _ASK_LOCK is not None:
+        with open(path, "rb") as file, suppress(OSError):  # else a file system without such locks
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PLACE, 1, 0)
+            return bool(_FLOCK.unpack(fcntl.fcntl(file, _ASK_LOCK, asked))[0] != fcntl.F_UNLCK)
+    try:
+        Lock(path).close()
+    except StoreError:
+        return True
+    return False
 
 
 class Lock:
@@ -51,7 +71,7 @@ class Lock:
         return self._beside is None
 
     def _take_beside(self) -> FileIO:
-        lock = FileIO(f"{self._path}.lock", "a", opener=lambda path, flags: os.open(path, flags, 0o600))
+        lock = FileIO(f"{self._path}.lock", "a", opener=open_private)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -1,4 +1,7 @@
-"""Look into a database beside the instance that uses it: reads, changes nothing, takes no lock."""
+"""Look into a database beside the instance that uses it.
+
+It reads, changes nothing and takes no lock.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,19 @@ class Waiting:
     bytes: int = 0
     oldest: int | None = None
     newest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A message that a peer has not acknowledged. `bytes` are those of its frame, `stored_at` is None if lost."""
+
+    peer: UUID
+    message_id: int
+    channel: str
+    key: str
+    bytes: int
+    stored_at: int | None
+    parked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +108,13 @@ class Look:
     def waiting(self) -> list[Waiting]:
         """Of each peer what waits and what is parked, if anything is."""
         return [one for number, uuid in self.peers().items() for one in self._waiting(number, uuid)]
+
+    def messages(self, peer: UUID | None = None) -> Iterator[Undelivered]:
+        """Of each peer, or of that one, oldest first. A message that cannot be read has no names."""
+        for number, uuid in self.peers().items():
+            if peer in (None, uuid):
+                for _, _, wire_id, size, parked, stored_at, (channel, key) in self._deliveries.listed(number, 0, 0):
+                    yield Undelivered(uuid, wire_id, channel, key, size, stored_at or None, parked)
 
     def _waiting(self, number: int, uuid: UUID) -> list[Waiting]:
         both = [Waiting(uuid, False), Waiting(uuid, True)]

@@ -1,4 +1,4 @@
-"""Mark beside the log, which tells at opening that commits are missing (D-13).
+"""Mark beside the log, which tells of missing commits (D-13).
 
 A database counts its commits, and after each one the mark says how many there were. Nobody waits for the mark to be on
 the disk: after a loss of power it may be older than the database, or nothing, and both say nothing. One that is newer
@@ -14,6 +14,8 @@ from struct import Struct
 from struct import error as struct_error
 from uuid import UUID
 from zlib import crc32
+
+from .._private import open_private
 
 _BODY = Struct(">8s16sQQ")  # magic, the instance's UUID, its commits, those that are missing
 _MAGIC = b"tollmark"
@@ -38,7 +40,7 @@ class Mark:
         self._commits = commits
         self._file: int | None = None
         with suppress(OSError):  # without a mark everything else goes on
-            self._file = os.open(mark_path(path), os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+            self._file = open_private(mark_path(path), os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0))
             before, missing = self._read()
             self.missing = missing + max(0, before - commits)
 

@@ -1,7 +1,7 @@
-"""Database in memory, for trials and tests: nothing of it is on a disk, and it goes with its instance.
+"""Database in memory, for trials and tests.
 
-It has the same tables and statements as a file. There is no lock, no mark and no reserve, as nobody else can open it
-and nothing of it survives.
+Nothing of it is on a disk, and it goes with its instance. It has the same tables and statements as a file. There is no
+lock, no mark and no reserve, as nobody else can open it and nothing of it survives.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tolliver_proto import NoticeKind, StoreError
 
 from .checks import make_known, row_check
 from .file import APPLICATION_ID, Failing, failing
+from .health import StoreHealth
 from .layout import LAYOUT, TABLES
 from .room import Growth
 
@@ -34,6 +35,8 @@ class MemoryDatabase:
     path = IN_MEMORY
     unclean = False
     missing = 0
+    sync_seconds = 0.0
+    reserved = 0
 
     def __init__(self, instance_id: UUID | None) -> None:
         if instance_id is None:
@@ -86,6 +89,10 @@ class MemoryDatabase:
     def write(self, job: Callable[[], object], growth: Growth | None = None) -> None:
         """Do the job, which commits."""
         job()
+
+    def health(self) -> StoreHealth:
+        """No file, no fault."""
+        return StoreHealth()
 
     def tell_damage(self, text: str) -> None:
         self.news.append((NoticeKind.STORE_ERROR, f"a look at the database in memory found damage: {text}"))

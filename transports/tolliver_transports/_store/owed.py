@@ -1,9 +1,9 @@
-"""Deliveries: the messages of each batch that each peer is owed, and the batches themselves.
+"""Deliveries on disk, and the batches that they are of.
 
-A peer's share of a batch is one row: a span, which is the usual case, or a bitmap where some are acknowledged, were for
-others, or are parked. A commit touches the rows of its own batches only. Peer 0 is nobody: its rows are messages that
-are kept for whoever is connecting (T-62). A batch goes with its last owner, and is written anew, smaller, when less
-than half of it is owed.
+For each peer it has the messages of each batch that are owed. A peer's share of a batch is one row: a span, which is
+the usual case, or a bitmap where some are acknowledged, were for others, or are parked. A commit touches the rows of
+its own batches only. Peer 0 is nobody: its rows are messages that are kept for whoever is connecting (T-62). A batch
+goes with its last owner, and is written anew, smaller, when less than half of it is owed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ NOBODY = 0
 _ASKED = 256  # spans that one question covers,
 _NEAR = 4096  # where they lie so near to one another
 _NEW = 16  # batches: so many of the newest are not written anew, as the rest of them goes soon
+_LOOKS = 64  # batches at most that an opening looks at, to say how old they are
 _ANEW = 16  # batches that one commit writes anew at most
 _LAST_SEQ = 2**63 - 1
 _SIZE = attrgetter("size")
@@ -52,6 +53,7 @@ _BATCHES = f"""
 _OWNERS = """
     SELECT owed.owed FROM (SELECT 0 AS id UNION ALL SELECT id FROM peer) AS one CROSS JOIN owed
     ON owed.peer = one.id AND owed.first_seq = ?"""
+_NEXT_BATCH = "SELECT first_seq, last_seq FROM batch WHERE first_seq >= ? ORDER BY first_seq LIMIT 1"
 _DUE = "SELECT first_seq, due FROM expiry ORDER BY due, first_seq"
 _DUE_SHARES = f"""
     SELECT {_COLUMNS} FROM (SELECT id FROM peer) AS one CROSS JOIN owed ON owed.peer = one.id AND owed.first_seq = ?"""
@@ -195,12 +197,27 @@ class Deliveries:
         [(self._expires,)] = self._execute("SELECT EXISTS (SELECT 1 FROM expiry)", ()).fetchall()
 
     def newest_stored_at(self) -> int:
-        """When the newest batch was stored, in seconds; 0 where there is none, or where it is damaged."""
+        """Time at which the newest batch was stored, in seconds; 0 where there is none, or where it is damaged."""
         for (first,) in self._execute("SELECT MAX(first_seq) FROM batch", ()).fetchall():
             directory = None if first is None else self.directory(first)
             if directory is not None:
                 return directory.stored_at
         return 0
+
+    def ages(self, now: float) -> Iterator[tuple[int, float]]:
+        """Last seqs of some batches, ascending, and how long ago each was stored: a few dozen look-ups at most.
+
+        They are for show: where damage is in the way, those behind it are left out.
+        """
+        with suppress(sqlite3.DatabaseError):
+            [(first, last)] = self._execute("SELECT MIN(first_seq), MAX(first_seq) FROM batch", ()).fetchall()
+            after = 0
+            while first is not None and after <= last:
+                [(one, until)] = self._execute(_NEXT_BATCH, (after,)).fetchall()
+                directory = self.directory(one)
+                if directory is not None:
+                    yield until, max(0.0, now - directory.stored_at)
+                after = max(until + 1, one + (last - first) // _LOOKS)
 
     def begin(self, number: int) -> None:
         """A commit of this number begins."""
@@ -564,9 +581,8 @@ class Deliveries:
             )
 
     def next_due(self) -> int | None:
-        """When the first batch expires that has a time of its own."""
-        [(due,)] = self._execute("SELECT MIN(due) FROM expiry", ()).fetchall()
-        return due  # type: ignore[no-any-return]  # a row of the database has no types
+        """Time of the first expiry of a delivery that has its own. A batch that nobody is owed any more has none."""
+        return next((due for _, due in self.expiring()), None)
 
     def expiring(self) -> Iterator[tuple[Listed, int]]:
         """Deliveries of such batches, soonest first, each with when it expires."""
@@ -616,7 +632,7 @@ class Deliveries:
             count, size = (bits & ~parked).bit_count(), one.size
             if one in holes:
                 size = _size_of(one, directory, bits & ~parked)
-            totals.count(one.peer, count, size, first + (bits & ~parked).bit_length() - 1)
+            totals.count(one.peer, count, size, first, bits & ~parked)
             if parked:
                 totals.count_parked(one.peer, parked.bit_count(), _size_of(one, directory, parked))
         if holes:
@@ -650,6 +666,8 @@ class Totals:
     def __init__(self) -> None:
         self.peers: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
         """By number: messages that are pending, their bytes, the last seq, parked messages, their bytes."""
+        self.firsts: dict[int, int] = {}
+        """By number: the first seq that is pending."""
         self.ids = IntervalSet()
         self.owed = RefCounts()
         self.last_seq = 0
@@ -658,6 +676,8 @@ class Totals:
     def whole(self, peer: int, first: int, last: int, first_id: int, size: int) -> None:
         """A batch that one peer is owed, and all of it: the usual case, and a backlog has many."""
         known = self.peers[peer]
+        if not known[0]:
+            self.firsts[peer] = first
         known[0] += last + 1 - first
         known[1] += size
         known[2] = last
@@ -675,12 +695,15 @@ class Totals:
             self.ids.add(first_id, end_id - 1)
             self.last_seq = end - 1
 
-    def count(self, peer: int, pending: int, size: int, last_seq: int) -> None:
+    def count(self, peer: int, pending: int, size: int, first: int, bits: int) -> None:
+        """Of a batch that begins there, these wait."""
         known = self.peers[peer]
+        if pending and not known[0]:
+            self.firsts[peer] = first + (bits & -bits).bit_length() - 1
         known[0] += pending
         known[1] += size
         if pending:
-            known[2] = last_seq
+            known[2] = first + bits.bit_length() - 1
 
     def count_parked(self, peer: int, count: int, size: int) -> None:
         known = self.peers[peer]

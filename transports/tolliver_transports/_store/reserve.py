@@ -1,9 +1,10 @@
-"""Reserve on the disk, so that an outbox that has filled it drains (D-13).
+"""Reserve on the disk for a full outbox (D-13).
 
-Removing what a peer has acknowledged takes room too: the log grows before it begins anew, and the database before the
-log may. On a full disk that room is a file that is there for nothing else. It is given up for a commit that stores no
-message, and made again when there is room for it twice. One half is for the log, the other for what the log is copied
-to: a reader holds the log up, and one that has taken all room by then could never begin anew.
+With it, an outbox that has filled the disk drains. Removing what a peer has acknowledged takes room too: the log grows
+before it begins anew, and the database before the log may. On a full disk that room is a file that is there for nothing
+else. It is given up for a commit that stores no message, and made again when there is room for it twice. One half is
+for the log, the other for what the log is copied to: a reader holds the log up, and one that has taken all room by then
+could never begin anew.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
+
+from .._private import open_private
 
 SIZE = 8 * 2**20
 _SHARE = 8  # at most this part of the disk
@@ -53,7 +56,7 @@ class Reserve:
         return True
 
     def _allocate(self) -> None:
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        file = open_private(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0))
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file, 0, self.size)

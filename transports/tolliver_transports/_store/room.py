@@ -1,8 +1,9 @@
-"""Room on the disk: what is refused when there is little, and what goes on when there is none (D-13).
+"""Room on the disk (D-13).
 
-A commit that stores messages is refused while less than `min_free` is left. One that stores none, above all what
-removes those that peers have acknowledged, is given the reserve. When the outbox has drained, the database is made as
-small as its contents are, and the reserve is there again.
+It says what is refused when there is little, and what goes on when there is none. A commit that stores messages is
+refused while less than `min_free` is left. One that stores none, above all what removes those that peers have
+acknowledged, is given the reserve. When the outbox has drained, the database is made as small as its contents are, and
+the reserve is there again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from time import monotonic
 from tolliver_proto import DiskFull, NoticeKind
 
 from .causes import primary_code
+from .health import StoreHealth
 from .reserve import Reserve
 
 Growth = Callable[[], int]
@@ -108,6 +110,29 @@ class Room:
         yield
         if self._reserve.give_up() and _copy_log(connection):
             yield
+
+    def health(self, faults: list[str]) -> StoreHealth:
+        """With what is wrong beside the disk. Any thread; raises OSError where the disk does not answer."""
+        free = self._reserve.free()
+        if not self._reserve.there:
+            faults.append(
+                f"the disk of the database {self._path} was full, and its reserve is given up: free "
+                f"{self._reserve.size} bytes and more"
+            )
+        if free < self._min_free:
+            faults.append(
+                f"the disk of the database {self._path} has {free} bytes left, less than min_free={self._min_free}: "
+                "free some, as new messages are refused"
+            )
+        reserve = self._reserve.size if self._reserve.there else 0
+        return StoreHealth(
+            tuple(faults), _size(self._path), _size(f"{self._path}-wal"), reserve, free, not self._reserve.there
+        )
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of the reserve, or those that it would have."""
+        return self._reserve.size
 
     def closed(self) -> None:
         """The end of the use. The reserve is made of the room that SQLite has given back."""

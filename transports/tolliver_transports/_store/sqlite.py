@@ -66,6 +66,7 @@ from .checks import check_of, content_check, letter_check, value_check
 from .clock import StoreClock
 from .copying import write_copy
 from .file import DatabaseFile
+from .health import StoreHealth
 from .memory import MemoryDatabase, is_in_memory
 from .owed import NOBODY, Deliveries, Holds, Row, Span, joined
 from .pieces import in_pieces
@@ -189,6 +190,9 @@ class SQLiteStore:
                 self._correction = kept
         self._clock.not_before(self._deliveries.newest_stored_at())
 
+    def __repr__(self) -> str:
+        return f"<SQLiteStore {self._file.path} of {self.instance_id}>"
+
     def close(self) -> None:
         """End the use in order and let the lock go. A second call does nothing. Never raises."""
         self.end()
@@ -233,6 +237,23 @@ class SQLiteStore:
         self.commit(begin_elsewhere(self.load(), rng))
         self.clear_missing()
 
+    def health(self) -> StoreHealth:
+        """Sizes, free disk, and faults that keep messages from being stored: any thread."""
+        return self._file.health()
+
+    def try_again(self) -> None:
+        """A commit of nothing, where the last one failed or the reserve is given up: as one of messages as large as the
+        reserve, so that it goes well where there is room again, and the reserve is made anew."""
+        try:
+            self._file.write(partial(self._commit, (), None), lambda: self._file.reserved)
+        except FAILURES as error:
+            raise store_error(error, f"commit to the database {self._file.path}") from error
+
+    @property
+    def sync_seconds(self) -> float:
+        """Seconds that the end of the last commit took: its log was written and synced."""
+        return self._file.sync_seconds
+
     def news(self) -> list[tuple[NoticeKind, str]]:
         """News of it for an operator, since the last call: any thread."""
         news = []
@@ -257,6 +278,7 @@ class SQLiteStore:
                     LoadedPeer(frozenset(lists.get(number, ())), pin, *totals.peers.get(number, ())),
                     held=held.get(number, {}),
                     unsaid=unsaid.get(number, {}),
+                    first_seq=totals.firsts.get(number, 0),
                 )
                 for number, uuid, pin in connection.execute("SELECT id, uuid, spki_sha256 FROM peer")
             }
@@ -273,6 +295,7 @@ class SQLiteStore:
             expires_in = None if due is None else due - self._clock.now()
             letters, next_letter = self._letters()
             retained = total_of(connection)
+            ages = [*self._deliveries.ages(self._clock.now())]
             id_spans = [(first % 2**64, int(count)) for first, count in connection.execute(_ID_SPANS)]
         return Loaded(
             own_subscriptions,
@@ -286,6 +309,7 @@ class SQLiteStore:
             id_spans,
             retained,
             expires_in,
+            ages,
         )
 
     def _ages(self, table: str) -> dict[int, dict[Subscription, float]]:

@@ -1,8 +1,8 @@
 """Subscriptions and outbound streams for asyncio, trio and Twisted.
 
-All loops that await share these. Nothing here knows the loop. All that is ever awaited is a bell, the application's own
-source and `breathe()`, and each adapter brings these in its own form. A source that need not be awaited is pulled from
-by the core of the streams (`loop_streams`).
+All loops that await share these. Nothing here knows the loop. All that is ever awaited is a wakeup, the application's
+own source and `yield_to_loop()`, and each adapter brings these in its own form. A source that need not be awaited is
+pulled from by the core of the streams (`loop_streams`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from operator import length_hint
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
-from .._driver.adapter import AwaitableBell
+from .._driver.adapter import AwaitableWakeup
 from .._driver.ends import is_interrupt
 from .publishing import OutboundCore, OutboundStream, Publication
 from .subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class AsyncOutboundCore(OutboundCore, Protocol):
     """The core of streams whose users await, as far as outbound ones know it."""
 
-    def bell(self) -> AwaitableBell: ...
+    def wakeup(self) -> AwaitableWakeup: ...
 
     def context(self) -> Context: ...
 
@@ -34,9 +34,9 @@ class AsyncOutboundCore(OutboundCore, Protocol):
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
 
-    def turn_at_end(self) -> None: ...
+    def run_at_end(self) -> None: ...
 
-    def breathe(self) -> Awaitable[object]: ...
+    def yield_to_loop(self) -> Awaitable[object]: ...
 
     def is_outside(self, error: BaseException) -> bool: ...
 
@@ -56,7 +56,7 @@ class AsyncOutboundStream(OutboundStream):
         self._loop = core
         self._context = core.context()
         self._lots = self._begin_pulling()
-        self._awaited: AwaitableBell | None = None  # of the task, while there is one
+        self._awaited: AwaitableWakeup | None = None  # of the task, while there is one
         self._pulling = False  # the task waits for the source, not for us
         core.pull_soon(self)
 
@@ -65,11 +65,11 @@ class AsyncOutboundStream(OutboundStream):
         """It pulls from the source, and closes it."""
         return self._awaited is not None
 
-    def ring(self) -> None:
+    def set(self) -> None:
         if self._awaited is None:
             self._loop.pull_soon(self)
         else:
-            self._awaited.ring()
+            self._awaited.set()
 
     def cancelled(self) -> None:
         super().cancelled()
@@ -94,7 +94,7 @@ class AsyncOutboundStream(OutboundStream):
             return
         source = self._publication.open(self.name)
         if hasattr(source, "__await__") or hasattr(source, "__aiter__"):
-            self._awaited = self._loop.bell()
+            self._awaited = self._loop.wakeup()
             self._stop = self._loop.spawn(partial(self._work, source))
         else:
             self.begin(source)
@@ -124,7 +124,7 @@ class AsyncOutboundStream(OutboundStream):
             self.begin(source)
             if not hasattr(source, "__aiter__"):
                 self._lots, self._awaited = self._pull(iter(source)), None
-                self.ring()
+                self.set()
                 return
             await self._pull_async(aiter(source))
         except BaseException as error:
@@ -156,20 +156,20 @@ class AsyncOutboundStream(OutboundStream):
 
     async def _wanted(self) -> bool:
         """Waits until something may be pulled. False: the stream is over."""
-        bell = self._awaited
-        assert bell is not None, "a task that pulls has one"
+        wakeup = self._awaited
+        assert wakeup is not None, "a task that pulls has one"
         sent = self._sent
         wanted = self.look()
         if self._sent > sent:
-            self._loop.turn()
+            self._loop.run_actions()
         else:
-            self._loop.turn_at_end()  # it has begun, as many others may have: the answers go out together
+            self._loop.run_at_end()  # it has begun, as many others may have: the answers go out together
         if wanted and self._sent > sent:
-            await self._loop.breathe()
+            await self._loop.yield_to_loop()
         while not self.over:
             if self.look():
                 return True
-            await bell.heard()
+            await wakeup.wait()
         return False
 
 
@@ -180,9 +180,9 @@ class Subscription(BaseSubscription, Generic[T]):
     share one: each element goes to one of them.
     """
 
-    def __init__(self, core: SubscriptionCore, stream: InboundStream, bell: AwaitableBell) -> None:
+    def __init__(self, core: SubscriptionCore, stream: InboundStream, wakeup: AwaitableWakeup) -> None:
         super().__init__(core, stream)
-        self._bell = bell
+        self._wakeup = wakeup
         self._current: Iterator[T] = iter(())
 
     def __aiter__(self) -> Self:
@@ -195,7 +195,7 @@ class Subscription(BaseSubscription, Generic[T]):
             if elements := self._take():
                 self._current = iter(elements)
             else:
-                await self._bell.heard()
+                await self._wakeup.wait()
 
     async def runs(self) -> AsyncIterator[list[T]]:
         """For bulk: lists of elements that have come, at most a quarter of the window each."""
@@ -216,7 +216,7 @@ class Subscription(BaseSubscription, Generic[T]):
 
     async def _next(self) -> list[T]:
         while not (elements := self._take()):
-            await self._bell.heard()
+            await self._wakeup.wait()
         return elements
 
     def _take(self) -> list[T]:

@@ -1,8 +1,8 @@
-"""Core of a program's streams on an event loop, which pulls from plain sources itself.
+"""Core of a program's streams on an event loop.
 
-To wake a task costs more than to pull a few elements. So streams that may be pulled from wait in a queue; at the end of
-the turn in which that was heard each gives a lot after the other, in turn, and what is left when the time for that has
-passed is pulled when the loop comes round.
+It pulls from plain sources itself. To wake a task costs more than to pull a few elements. So streams that may be pulled
+from wait in a queue; at the end of the turn in which that was heard each gives a lot after the other, in turn, and what
+is left when the time for that has passed is pulled when the loop comes round.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LoopStreamsCore(LoopEndpoint, BaseStreamsCore[P]):
             stream = waiting.popleft()
             stream.is_queued = False
             if stream.pull():
-                self.turn()  # a full lot: it goes out while the next one is pulled
+                self.run_actions()  # a full lot: it goes out while the next one is pulled
                 self.pull_soon(stream)
             elif stream.over or stream.has_task:
                 self._begun.discard(stream)

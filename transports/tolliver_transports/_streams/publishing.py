@@ -19,11 +19,11 @@ from typing import Any, Protocol
 from tolliver_proto import LocalProtocolError
 from tolliver_proto.reactive import UNBOUNDED, Hub
 
-from .._driver.ends import is_interrupt, shown
+from .._driver.ends import is_interrupt, told
 from ..codecs._codec import Coding
 from .sources import converted
 
-log = logging.getLogger("tolliver")
+log = logging.getLogger("tolliver.streams")
 BYTES = 65536  # about so much is pulled before others have their turn
 MOST = 4096  # elements, however small
 _WILD = frozenset("*?[")
@@ -53,6 +53,7 @@ class Publication:
 
     @property
     def is_pattern(self) -> bool:
+        """True if it stands for every name that matches."""
         return not _WILD.isdisjoint(self.name)
 
     def open(self, name: str) -> Any:
@@ -66,7 +67,11 @@ class Publication:
         return self._source
 
     def close(self) -> None:
+        """Withdraw it: nobody can subscribe any more. Streams that run go on; the second time does nothing."""
         self._withdraw(self)
+
+    def __repr__(self) -> str:
+        return f"<Publication of {self.name!r:.100}>"
 
 
 class Catalogue:
@@ -108,7 +113,7 @@ class OutboundCore(Protocol):
 
     hub: Hub
 
-    def turn(self) -> None: ...
+    def run_actions(self) -> None: ...
 
     def flush_soon(self, stream: OutboundStream) -> None: ...
 
@@ -145,7 +150,7 @@ class OutboundStream(ABC):
         self.on_over: Callable[[], object] | None = None  # the stream is over: who waits for an element need not
 
     @abstractmethod
-    def ring(self) -> None:
+    def set(self) -> None:
         """There may be something to do for the loop that pulls: demand, room, the end."""
 
     # Inputs from the peer.
@@ -158,14 +163,14 @@ class OutboundStream(ABC):
         self._granted = min(self._granted + count, UNBOUNDED)
         self._window = max(self._window, self._granted - self._sent)
         self._tell_taken()
-        self.ring()
+        self.set()
 
     def cancelled(self) -> None:
         """The stream is over, whoever ended it. Nothing more is pulled, and the source is closed."""
         self.over = True
         self.pending.clear()
         self.at_end = _unknown
-        self.ring()
+        self.set()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -232,7 +237,7 @@ class OutboundStream(ABC):
     def listen(self) -> None:
         """Have the source pulled once more, if it has come to its end without being asked."""
         if self.at_end():
-            self.ring()
+            self.set()
 
     def complete(self) -> None:
         """The source has no more."""
@@ -245,7 +250,10 @@ class OutboundStream(ABC):
         """The source, or its codec, failed. The peer gets one line of text and no traceback (R-34)."""
         self.flush()
         if self.over:
-            log.warning("the source of %.100r failed after the end of its stream: %s", self.name, shown(error))
+            extra = {"stream": f"{self.name:.100}"}
+            log.warning(
+                "the source of %.100r failed after the end of its stream: %s", self.name, told(error), extra=extra
+            )
             return
         self._owner.hub.error(*self.key, text_of(error))
         self._end()
@@ -253,7 +261,7 @@ class OutboundStream(ABC):
     def _end(self) -> None:
         self._owner.outbound_over(self)
         self.cancelled()
-        self._owner.turn()
+        self._owner.run_actions()
 
     # Output.
 

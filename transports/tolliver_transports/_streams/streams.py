@@ -7,7 +7,6 @@ source. Its `Streams` holds a core, and explains each call.
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import Callable
 from time import monotonic
@@ -42,7 +41,8 @@ from tolliver_proto.reactive import (
     Subscribed,
 )
 
-from .._driver.adapter import Bell
+from .._driver import logs
+from .._driver.adapter import Wakeup
 from .._driver.driver import Driver
 from .._driver.endpoint import BaseEndpoint
 from .._driver.events import OnEvent
@@ -58,7 +58,6 @@ from .stats import StreamsStats
 from .subscribing import InboundStream
 
 P = TypeVar("P", bound=BasePeer)
-log = logging.getLogger("tolliver")
 Key = tuple[int, int]
 """A connection's cid, and the subscriber id of a stream on it."""
 
@@ -110,13 +109,13 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         cid = self.hub.connect(wanted, monotonic())
         call: PendingCall[P] = self._driver.calls.of((PeerUp, cid), as_it_is)
         call.late = lambda: f"there is no connection to {wanted} ({self.hub.why_not_up(cid)}): it is given up"
-        self.turn()
+        self.run_actions()
         return cid, call
 
     def give_up(self, cid: int) -> None:
         """Nobody waits for that connection any more."""
         self.hub.give_up(cid, monotonic())
-        self.turn()
+        self.run_actions()
 
     def publish(self, name: str, source: object, coding: Coding, element_size: int) -> Publication:
         self.check_open()
@@ -125,27 +124,31 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         return publication
 
     def subscribe(
-        self, name: str, demand: int | None, prefetch: int | None, coding: Coding, peer: P | None, bell: Bell
+        self, name: str, demand: int | None, prefetch: int | None, coding: Coding, peer: P | None, wakeup: Wakeup
     ) -> InboundStream:
         self.check_open()
         check_name(name)
-        stream = InboundStream(self, self._one_peer(peer).cid, name, demand, prefetch, coding, bell)
+        stream = InboundStream(self, self._one_peer(peer).cid, name, demand, prefetch, coding, wakeup)
         self._inbound[stream.key] = stream
-        self.turn()
+        self.run_actions()
         return stream
 
     def goodbye(self, peer: BasePeer, reason: str) -> None:
-        self.turn()  # elements that sources have yielded go out before
+        self.run_actions()  # elements that sources have yielded go out before
         self.hub.goodbye(peer.cid, reason, monotonic())
-        self.turn()
+        self.run_actions()
 
     def send(self, peer: BasePeer, frame: object) -> None:
         self.check_open()
         self.hub.send(peer.cid, frame)
-        self.turn()
+        self.run_actions()
 
     def peers(self) -> list[P]:
         return list(self._peers.values())
+
+    def read_tls(self) -> Pumps:
+        """Of the files, as they are now: off the loop, to `use_tls` then."""
+        return Pumps.renewed(self.options.tls, alpn=ALPN)
 
     def stats(self) -> StreamsStats:
         return StreamsStats.of(
@@ -176,7 +179,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         peer = self.make_peer(action.cid, action.identity, cast(Remote | None, action.remote))
         if not self._rights(action.identity).connect:
             denied = AccessDenied(f"{action.identity.address}: the access rules keep this peer out (D-4)")
-            log.warning("%s", denied)
+            logs.tls.warning("%s", denied, extra=logs.fields(address=action.identity.address, cause=DialCause.ACCESS))
             self._driver.calls.settle((PeerUp, action.cid), None, denied)
             if action.remote is not None:
                 self._tell_failure(action.remote, DialFailure(DialCause.ACCESS, str(denied)))
@@ -193,24 +196,27 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         if peer is not None:
             peer.connected = False
             self.feed.tell(StreamsPeerDown(peer, error))
-        log.info("the connection %d is over: %s", action.cid, error)
+        address = None if peer is None else peer.identity.address
+        extra = logs.fields(connection=action.cid, address=address)
+        logs.streams.info("the connection %d is over: %s", action.cid, error, extra=extra)
         if action.failure is not None:
             error = _explained(error, action.failure)
             self._tell_failure(action.remote, action.failure)
         self._driver.calls.settle((PeerUp, action.cid), None, error)
 
     def _tell_failure(self, remote: object, failure: DialFailure) -> None:
-        log.warning("%s is not connected: %s", remote, failure)
+        extra = logs.fields(remote=remote, cause=failure.cause)
+        logs.dial.warning("%s is not connected: %s", remote, failure, extra=extra)
         self.feed.tell(StreamsDialFailed(cast(Remote, remote), failure.cause, str(failure)))
 
     def _on_certificate_expires(self, action: CertificateExpires) -> None:
-        log.warning("%s", action.text)
+        logs.tls.warning("%s", action.text)
         self.feed.tell(action)
 
     def _on_drained(self, action: Drained) -> None:
         for (cid, _), stream in self._outbound.items():
             if cid == action.cid:
-                stream.ring()
+                stream.set()
 
     def _on_happened(self, action: Happened) -> None:
         self._on_event.get(type(action.event), self._on_frame)(action.cid, action.event)
@@ -227,7 +233,8 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         try:
             self.options.on_frame(peer, frame)
         except Exception:
-            log.exception("on_frame failed with %s of %s", type(frame).__name__, peer)
+            extra = logs.fields(address=peer.identity.address)
+            logs.streams.exception("on_frame failed with %s of %s", type(frame).__name__, peer, extra=extra)
 
     def _on_signal(self, put: Callable[[InboundStream, Any], None]) -> Callable[[int, Any], None]:
         def on_signal(cid: int, event: Any) -> None:
@@ -270,7 +277,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
 
     def flush_soon(self, stream: OutboundStream) -> None:
         self._unflushed.append(stream)
-        self.turn_at_end()
+        self.run_at_end()
 
     def outbound_over(self, stream: OutboundStream) -> None:
         if self._outbound.get(stream.key) is stream:
@@ -282,10 +289,10 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
 
     # The life of it.
 
-    def turn(self) -> None:
+    def run_actions(self) -> None:
         while self._unflushed:
             self._unflushed.pop().flush()
-        super().turn()
+        super().run_actions()
 
     def _prepare(self) -> None:
         self._pumps = Pumps(self.options.tls, alpn=ALPN)
@@ -308,7 +315,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
             self.call_on_event(self.options.on_event)
 
     def _begin_close(self) -> None:
-        self.turn()  # as in `goodbye`
+        self.run_actions()  # as in `goodbye`
         super()._begin_close()
 
     def _end_work(self) -> None:

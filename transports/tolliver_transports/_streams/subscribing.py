@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from tolliver_proto.reactive import UNBOUNDED, Elements, Hub, OnComplete, OnError, StreamError, Subscribed
 
-from .._driver.adapter import Bell
+from .._driver.adapter import Wakeup
 from .._driver.endpoint import Closable, Closing
 from .._driver.ends import is_interrupt
 from ..codecs._codec import Coding
@@ -32,7 +32,7 @@ class InboundCore(Protocol):
 
     hub: Hub
 
-    def turn(self) -> None: ...
+    def run_actions(self) -> None: ...
 
     def inbound_over(self, stream: InboundStream) -> None: ...
 
@@ -72,10 +72,10 @@ class InboundStream:
         demand: int | None,
         prefetch: int | None,
         coding: Coding,
-        bell: Bell,
+        wakeup: Wakeup,
     ) -> None:
         self._granted, self._window = window_of(demand, prefetch)
-        self.bell = bell
+        self.wakeup = wakeup
         self.closed = False
         """Nothing more comes: it was ended by the publisher, by us or with the connection."""
         self.element_size: int | None = None
@@ -98,11 +98,11 @@ class InboundStream:
 
     def on_subscribed(self, event: Subscribed) -> None:
         self.element_size = event.element_size
-        self.bell.ring()
+        self.wakeup.set()
 
     def on_elements(self, event: Elements) -> None:
         self._runs.append(event.elements)
-        self.bell.ring()
+        self.wakeup.set()
 
     def on_complete(self, _event: OnComplete) -> None:
         self._end()
@@ -117,7 +117,7 @@ class InboundStream:
         self._tell_end()
 
     def _tell_end(self) -> None:
-        self.bell.ring()
+        self.wakeup.set()
         for stream in tuple(self.outbound):
             stream.flush_soon()
 
@@ -136,7 +136,7 @@ class InboundStream:
             self._taken += len(elements)
             goes_on = self._owner.hub.took(self._cid, sum(map(len, elements)), len(elements))
         if granted or goes_on:
-            self._owner.turn()
+            self._owner.run_actions()
         if elements:
             return elements if self._decode is None else self._decoded(elements, self._decode)
         if self.closed and self._error is not None:
@@ -151,7 +151,7 @@ class InboundStream:
         check_count("count", count)
         if not self.closed:
             self._request(count)
-            self._owner.turn()
+            self._owner.run_actions()
 
     def close(self) -> None:
         """Want no more: one cancel goes out, what has come is dropped. Does nothing where the stream is over."""
@@ -161,7 +161,7 @@ class InboundStream:
             self._owner.hub.cancel(*self.key)
             self._owner.inbound_over(self)
             self._tell_end()
-        self._owner.turn()
+        self._owner.run_actions()
 
     def fail(self, error: BaseException) -> None:
         """The application can do nothing with an element: cancel; whoever takes the next one gets the error."""

@@ -1,4 +1,4 @@
-"""Contexts that a program brings, held to the policy of our own (D-1, D-2).
+"""Contexts of a program's own, held to our policy (D-1, D-2).
 
 A context tells its settings, but neither its certificate nor its ALPN names. So these are found as a peer would find
 them: by handshakes in memory, of the contexts with one another and with a client that only looks.
@@ -15,6 +15,7 @@ from tolliver_proto import CertificateError, PeerIdentity, TolliverError
 
 from .._options.instance import Remote
 from .._options.tls import ContextsTLS
+from .keylog import log_keys
 from .material import called, read_file
 from .pump import Pump
 from .x509 import verdict
@@ -37,6 +38,9 @@ def check_contexts(tls: ContextsTLS, alpn: str) -> PeerIdentity:
     leaf = _leaf(tls)
     names = _names_shown(tls.server, leaf)
     identities = [_meet(name, context, tls.server, names, alpn) for name, context in _dialling(tls)]
+    if tls.keylog is not None:
+        for context in (tls.server, *(context for _, context in _dialling(tls))):
+            log_keys(context, tls.keylog)
     return identities[0]
 
 
@@ -82,8 +86,8 @@ def _breaches(tls: ContextsTLS) -> Iterator[str]:
                 yield f"{name}.options |= ssl.{option.name}"
         if context.options & _ENDS:
             yield f"{name}.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF"
-        if context.keylog_filename is not None:
-            yield f"{name}.keylog_filename = None"
+        if context.keylog_filename not in (None, tls.keylog and str(tls.keylog)):
+            yield f"{name}.keylog_filename = None, and keylog= of TLS.from_contexts where that is meant"
         trusted = {*context.get_ca_certs(binary_form=True)}
         if not trusted:
             yield f"{name}.load_verify_locations(...) with the file or the text of your CA"

@@ -1,4 +1,7 @@
-"""PEM of a certificate, its key and the CA, read from files or taken from memory."""
+"""PEM of certificate, key, CA and revocation lists.
+
+It is read from files or taken from memory.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PEM:
-    """One of the three. Its text is never shown: it may be a key."""
+    """One of them. Its text is never shown: it may be a key."""
 
     name: str
     """Its file, or how it was given, to stand in a sentence."""
@@ -42,13 +45,15 @@ class PEM:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Certificate, key and CA as they are now, and the choices of their TLS."""
+    """Certificate, key, CA and revocation lists as they are now, and the choices of their TLS."""
 
     cert: PEM
     key: PEM
     ca: PEM
+    crl: PEM | None
     insecure_ca_only: bool
     tls12: bool
+    keylog: Path | None
 
 
 def read(tls: TLS | Material) -> Material:
@@ -62,7 +67,8 @@ def read(tls: TLS | Material) -> Material:
         )
     else:
         cert, key, ca = (PEM(str(path), read_file(path), path) for path in (tls.cert, tls.key, tls.ca))
-    return Material(cert, key, ca, tls.insecure_ca_only, tls.tls12)
+    crl = None if tls.crl is None else PEM(str(tls.crl), read_file(tls.crl), tls.crl)
+    return Material(cert, key, ca, crl, tls.insecure_ca_only, tls.tls12, tls.keylog)
 
 
 def read_file(path: Path) -> bytes:

@@ -13,9 +13,11 @@ from tolliver_proto import CertificateError, PeerIdentity, TolliverError
 from .._options.instance import Remote
 from .._options.tls import TLS, BytesTLS, ContextsTLS
 from .contexts import FORBIDDEN, check_contexts, refusal, shake
+from .keylog import log_keys, warn
 from .material import PEM, Material, read
 from .pump import AnyPump, PlainPump, Pump
-from .x509 import NEW_CERTIFICATE, words
+from .revocation import RevocationList
+from .x509 import NEW_CERTIFICATE, fault_of_our_list, words
 
 ALPN = "tolliver/1"  # R-35: offered, not required
 
@@ -47,11 +49,15 @@ def _context(tls: TLS | Material, protocol: int, alpn: str) -> ssl.SSLContext:
     context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
     context.set_alpn_protocols([alpn])
     _load(context, read(tls))
+    if tls.keylog is not None:
+        log_keys(context, tls.keylog)
     return context
 
 
 def _load(context: ssl.SSLContext, tls: Material) -> None:
     _trust(context, tls.ca)
+    if tls.crl is not None:
+        _look_up(context, tls.crl)
     _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), tls.cert)
     try:
         with tls.cert.as_file() as cert, tls.key.as_file() as key:
@@ -74,6 +80,17 @@ def _trust(context: ssl.SSLContext, pem: PEM) -> None:
         raise CertificateError(f"{pem} holds no certificate in PEM form: {NEW_CERTIFICATE}") from error
 
 
+def _look_up(context: ssl.SSLContext, crl: PEM) -> None:
+    """Each certificate that is shown, in the lists. Those of CAs above its own are asked for nowhere."""
+    lists = PEM(crl.name, RevocationList.read(crl).text)
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    try:
+        with lists.as_file() as path:
+            context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise CertificateError(f"{crl} holds a revocation list that cannot be read: {words(error)}") from error
+
+
 def _passphrase(key: PEM) -> NoReturn:
     raise CertificateError(f"{key} is locked with a passphrase: give the key without one, in a file of mode 0600")
 
@@ -91,33 +108,52 @@ class Pumps:
         self._server: ssl.SSLContext | None = None
         self._by_name: ssl.SSLContext | None = None
         self._by_pin: ssl.SSLContext | None = None
+        self._revoked = RevocationList()
+        if tls is not None and tls.keylog is not None:
+            warn(tls.keylog)
         if isinstance(tls, ContextsTLS):
             self.identity = check_contexts(tls, alpn)
             self._server, self._by_name, self._by_pin = tls.server, tls.client, tls.pinned or tls.client
         elif tls is not None:
             read_once = read(tls)
+            if read_once.crl is not None:
+                self._revoked = RevocationList.read(read_once.crl)
             self._server, self._by_name = server_context(read_once, alpn=alpn), client_context(read_once, alpn=alpn)
             self._by_pin = client_context(read_once, check_hostname=False, alpn=alpn)
             self.identity = _met_by_itself(read_once, self._by_pin, self._server)
 
+    def __repr__(self) -> str:
+        ours = ", ".join(sorted(map(str, self.identity.uuids))) or self.name or "a certificate without a name"
+        return f"<Pumps of {ours if self._server else 'plaintext'}>"
+
     @classmethod
-    def renewed(cls, tls: TLS | None) -> Self:
-        """Those of an instance whose certificate has changed. Raises CertificateError where it cannot have."""
-        if isinstance(tls, BytesTLS) and tls.load is None:
+    def renewed(cls, tls: TLS | None, *, alpn: str = ALPN) -> Self:
+        """Those of an instance whose certificate or list has changed. Raises CertificateError where it cannot have."""
+        if isinstance(tls, BytesTLS) and tls.load is None and tls.crl is None:
             raise CertificateError(
                 "these bytes are what they were at the start: give a function that returns new ones, "
                 "TLS.from_bytes(lambda: (cert, key, ca)), or open the instance again"
             )
-        return cls(tls)
+        return cls(tls, alpn=alpn)
+
+    @property
+    def crl_expires(self) -> float | None:
+        """End of our lists of revoked certificates, in seconds since 1970."""
+        return self._revoked.ends
+
+    def succeed(self, old: Pumps) -> None:
+        """Take the place of the old ones. Their pumps look at the new list from now on."""
+        old._revoked.replace(self._revoked)
+        self._revoked = old._revoked
 
     def client(self, remote: Remote) -> AnyPump:
         """A pump that dials: checks the host name, or what the remote pins instead (D-2)."""
         context = self._by_pin if remote.pinned else self._by_name
-        return PlainPump() if context is None else Pump.client(context, remote)
+        return PlainPump() if context is None else Pump.client(context, remote, self._revoked)
 
     def server(self) -> AnyPump:
         """A pump that was dialled."""
-        return PlainPump() if self._server is None else Pump.server(self._server)
+        return PlainPump() if self._server is None else Pump.server(self._server, self._revoked)
 
 
 def _met_by_itself(tls: Material, dialling: ssl.SSLContext, listening: ssl.SSLContext) -> PeerIdentity:
@@ -130,6 +166,9 @@ def _met_by_itself(tls: Material, dialling: ssl.SSLContext, listening: ssl.SSLCo
         client, _ = shake(Pump(dialling, None, server=False), Pump.server(listening))
     except TolliverError as error:
         cause = error.__cause__
+        fault = fault_of_our_list(cause)
+        if fault is not None:
+            raise CertificateError(f"{tls.crl} cannot be used: {fault}") from cause
         text = refusal(error)
         raise CertificateError(f"our own certificate {tls.cert} would be refused: {text} (CA: {tls.ca})") from cause
     return client.identity("")

@@ -29,6 +29,7 @@ import dataclasses
 import ssl
 
 from tolliver_proto import (
+    CertificateError,
     ConnectionClosing,
     ConnectionLost,
     DialCause,
@@ -37,9 +38,12 @@ from tolliver_proto import (
 )
 
 from .._options.instance import Remote
+from .revocation import RevocationList
 from .x509 import (
+    REVOKED,
     Breakdown,
     check_pin,
+    fault_of_our_list,
     is_abrupt_end,
     read_identity,
     verdict,
@@ -66,7 +70,9 @@ class Pump:
     Not safe for several threads at once.
     """
 
-    def __init__(self, context: ssl.SSLContext, remote: Remote | None, *, server: bool) -> None:
+    def __init__(
+        self, context: ssl.SSLContext, remote: Remote | None, *, server: bool, revoked: RevocationList | None = None
+    ) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         # OpenSSL knows no scope in an address ("fe80::1%eth0").
@@ -74,13 +80,14 @@ class Pump:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server, server_hostname=host)
         self._server = server
         self._remote = remote
+        self._revoked = revoked or RevocationList()
         self._peer = "the peer that dialled us" if remote is None else f"the peer at {remote}"
         self._identity: PeerIdentity | None = None  # set when the handshake is over
         self._failure: TolliverError | None = None
         self._first = b""  # the first bytes, as many as tell another protocol
         self._read_ahead: list[bytes] = []
         self._ciphertext: list[bytes] = []
-        self.heard = False
+        self.wait = False
         """An application byte has come: so the peer takes our certificate."""
         self._no_more = False  # the transport has ended
         self._write_closed = False
@@ -88,14 +95,14 @@ class Pump:
         self._cut_off = False
 
     @classmethod
-    def client(cls, context: ssl.SSLContext, remote: Remote) -> Pump:
+    def client(cls, context: ssl.SSLContext, remote: Remote, revoked: RevocationList | None = None) -> Pump:
         """A pump that dials; what the remote pins is checked when the handshake is over."""
-        return cls(context, remote, server=False)
+        return cls(context, remote, server=False, revoked=revoked)
 
     @classmethod
-    def server(cls, context: ssl.SSLContext) -> Pump:
+    def server(cls, context: ssl.SSLContext, revoked: RevocationList | None = None) -> Pump:
         """A pump that was dialled."""
-        return cls(context, None, server=True)
+        return cls(context, None, server=True, revoked=revoked)
 
     @property
     def peer_closed(self) -> bool:
@@ -106,6 +113,24 @@ class Pump:
     def application_protocol(self) -> str | None:
         """The name that both ends have by ALPN, if any (R-35)."""
         return self._tls.selected_alpn_protocol()
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The peer's certificate in DER. None before the handshake is over, and where we refuse it."""
+        return None if self._identity is None else self._tls.getpeercert(binary_form=True)
+
+    @property
+    def revocation(self) -> CertificateError | None:
+        """Why the peer may not stay: the list that we have now has its certificate. Else None."""
+        certificate = self._tls.getpeercert(binary_form=True)
+        if certificate is None or not self._revoked.lists(certificate):
+            return None
+        return CertificateError(f"we refuse the certificate of {self._peer}: {REVOKED} ({self._revoked.name})")
+
+    @property
+    def version(self) -> str | None:
+        """Version of TLS, such as "TLSv1.3"; None before the handshake."""
+        return self._tls.version()
 
     @property
     def failed(self) -> bool:
@@ -224,7 +249,7 @@ class Pump:
                     self._closed_by_peer = True
                     return
                 self._read_ahead.append(plaintext)
-                self.heard = True
+                self.wait = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
@@ -239,6 +264,9 @@ class Pump:
         if self._server and self._tls.session_reused:
             # Only TLS 1.2 comes here: it can resume by a session id, and `ssl` cannot switch that off.
             raise ConnectionLost(f"{self._peer} resumed a TLS session: each connection shows its certificate (D-1)")
+        revocation = self.revocation
+        if revocation is not None:  # the list is newer than this handshake's context
+            raise revocation
         identity = read_identity(self._tls, self._peer)
         if self._remote is not None:
             check_pin(self._remote, identity)
@@ -251,7 +279,8 @@ class Pump:
     def _fail(self, error: ssl.SSLError) -> None:
         self._failure = self._explain(error)
         self._failure.__cause__ = error.with_traceback(None)  # whose frames hold this pump: see Session
-
+        if fault_of_our_list(error) is not None:
+            self._outgoing.read()  # an alert would say that the peer's certificate is bad, and end its dialling
         if self._server and self._failure_cause is not None:
             self._ciphertext.append(_NOT_TLS_ALERT)  # OpenSSL says nothing, and the other end would not know why
 
@@ -267,7 +296,8 @@ class Pump:
             reason=error.reason or "",
             words=words(error),
             verdict=verdict(error) if isinstance(error, ssl.SSLCertVerificationError) else None,
-            heard=self.heard,
+            our_list=fault_of_our_list(error),
+            heard=self.wait,
             shaken=self._identity is not None,
             ended=is_abrupt_end(error) or isinstance(error, ssl.SSLZeroReturnError),
             protocol=DialCause.told_by(self._first),
@@ -282,13 +312,19 @@ class PlainPump:
         self._units: list[bytes] = []
         self._no_more = False
         self._write_closed = False
-        self.heard = True
+        self.wait = True
         """Always True: there is no certificate that the peer could refuse."""
         self.truncated = False
         """Always False: plain TCP cannot tell."""
         self.failed = False
         """Always False."""
         self.application_protocol = None
+        """Always None."""
+        self.certificate = None
+        """Always None."""
+        self.revocation = None
+        """Always None."""
+        self.version = None
         """Always None."""
 
     @property

@@ -45,9 +45,21 @@ _REMEDIES = {  # advice on a certificate that we refuse, by OpenSSL's X509_V_ERR
     19: _SAME_CA,  # SELF_SIGNED_CERT_IN_CHAIN
     20: _SAME_CA,  # UNABLE_TO_GET_ISSUER_CERT_LOCALLY
     21: _SAME_CA,  # UNABLE_TO_VERIFY_LEAF_SIGNATURE
+    23: "it is in our list of revoked certificates: its owner needs a new one",  # CERT_REVOKED
     26: "it needs the extended key usages serverAuth and clientAuth",  # INVALID_PURPOSE
     62: f"dial a name that is in it, or pin {_THE_PEER}",  # HOSTNAME_MISMATCH
     64: f"dial an address that is in it, or pin {_THE_PEER}",  # IP_ADDRESS_MISMATCH
+}
+_OUR_LIST = {  # advice on our list of revoked certificates, by the number again
+    3: "it needs a list of each CA that signs members",  # UNABLE_TO_GET_CRL
+    5: _SAME_CA,  # UNABLE_TO_DECRYPT_CRL_SIGNATURE
+    8: _SAME_CA,  # CRL_SIGNATURE_FAILURE
+    11: "check our clock",  # CRL_NOT_YET_VALID
+    12: "put a newer one in its place, and call reload_tls()",  # CRL_HAS_EXPIRED
+    33: "it needs a list of each CA that signs members",  # UNABLE_TO_GET_CRL_ISSUER
+    35: "its CA may not sign lists",  # KEYUSAGE_NO_CRL_SIGN
+    36: "it has an extension that OpenSSL does not know",  # UNHANDLED_CRITICAL_CRL_EXTENSION
+    44: "it is no full list",  # DIFFERENT_CRL_SCOPE
 }
 _REFUSALS = {  # a peer's words about our certificate, by its alert's name (RFC 8446, 6.2)
     "ACCESS_DENIED": "access denied: ask the peer's operator to let this instance in",
@@ -148,6 +160,8 @@ class Breakdown:
     """The same to read."""
     verdict: str | None
     """Why we refuse the peer's certificate, if we do."""
+    our_list: str | None
+    """Fault of our list of revoked certificates, if that is why. It passes with a newer list."""
     heard: bool
     """Something that it sealed for us has come: so our certificate has been accepted."""
     shaken: bool
@@ -161,6 +175,9 @@ class Breakdown:
         """Error for the caller, with the cause and the next step: CertificateError if trying again is no use, else
         ConnectionLost."""
         refusal = _REFUSALS.get(self.reason.partition("_ALERT_")[2])
+        if self.our_list is not None:
+            text = f"we cannot tell whether the certificate of {self.peer} is revoked: {self.our_list}"
+            return ConnectionLost(text, DialCause.CERTIFICATE)
         if self.verdict is not None:
             return CertificateError(f"we refuse the certificate of {self.peer}: {self.verdict}")
         if refusal is not None and not self.heard:
@@ -200,6 +217,16 @@ def verdict(error: ssl.SSLError) -> str:
     return f"{error.verify_message.rstrip('.')}: {_REMEDIES.get(error.verify_code, NEW_CERTIFICATE)}"
 
 
+def fault_of_our_list(error: BaseException | None) -> str | None:
+    """The same of our list of revoked certificates, where the fault is in that. None where it is not."""
+    if not isinstance(error, ssl.SSLCertVerificationError) or error.verify_code not in _OUR_LIST:
+        return None
+    return f"{error.verify_message.rstrip('.')}: {_OUR_LIST[error.verify_code]}"
+
+
+REVOKED = f"certificate revoked: {_REMEDIES[23]}"
+
+
 def subject_public_key_info(certificate: bytes) -> bytes:
     """The SubjectPublicKeyInfo of a DER certificate, whole: its SHA-256 is the pin of D-3.
 
@@ -214,6 +241,16 @@ def subject_public_key_info(certificate: bytes) -> bytes:
     for _ in range(5):
         _, at = _element(certificate, at)
     return certificate[at : _element(certificate, at)[1]]
+
+
+def contents(der: bytes) -> list[bytes]:
+    """Elements within the one that begins there, each whole. Raises ValueError or IndexError where they are cut."""
+    at, end = _element(der, 0)
+    found = []
+    while at < end:
+        start, (_, at) = at, _element(der, at)
+        found.append(der[start:at])
+    return found
 
 
 def _element(der: bytes, at: int) -> tuple[int, int]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .._messages.iterators import Messages, Registration, Runs
     from .._messages.queues import Work
     from .._messages.responding import Responder
-    from .._messages.typed import TypedMessages, TypedRun, TypedRuns
+    from .._messages.typed import TypedMessages, TypedRun, TypedRuns, TypedWork
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
     from .._options.streams import StreamsOptions
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from .._tls.policy import Pumps
     from ..codecs._bodies import TypedDelivery
     from ..codecs._codec import Codec
+    from ..codecs._requests import TypedReply, TypedRequest
+    from ..codecs._retained import TypedRetainedValue
     from .connection import AsyncConnection, open_connection
     from .instance import Instance, create_instance, run
-    from .queues import WorkQueue
+    from .queues import TypedWorkQueue, WorkQueue
     from .streams import Peer, Streams, create_streams
 
     Received = Delivery
@@ -46,7 +48,7 @@ else:
             ".._messages.iterators": "Messages, Registration, Runs",
             ".._messages.queues": "Work",
             ".._messages.responding": "Responder",
-            ".._messages.typed": "TypedMessages, TypedRun, TypedRuns",
+            ".._messages.typed": "TypedMessages, TypedRun, TypedRuns, TypedWork",
             ".._options.acl_file": "load_acl",
             ".._options.instance": "TLS, InstanceOptions, Remote",
             ".._options.streams": "StreamsOptions",
@@ -57,8 +59,10 @@ else:
             ".connection": "AsyncConnection, open_connection",
             "..codecs._bodies": "TypedDelivery",
             "..codecs._codec": "Codec",
+            "..codecs._requests": "TypedReply, TypedRequest",
+            "..codecs._retained": "TypedRetainedValue",
             ".instance": "Instance, create_instance, run",
-            ".queues": "WorkQueue",
+            ".queues": "TypedWorkQueue, WorkQueue",
             ".streams": "Peer, Streams, create_streams",
         },
     )
@@ -90,8 +94,13 @@ __all__ = [
     "Subscription",
     "TypedDelivery",
     "TypedMessages",
+    "TypedReply",
+    "TypedRequest",
+    "TypedRetainedValue",
     "TypedRun",
     "TypedRuns",
+    "TypedWork",
+    "TypedWorkQueue",
     "Work",
     "WorkQueue",
     "bridge",

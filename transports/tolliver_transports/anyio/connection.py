@@ -1,8 +1,8 @@
-"""Single connection over a connected socket, on asyncio and trio, without a task of its own.
+"""Single connection over a connected socket, on asyncio and trio.
 
-Each call drives the connection for as long as it lasts. Where several tasks wait at once, one of them drives, and the
-others wait for what it moves. Only readiness is waited for, so a cancelled call cuts no frame. Nothing is stored, sent
-again or acknowledged unless you say so.
+It has no task of its own. Each call drives the connection for as long as it lasts. Where several tasks wait at once,
+one of them drives, and the others wait for what it moves. Only readiness is waited for, so a cancelled call cuts no
+frame. Nothing is stored, sent again or acknowledged unless you say so.
 """
 
 from __future__ import annotations
@@ -82,6 +82,9 @@ class AsyncConnection:
         self._moved = anyio.Event()
         sock.setblocking(False)
         self._line.begin(sock)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} over {self.machine!r}>"
 
     async def send(self, frame: Message | Ack | Subscribe | Unsubscribe, timeout: float | None = None) -> None:
         """Returns when the system has taken it. After a TimeoutError it is still on its way: do not send it again.
@@ -241,12 +244,17 @@ async def open_connection(
     identity: UUID | None = None,
     spki_sha256: bytes | None = None,
     timeout: float | None = None,
-    **options: Any,
+    instance_id: UUID | None = None,
+    subscriptions: Iterable[Subscription] = (),
+    version: int = 1,
+    revision: Revision = Revision.DRAFT_2,
+    limits: Limits | None = None,
+    intake: Intake | None = None,
 ) -> AsyncIterator[AsyncConnection]:
     """A connection that dials; leaving the block ends it in order. Give `tls`, or on one machine `plaintext=True`.
 
-    `identity` and `spki_sha256` pin the peer, as in `Remote`. `timeout` is for dialling, in seconds. `options` are
-    those of `AsyncConnection`; `instance_id` is the UUID in our certificate, where it has one.
+    `identity` and `spki_sha256` pin the peer, as in `Remote`. `timeout` is for dialling, in seconds. The others are
+    as of `AsyncConnection`, but `instance_id` is the UUID in our certificate, where it has one and none is given.
 
     Raises ValueError, CertificateError, ConnectionLost where nobody is reached, and TimeoutError.
     """
@@ -254,8 +262,8 @@ async def open_connection(
     security.check_security(None)
     remote = security.remote(Remote(host, port, identity, spki_sha256))
     pumps = await off_loop(partial(Pumps, tls))
-    if len(pumps.identity.uuids) == 1:
-        options.setdefault("instance_id", *pumps.identity.uuids)
+    if instance_id is None and len(pumps.identity.uuids) == 1:
+        (instance_id,) = pumps.identity.uuids
     try:
         with anyio.fail_after(timeout):
             sock = await dial(host, port)
@@ -263,5 +271,15 @@ async def open_connection(
         raise TimeoutError(f"after {timeout} s nobody has answered at {remote}") from error
     except OSError as error:
         raise unreached(remote, error) from error
-    async with AsyncConnection(sock, Role.CLIENT, pump=pumps.client(remote), **options) as connection:
+    async with AsyncConnection(
+        sock,
+        Role.CLIENT,
+        pump=pumps.client(remote),
+        instance_id=instance_id,
+        subscriptions=subscriptions,
+        version=version,
+        revision=revision,
+        limits=limits,
+        intake=intake,
+    ) as connection:
         yield connection

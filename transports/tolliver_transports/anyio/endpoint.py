@@ -29,8 +29,8 @@ from .._tls.pump import AnyPump
 from .asyncio_wire import CallbackTransport, can_watch
 from .dialing import accept, dial
 from .ends import asyncio_loop, ends_task, say_asyncio
-from .threads import off_loop
-from .wire import Bell, LoopBell, TaskTransport
+from .threads import loop_caller, off_loop
+from .wire import LoopWakeup, TaskTransport, Wakeup
 
 T = TypeVar("T")
 AnyTransport = CallbackTransport | TaskTransport
@@ -41,7 +41,7 @@ class Endpoint(LoopEndpoint):
 
     def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
-        self._time_bell, self._idle_bell = Bell(), Bell()
+        self._time_wakeup, self._idle_wakeup = Wakeup(), Wakeup()
         self._listening = anyio.CancelScope()
         self._listeners: list[socket.socket] = []
         self._halted = False
@@ -50,6 +50,7 @@ class Endpoint(LoopEndpoint):
     async def open(self) -> None:
         self._halted = False
         self._loop = asyncio_loop()
+        self._call_in_loop = loop_caller()
         self._claim()
         try:
             await off_loop(self._prepare)
@@ -73,7 +74,7 @@ class Endpoint(LoopEndpoint):
             self._begin_close()
             with anyio.move_on_after(self.options.limits.close_timeout + 1, shield=True):
                 while not (self._machine.idle or self._halted):
-                    await self._idle_bell.heard()
+                    await self._idle_wakeup.wait()
         finally:
             self._leave_nobody_waiting()
             await self._release()
@@ -104,14 +105,14 @@ class Endpoint(LoopEndpoint):
         try:
             while True:
                 with anyio.move_on_after(self._driver.arm()):
-                    await self._time_bell.heard()
+                    await self._time_wakeup.wait()
                 self.keep_time()
-                if self._ends_soon:
+                if self.ends_soon:
                     self.end_turn()
-                    await self.breathe()  # it may have rung the bell that is listened to next
+                    await self.yield_to_loop()  # it may have set the wakeup that is waited for next
         finally:  # its tasks are at their end, at that of the loop perhaps: nothing goes on
             self._halted = True
-            self._idle_bell.ring()
+            self._idle_wakeup.set()
 
     async def wait(self, call: PendingCall[T], timeout: float | None = None) -> T:
         """The answer to a call. Raises TimeoutError after `timeout` seconds; what was asked for goes on."""
@@ -141,15 +142,15 @@ class Endpoint(LoopEndpoint):
 
     # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
-    def bell(self) -> Bell | LoopBell:
-        return Bell() if self._loop is None else LoopBell(self._loop)
+    def wakeup(self) -> Wakeup | LoopWakeup:
+        return Wakeup() if self._loop is None else LoopWakeup(self._loop)
 
     def wake(self) -> None:
-        self._time_bell.ring()
+        self._time_wakeup.set()
 
     def _end_turn_soon(self) -> None:
         if self._loop is None:
-            self._time_bell.ring()
+            self._time_wakeup.set()
         else:
             self._loop.call_soon(self._end_turn)
 
@@ -167,7 +168,10 @@ class Endpoint(LoopEndpoint):
         return context
 
     def idle(self) -> None:
-        self._idle_bell.ring()
+        self._idle_wakeup.set()
+
+    def call_soon(self, job: Callable[[], object]) -> None:
+        self._call_in_loop(job)
 
     def break_down(self, error: BaseException) -> None:
         async def fail() -> None:
@@ -190,7 +194,7 @@ class Endpoint(LoopEndpoint):
         self.start(run)
         return scope.cancel
 
-    def breathe(self) -> Awaitable[object]:
+    def yield_to_loop(self) -> Awaitable[object]:
         return anyio.lowlevel.checkpoint()
 
     def is_outside(self, error: BaseException) -> bool:

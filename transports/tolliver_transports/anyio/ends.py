@@ -1,4 +1,7 @@
-"""Cancellations that come from outside a call, told from those that it raises by itself, on asyncio and trio (T-45)."""
+"""Cancellations from outside a call, on asyncio and trio (T-45).
+
+They are told from those that the call raises by itself.
+"""
 
 from __future__ import annotations
 

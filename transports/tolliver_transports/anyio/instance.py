@@ -25,20 +25,23 @@ from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item, To, checked
+from .._messages.instance import BaseInstanceCore, Item, RequestTerms, To, checked
 from .._messages.iterators import Messages, Registration, Runs
 from .._messages.queues import Work
 from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
-from .._messages.side_by_side import OrderedBy, SideBySide, chosen
-from .._messages.typed import TypedMessages, TypedRuns
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen, chosen_with
+from .._messages.typed import Opening, TypedMessages, TypedRuns, TypedWork
 from .._options.instance import InstanceOptions, Registering, Remote
 from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
 from ..codecs._codec import AnyCodec
+from ..codecs._requests import Asking, TypedReply, TypedResponding
+from ..codecs._retained import TypedRetainedValue, opened_values
 from .endpoint import Endpoint
-from .queues import WorkQueue
-from .threads import loop_caller, off_loop
+from .queues import TypedWorkQueue, WorkQueue
+from .threads import off_loop
 
 T = TypeVar("T")
+R = TypeVar("R")
 Arguments = TypeVarTuple("Arguments")
 
 
@@ -49,7 +52,6 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def _start_work(self) -> None:
         self._jobs = Jobs(self._ran)
-        self._call_in_loop = loop_caller()
         self._storing = threading.Thread(target=self._keep_store, name="tolliver store", daemon=True)
         start(self._storing)
         super()._start_work()
@@ -58,16 +60,16 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         try:
             self._jobs.run()
         except BaseException as error:
-            self._call_in_loop(partial(self.break_down, error))
+            self.call_soon(partial(self.break_down, error))
 
     def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
         """On the store's thread."""
-        self._call_in_loop(partial(self._tell, result, error, done))
+        self.call_soon(partial(self._tell, result, error, done))
 
     def _tell(self, result: Any, error: TolliverError | None, done: Done) -> None:
         if not self._halted:
             done(result, error)
-            self.turn()
+            self.run_actions()
 
     def _finish(self) -> None:
         if self._storing is not None:
@@ -87,8 +89,16 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
         return Registration(self, channel, key, checked(handler), how)
 
-    def respond(self, channel: str, key: str, handler: Responding, concurrency: int) -> Responder:
-        return LoopResponder(self, channel, key, *checked_responder(handler, concurrency))
+    def respond(
+        self,
+        channel: str,
+        key: str,
+        handler: Responding,
+        codec: AnyCodec[Any] | None,
+        reply_codec: AnyCodec[Any] | None,
+        concurrency: int,
+    ) -> Responder:
+        return LoopResponder(self, channel, key, *checked_responder(handler, codec, reply_codec, concurrency))
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)
@@ -134,23 +144,51 @@ class Instance(BaseInstance[InstanceCore]):
         return await self._core.wait(self._core.new_connection(remote, keep_trying), timeout)
 
     @overload
-    async def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> None: ...
+    async def subscribe(
+        self,
+        channel: str,
+        key: str = "",
+        handler: Handler | None = None,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> None: ...
 
     @overload
-    async def subscribe(self, channel: str, key: str = "", *, handler: TypedHandler[T], codec: AnyCodec[T]) -> None: ...
+    async def subscribe(
+        self,
+        channel: str,
+        key: str = "",
+        *,
+        handler: TypedHandler[T],
+        codec: AnyCodec[T],
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> None: ...
 
     async def subscribe(
-        self, channel: str, key: str = "", handler: Any = None, *, codec: AnyCodec[T] | None = None
+        self,
+        channel: str,
+        key: str = "",
+        handler: Any = None,
+        *,
+        codec: AnyCodec[T] | None = None,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
     ) -> None:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
 
-        `handler` and its `codec` are registered first, as by `register_callback`. Raises ReservedChannel,
+        `handler`, its `codec` and its choices are registered first, as by `register_callback`. Raises ReservedChannel,
         OwnLimitExceeded, StoreError, TypeError.
         """
         if codec is not None:
             handler = decoding(codec, handler)
+        how = chosen_with(handler, concurrency, ordered_by, pending)
         if handler is not None:
-            self.register_callback(channel, key, handler)
+            self._core.handle(channel, key, handler, how)
         await self._core.wait(self._core.subscribe(channel, key))
 
     async def unsubscribe(self, channel: str, key: str = "") -> None:
@@ -239,22 +277,42 @@ class Instance(BaseInstance[InstanceCore]):
             items = encoded_items(codec, items)
         return await self._core.wait(self._core.send_many(items, require_recipients, to, expire_after))
 
-    async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
+    @overload
+    async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt: ...
+
+    @overload
+    async def retain(self, channel: str, key: str, body: T | None, *, codec: AnyCodec[T]) -> Receipt: ...
+
+    async def retain(self, channel: str, key: str, body: Any, *, codec: AnyCodec[T] | None = None) -> Receipt:
         """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
 
-        A peer gets it once for each subscription that it had not, before whatever is sent later under that name
-        (P-30). None clears the name and sends nothing. Returns when all is stored, with the receipt of the send.
-        Raises as `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be
-        passed.
+        A peer gets it once for each subscription that it had not, before whatever is sent later under that name (P-30).
+        None clears the name and sends nothing. With a `codec`, `body` is a value that it encodes, and None clears the
+        name all the same. Returns when all is stored, with the receipt of the send. Raises as `send` does, and
+        OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be passed.
         """
+        if codec is not None and body is not None:
+            body = encoded(codec, channel, key, body)
         return await self._core.wait(self._core.retain(channel, key, body))
 
-    async def retained(self, after: tuple[str, str] | None = None, count: int = 1000) -> list[RetainedValue]:
+    @overload
+    async def retained(self, after: tuple[str, str] | None = None, count: int = 1000) -> list[RetainedValue]: ...
+
+    @overload
+    async def retained(
+        self, after: tuple[str, str] | None = None, count: int = 1000, *, codec: AnyCodec[T]
+    ) -> list[TypedRetainedValue[T]]: ...
+
+    async def retained(
+        self, after: tuple[str, str] | None = None, count: int = 1000, *, codec: AnyCodec[T] | None = None
+    ) -> list[RetainedValue] | list[TypedRetainedValue[T]]:
         """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
 
-        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. Raises StoreError.
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. With a `codec` each has a `value`, too,
+        which raises BodyNotDecoded where it has none (P-48). Raises StoreError.
         """
-        return await self._core.wait(self._core.retained(after, count))
+        values = await self._core.wait(self._core.retained(after, count))
+        return values if codec is None else opened_values(codec, self.instance_id, values)
 
     @overload
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int: ...
@@ -339,7 +397,7 @@ class Instance(BaseInstance[InstanceCore]):
         have a `value`; one whose body does not decode is failed, told by a notice, and not handed out.
         """
         if codec is not None:
-            return TypedMessages(self._core, channel, key, subscribe, codec)
+            return TypedMessages(Opening(self._core, codec), Messages(self._core, channel, key, subscribe))
         return Messages(self._core, channel, key, subscribe)
 
     @overload
@@ -355,25 +413,46 @@ class Instance(BaseInstance[InstanceCore]):
     ) -> Runs | TypedRuns[T]:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
         if codec is not None:
-            return TypedRuns(self._core, channel, key, subscribe, codec)
+            return TypedRuns(Opening(self._core, codec), Runs(self._core, channel, key, subscribe))
         return Runs(self._core, channel, key, subscribe)
 
-    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue:
+    @overload
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue: ...
+
+    @overload
+    def work_queue(self, channel: str, *, codec: AnyCodec[T], lease: float = 10.0) -> TypedWorkQueue[T]: ...
+
+    def work_queue(
+        self, channel: str, *, codec: AnyCodec[T] | None = None, lease: float = 10.0
+    ) -> WorkQueue | TypedWorkQueue[T]:
         """Make this channel a work queue: each job that is put there goes to one of the workers, and to another one
         where it is cut off for `lease` seconds. Jobs of earlier lives go on.
 
-        Raises ReservedChannel, ValueError, LocalProtocolError.
+        With a `codec` values are put, which it encodes. Raises ReservedChannel, ValueError, TypeError,
+        LocalProtocolError.
         """
+        queue = WorkQueue(self._core, channel) if codec is None else TypedWorkQueue(self._core, channel, codec)
         self._core.work_queue(channel, lease)
-        return WorkQueue(self._core, channel)
+        return queue
 
-    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0) -> Work:
+    @overload
+    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0) -> Work: ...
+
+    @overload
+    def work(self, channel: str, *, codec: AnyCodec[T], concurrency: int = 1, lease: float = 10.0) -> TypedWork[T]: ...
+
+    def work(
+        self, channel: str, *, codec: AnyCodec[T] | None = None, concurrency: int = 1, lease: float = 10.0
+    ) -> Work | TypedWork[T]:
         """`async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done.
 
-        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When
-        a producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is
-        let go. Raises ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
+        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When a
+        producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is let
+        go. With a `codec` jobs have a `value`; one that does not decode is failed, told, and left out (P-42). Raises
+        ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
         """
+        if codec is not None:
+            return TypedWork(Opening(self._core, codec), Work(self._core, channel, concurrency, lease))
         return Work(self._core, channel, concurrency, lease)
 
     async def wait_subscribed(
@@ -413,17 +492,39 @@ class Instance(BaseInstance[InstanceCore]):
         """
         await self._core.wait(self._core.wait_acked(receipt), timeout)
 
+    @overload
+    async def request(self, channel: str, body: bytes, key: str = "", **terms: Unpack[RequestTerms]) -> Reply: ...
+
+    @overload
+    async def request(
+        self, channel: str, body: T, key: str = "", *, codec: AnyCodec[T], **terms: Unpack[RequestTerms]
+    ) -> TypedReply[T]: ...
+
+    @overload
     async def request(
         self,
         channel: str,
-        body: bytes,
+        body: T,
         key: str = "",
         *,
+        codec: AnyCodec[T],
+        reply_codec: AnyCodec[R],
+        **terms: Unpack[RequestTerms],
+    ) -> TypedReply[R]: ...
+
+    async def request(
+        self,
+        channel: str,
+        body: Any,
+        key: str = "",
+        *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
         timeout: float = 5.0,
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
-    ) -> Reply:
+    ) -> Reply | TypedReply[Any]:
         """Ask the peers that `respond` to these names and return the first answer: `reply.body`, `reply.peer_id`.
 
         `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by `send`, and so is
@@ -431,34 +532,108 @@ class Instance(BaseInstance[InstanceCore]):
         NoResponders at once where nobody is there, RequestFailed with the words of a handler that raised,
         ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Raises OutboxFull,
         StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
+
+        With a `codec`, `body` is a value that it encodes, and the reply has a `value`, of the `reply_codec` where that
+        is another one. A reply that does not decode is RequestFailed (P-46). Raises BodyNotEncoded, TypeError.
         """
-        return await self._core.wait(self._core.request(channel, key, body, timeout, to, durable, request_id))
+        if codec is None and reply_codec is None:
+            return await self._core.wait(self._core.request(channel, key, body, timeout, to, durable, request_id))
+        asking = Asking(codec, reply_codec, channel, key)
+        call = self._core.request(channel, key, asking.body(body), timeout, to, durable, request_id)
+        return asking.first(await self._core.wait(call))
+
+    @overload
+    async def gather(self, channel: str, body: bytes, key: str = "", **terms: Unpack[RequestTerms]) -> list[Reply]: ...
+
+    @overload
+    async def gather(
+        self, channel: str, body: T, key: str = "", *, codec: AnyCodec[T], **terms: Unpack[RequestTerms]
+    ) -> list[TypedReply[T]]: ...
+
+    @overload
+    async def gather(
+        self,
+        channel: str,
+        body: T,
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        reply_codec: AnyCodec[R],
+        **terms: Unpack[RequestTerms],
+    ) -> list[TypedReply[R]]: ...
 
     async def gather(
         self,
         channel: str,
-        body: bytes,
+        body: Any,
         key: str = "",
         *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
         timeout: float = 5.0,
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
-    ) -> list[Reply]:
+    ) -> list[Reply] | list[TypedReply[Any]]:
         """As `request`, of everybody: the replies of all that were asked, or those that came within `timeout` seconds.
 
-        A handler that failed is a reply with an `error`. Raises as `request` does, but no TimeoutError.
+        A handler that failed is a reply with an `error`, and so is, with a `codec`, a reply that does not decode: its
+        `value` raises that. Raises as `request` does, but no TimeoutError.
         """
-        return await self._core.wait(self._core.gather(channel, key, body, timeout, to, durable, request_id))
+        if codec is None and reply_codec is None:
+            return await self._core.wait(self._core.gather(channel, key, body, timeout, to, durable, request_id))
+        asking = Asking(codec, reply_codec, channel, key)
+        call = self._core.gather(channel, key, asking.body(body), timeout, to, durable, request_id)
+        return asking.each(await self._core.wait(call))
 
-    def respond(self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
+    @overload
+    def respond(
+        self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY
+    ) -> Responder: ...
+
+    @overload
+    def respond(
+        self,
+        channel: str,
+        handler: TypedResponding[T, T],
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        concurrency: int = CONCURRENCY,
+    ) -> Responder: ...
+
+    @overload
+    def respond(
+        self,
+        channel: str,
+        handler: TypedResponding[T, R],
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        reply_codec: AnyCodec[R],
+        concurrency: int = CONCURRENCY,
+    ) -> Responder: ...
+
+    def respond(
+        self,
+        channel: str,
+        handler: Any,
+        key: str = "",
+        *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
+        concurrency: int = CONCURRENCY,
+    ) -> Responder:
         """Answer requests with what `handler(request)`, plain or async, returns: the reply's body, bytes.
 
         Subscribes to them; "" is any key. An exception of it reaches the requester as RequestFailed. At most
         `concurrency` requests are awaited at once. `close()` ends it. Raises ReservedChannel, OwnLimitExceeded,
         LocalProtocolError, TypeError, ValueError.
+
+        With a `codec` the request has a `value`, and what the handler returns is one, of the `reply_codec` where that
+        is another one. A request that does not decode is RequestFailed for its requester (P-46).
         """
-        return self._core.respond(channel, key, handler, concurrency)
+        return self._core.respond(channel, key, handler, codec, reply_codec, concurrency)
 
     async def forget_peer(self, peer: UUID) -> None:
         """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
@@ -502,7 +677,8 @@ class Instance(BaseInstance[InstanceCore]):
         await self._core.wait(self._core.backup(path))
 
     async def reload_tls(self) -> None:
-        """Read the certificate files again, for connections that are made from now on; those that live stay.
+        """Read the certificate files again, for connections that are made from now on. Those that live stay, but for
+        peers whose certificate the list of revoked ones (`TLS(crl=...)`) has by now.
 
         Raises CertificateError where a file is missing or peers would refuse it, and IdentityConflict where the
         certificate is not this instance's: then the old ones stay in use.

@@ -20,6 +20,7 @@ from .._streams.sources import Source
 from .._streams.streams import Key
 from ..codecs._codec import AnyCodec, coding_of
 from .endpoint import Endpoint
+from .threads import off_loop
 
 T = TypeVar("T")
 
@@ -39,8 +40,8 @@ class StreamsCore(Endpoint, LoopStreamsCore["Peer"]):
     def subscription(
         self, name: str, demand: int | None, prefetch: int | None, codec: object, peer: Peer | None
     ) -> Subscription[T]:
-        bell = self.bell()
-        return Subscription(self, self.subscribe(name, demand, prefetch, coding_of(codec), peer, bell), bell)
+        wakeup = self.wakeup()
+        return Subscription(self, self.subscribe(name, demand, prefetch, coding_of(codec), peer, wakeup), wakeup)
 
 
 class Peer(BasePeer):
@@ -105,6 +106,17 @@ class Streams(BaseStreams[Peer]):
         except BaseException:
             self._core.give_up(cid)
             raise
+
+    async def reload_tls(self) -> None:
+        """Read the certificate files again: new connections show that certificate. Those that live stay, and are ended
+        where the list of revoked certificates (`TLS(crl=...)`) has their peer's by now.
+
+        A file that does not fit changes nothing. Raises CertificateError, and ConnectionClosing.
+        """
+        self._core.check_open()
+        pumps = await off_loop(self._core.read_tls)
+        self._core.check_open()
+        self._core.use_tls(pumps)
 
     def events(self) -> Events[StreamsEvent[Peer]]:
         """`async for event in streams.events()`: what happens from now on, until the streams are closed.

@@ -1,4 +1,4 @@
-"""Jobs off the loop, to their end, in the worker threads of anyio.
+"""Jobs off the loop, to their end, in anyio's threads.
 
 A task that is cancelled meanwhile waits until the job has ended, or it would go on opening files that nobody closes.
 anyio sees to that for its own scopes. On asyncio a task can be cancelled past them as well, by its own `cancel`:

@@ -1,4 +1,4 @@
-"""Transport of one connection on trio, and the tasks' bell.
+"""Transport of one connection on trio, and the tasks' wakeup.
 
 Sockets are read and written where that is possible at once, and tasks wait for readiness alone: one for the
 reading, one for what the system did not take. So nothing is lost when a task is cancelled, a frame cannot be cut, and
@@ -36,52 +36,52 @@ class Reader(Protocol):
         """The handlers have their turn."""
 
 
-class Bell:
-    """An event that can be rung again and again. Each ring wakes all that listen, or else the next one that does."""
+class Wakeup:
+    """An event that can be set again and again. Each time wakes all that wait, or else the next one that does."""
 
-    __slots__ = ("_event", "_rung")
+    __slots__ = ("_event", "_is_set")
 
     def __init__(self) -> None:
-        self._rung = False
+        self._is_set = False
         self._event: anyio.Event | None = None  # while tasks wait
 
-    def ring(self) -> None:
-        self._rung = True
+    def set(self) -> None:
+        self._is_set = True
         if self._event is not None:
             self._event.set()
             self._event = None
 
-    async def heard(self) -> None:
-        if not self._rung:
+    async def wait(self) -> None:
+        if not self._is_set:
             event = self._event = self._event or anyio.Event()
             try:
                 await event.wait()
             finally:
                 if self._event is event and not event.statistics().tasks_waiting:  # all were cancelled: their loop ends
                     self._event = None
-        self._rung = False
+        self._is_set = False
 
 
-class LoopBell:
+class LoopWakeup:
     """The same on asyncio, by futures of the loop's own: an event of anyio's costs several times as much."""
 
-    __slots__ = ("_listening", "_loop", "_rung")
+    __slots__ = ("_is_set", "_listening", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._rung = False
+        self._is_set = False
         self._listening: list[asyncio.Future[None]] = []
 
-    def ring(self) -> None:
-        self._rung = True
+    def set(self) -> None:
+        self._is_set = True
         if self._listening:
             listening, self._listening = self._listening, []
             for future in listening:
                 if not future.done():  # its task is being cancelled
                     future.set_result(None)
 
-    async def heard(self) -> None:
-        if not self._rung:
+    async def wait(self) -> None:
+        if not self._is_set:
             future = self._loop.create_future()
             self._listening.append(future)
             try:
@@ -89,7 +89,7 @@ class LoopBell:
             finally:
                 if future in self._listening:
                     self._listening.remove(future)
-        self._rung = False
+        self._is_set = False
 
 
 class TaskTransport(SocketSession):
@@ -101,7 +101,7 @@ class TaskTransport(SocketSession):
         self._reader = reader
         self._scope = anyio.CancelScope()
         self._sock: socket.socket | None = None
-        self._bell = Bell()  # there is something to write, or nothing any more
+        self._wakeup = Wakeup()  # there is something to write, or nothing any more
         self._resumed: anyio.Event | None = None
 
     def write_soon(self) -> None:
@@ -110,7 +110,7 @@ class TaskTransport(SocketSession):
             self.busy = True
             self.write(self._sock)
         if self.busy or self.writing_over:
-            self._bell.ring()
+            self._wakeup.set()
 
     def pause(self) -> None:
         self.paused = True
@@ -167,7 +167,7 @@ class TaskTransport(SocketSession):
             elif self.busy:
                 await anyio.lowlevel.checkpoint()
             else:
-                await self._bell.heard()
+                await self._wakeup.wait()
             if self.busy:
                 self.write(sock)
 

@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from .._tls.policy import Pumps
     from ..codecs._bodies import TypedDelivery
     from ..codecs._codec import Codec
+    from ..codecs._requests import TypedReply, TypedRequest
+    from ..codecs._retained import TypedRetainedValue
     from .connection import BlockingConnection
     from .instance import Instance, create_instance
     from .iterators import Messages, Registration, Runs
-    from .queues import Work, WorkQueue
+    from .queues import TypedWorkQueue, Work, WorkQueue
     from .streams import Peer, Streams, create_streams
     from .subscription import Subscription
-    from .typed import TypedMessages, TypedRuns
+    from .typed import TypedMessages, TypedRuns, TypedWork
     from .waits import still_wanted
 
     Received = Delivery
@@ -55,13 +57,15 @@ else:
             ".._tls.policy": "Pumps",
             "..codecs._bodies": "TypedDelivery",
             "..codecs._codec": "Codec",
+            "..codecs._requests": "TypedReply, TypedRequest",
+            "..codecs._retained": "TypedRetainedValue",
             ".connection": "BlockingConnection",
             ".instance": "Instance, create_instance",
             ".iterators": "Messages, Registration, Runs",
-            ".queues": "Work, WorkQueue",
+            ".queues": "TypedWorkQueue, Work, WorkQueue",
             ".streams": "Peer, Streams, create_streams",
             ".subscription": "Subscription",
-            ".typed": "TypedMessages, TypedRuns",
+            ".typed": "TypedMessages, TypedRuns, TypedWork",
             ".waits": "still_wanted",
         },
     )
@@ -93,8 +97,13 @@ __all__ = [
     "Subscription",
     "TypedDelivery",
     "TypedMessages",
+    "TypedReply",
+    "TypedRequest",
+    "TypedRetainedValue",
     "TypedRun",
     "TypedRuns",
+    "TypedWork",
+    "TypedWorkQueue",
     "Work",
     "WorkQueue",
     "bridge",

@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
@@ -33,84 +33,63 @@ from tolliver_proto import (
     Unsubscribe,
 )
 
-from .._driver.line import UNDECIDED, Intake, Line
+from .._driver.line import UNDECIDED, Intake, Line, LineMachine, OnOutput
 from .._options.uuid7 import uuid7
 from .._tls.pump import AnyPump, PlainPump
 from .loop import READ, WRITE
 
+E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
 
-class BlockingConnection:
-    """A connection for one thread, over a socket that is connected and that it owns from now on.
 
-    `pump` is the TLS: `Pumps(tls).client(remote)` or `.server()`; None is plaintext. The other options are those of
-    `tolliver_proto.Connection`, which is here as `machine`. A handshake that was handed out is accepted when the next
-    event is asked for; until then `machine.reject()` refuses it. Timeouts are in seconds; after a TimeoutError go on.
+class SocketMachine(LineMachine, Protocol[E_co]):
+    """The part of a `Connection`, of either protocol, that a socket's loop calls."""
 
-    `intake` is for those who know a faster way for some of what comes: it gets all plaintext, cut anywhere, and returns
-    what is left of it for the machine, which is between two frames where `machine.buffered_bytes` is 0.
+    @property
+    def limits(self) -> Any: ...
+
+    @property
+    def buffered_bytes(self) -> int: ...
+
+    def next_event(self) -> E_co | None: ...
+
+    def next_timeout(self) -> float | None: ...
+
+    def handle_timeout(self, now: float | None = None) -> None: ...
+
+
+class SocketConnection(Generic[E]):
+    """A machine of either protocol over a socket that is connected and that it owns from now on: for loops of yours.
+
+    `pump` is the TLS, None is plaintext; `intake` is as for `BlockingConnection`, and `on_output` gets all that the
+    machine says, before it is written.
     """
+
+    machine: SocketMachine[E]
 
     def __init__(
         self,
         sock: socket.socket,
+        machine: SocketMachine[E],
         role: Role,
         *,
         pump: AnyPump | None = None,
-        instance_id: UUID | None = None,
-        subscriptions: Iterable[Subscription] = (),
-        version: int = 1,
-        revision: Revision = Revision.DRAFT_2,
-        limits: Limits | None = None,
         intake: Intake | None = None,
+        on_output: OnOutput | None = None,
     ) -> None:
-        self.machine = Connection(
-            role,
-            instance_id=instance_id or uuid7(),
-            version=version,
-            subscriptions=subscriptions,
-            revision=revision,
-            limits=limits,
-            now=time.monotonic(),
-        )
+        self.machine = machine
         self._sock = sock
-        self._line = Line(self.machine, role, pump or PlainPump(), intake)
+        self._line = Line(machine, role, pump or PlainPump(), intake, on_output)
         self._over = False
         sock.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(sock, READ)
         self._line.begin(sock)
 
-    def send(self, frame: Message | Ack | Subscribe | Unsubscribe, timeout: float | None = None) -> None:
-        """Returns when the system has taken it. After a TimeoutError it is still on its way: do not send it again.
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} over {self.machine!r}>"
 
-        Raises LocalProtocolError before Established came, and ConnectionClosing once the connection is ending.
-        """
-        self.machine.send(frame, time.monotonic())
-        self._until(timeout, self.flush, f"the system has not taken {type(frame).__name__}")
-
-    def send_encoded(self, frames: bytes, timeout: float | None = None) -> None:
-        """As `send`, for any number of whole frames that `encode` made, or would have, for this revision.
-
-        b"" sends nothing new: it goes on with what a TimeoutError has left. Their content is not checked.
-        """
-        if frames:
-            self.machine.send_encoded(frames)
-        self._until(timeout, self.flush, "the system has not taken all frames")
-
-    def receive(self, timeout: float | None = None) -> Event:
-        """The next event. Closed is the last one; asking on raises ConnectionClosing.
-
-        Raises CertificateError, IdentityConflict or ConnectionLost where TLS or the network failed.
-        """
-        if self._over:
-            raise ConnectionClosing("the connection is over: make another one")
-        if self.machine.state in UNDECIDED:
-            self.machine.accept(now=time.monotonic())
-        found: list[Event] = []
-        self._until(timeout, lambda: self._find(found), "nothing has come")
-        return found[0]
-
-    def next_event(self) -> Event | None:
+    def next_event(self) -> E | None:
         """The next event of what has come already, or None; what the machine answers is written as far as it goes.
 
         Raises as `receive`, but accepts no handshake.
@@ -147,6 +126,90 @@ class BlockingConnection:
                 self._line.read(self._sock)
         self.machine.handle_timeout(time.monotonic())
 
+    def abandon(self) -> None:
+        """Close the socket, as it is now."""
+        self._over = True
+        self._selector.close()
+        self._sock.close()
+
+    def _until(self, timeout: float | None, done: Callable[[], bool], late: str) -> None:
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"after {timeout:g} s {late}: go on")
+            self.step(left)
+
+
+class BlockingConnection(SocketConnection[Event]):
+    """A connection for one thread, over a socket that is connected and that it owns from now on.
+
+    `pump` is the TLS: `Pumps(tls).client(remote)` or `.server()`; None is plaintext. The other options are those of
+    `tolliver_proto.Connection`, which is here as `machine`. A handshake that was handed out is accepted when the next
+    event is asked for; until then `machine.reject()` refuses it. Timeouts are in seconds; after a TimeoutError go on.
+
+    `intake` is for those who know a faster way for some of what comes: it gets all plaintext, cut anywhere, and returns
+    what is left of it for the machine, which is between two frames where `machine.buffered_bytes` is 0. `on_output`
+    gets all plaintext that goes out.
+    """
+
+    machine: Connection
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        role: Role,
+        *,
+        pump: AnyPump | None = None,
+        instance_id: UUID | None = None,
+        subscriptions: Iterable[Subscription] = (),
+        version: int = 1,
+        revision: Revision = Revision.DRAFT_2,
+        limits: Limits | None = None,
+        intake: Intake | None = None,
+        on_output: OnOutput | None = None,
+    ) -> None:
+        machine = Connection(
+            role,
+            instance_id=instance_id or uuid7(),
+            version=version,
+            subscriptions=subscriptions,
+            revision=revision,
+            limits=limits,
+            now=time.monotonic(),
+        )
+        super().__init__(sock, machine, role, pump=pump, intake=intake, on_output=on_output)
+
+    def send(self, frame: Message | Ack | Subscribe | Unsubscribe, timeout: float | None = None) -> None:
+        """Returns when the system has taken it. After a TimeoutError it is still on its way: do not send it again.
+
+        Raises LocalProtocolError before Established came, and ConnectionClosing once the connection is ending.
+        """
+        self.machine.send(frame, time.monotonic())
+        self._until(timeout, self.flush, f"the system has not taken {type(frame).__name__}")
+
+    def send_encoded(self, frames: bytes, timeout: float | None = None) -> None:
+        """As `send`, for any number of whole frames that `encode` made, or would have, for this revision.
+
+        b"" sends nothing new: it goes on with what a TimeoutError has left. Their content is not checked.
+        """
+        if frames:
+            self.machine.send_encoded(frames)
+        self._until(timeout, self.flush, "the system has not taken all frames")
+
+    def receive(self, timeout: float | None = None) -> Event:
+        """The next event. Closed is the last one; asking on raises ConnectionClosing.
+
+        Raises CertificateError, IdentityConflict or ConnectionLost where TLS or the network failed.
+        """
+        if self._over:
+            raise ConnectionClosing("the connection is over: make another one")
+        if self.machine.state in UNDECIDED:
+            self.machine.accept(now=time.monotonic())
+        found: list[Event] = []
+        self._until(timeout, lambda: self._find(found), "nothing has come")
+        return found[0]
+
     def __iter__(self) -> Iterator[Event]:
         """All events but Closed; raises its error if it has one."""
         while not isinstance(event := self.receive(), Closed):
@@ -168,9 +231,7 @@ class BlockingConnection:
             with suppress(TolliverError, TimeoutError):
                 self._until(limit, self.flush, "")
         finally:
-            self._over = True
-            self._selector.close()
-            self._sock.close()
+            self.abandon()
 
     def __enter__(self) -> Self:
         return self
@@ -183,11 +244,3 @@ class BlockingConnection:
         if event is not None:
             found.append(event)
         return event is not None
-
-    def _until(self, timeout: float | None, done: Callable[[], bool], late: str) -> None:
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        while not done():
-            left = end - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"after {timeout:g} s {late}: go on")
-            self.step(left)

@@ -22,9 +22,10 @@ from .._driver.sockets import host_of
 from .._driver.threads import start
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
-from .loop import Listeners, Loop
+from .dialing import Listeners
+from .loop import Loop
 from .process import running, thread_of
-from .wire import Bell, BorrowerBell, Transport, limited
+from .wire import BorrowerWakeup, Transport, Wakeup, limited
 
 T = TypeVar("T")
 
@@ -192,7 +193,7 @@ class Endpoint(BaseEndpoint):
                 self._to_wake = woken
                 try:
                     done()
-                    self.turn()
+                    self.run_actions()
                 finally:
                     self._to_wake = None
         finally:
@@ -201,20 +202,20 @@ class Endpoint(BaseEndpoint):
 
     # Asked for by the driver and the mailboxes, under the lock (see LoopAdapter and ThreadCore).
 
-    def bell(self) -> Bell:
-        return Bell(self._lock)
+    def wakeup(self) -> Wakeup:
+        return Wakeup(self._lock)
 
-    def borrower_bell(self) -> BorrowerBell:
+    def borrower_wakeup(self) -> BorrowerWakeup:
         self.check_open()
-        return BorrowerBell(self._lock, self._loop)
+        return BorrowerWakeup(self._lock, self._loop)
 
-    def turn_soon(self) -> None:
+    def schedule_run(self) -> None:
         if self._is_direct or not self._loop.claim():
             self._loop.wake()
             return
         self._is_direct = True
         try:
-            self.turn()
+            self.run_actions()
         finally:
             self._is_direct = False
 
@@ -224,6 +225,9 @@ class Endpoint(BaseEndpoint):
 
     def wake(self) -> None:
         self._loop.wake()
+
+    def call_soon(self, job: Callable[[], object]) -> None:
+        self._loop.soon(job)
 
     def idle(self) -> None:
         if self._machine.idle:

@@ -1,4 +1,7 @@
-"""Events for threads: an iterator that blocks, and a thread that calls a function for each."""
+"""Events for threads, by an iterator or a function.
+
+The iterator blocks; the function is called on a thread.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,19 @@ from .._driver.ends import is_interrupt
 from .._driver.events import EventFeed, EventsMissed, OnEvent, log_failure
 from .._driver.threads import interrupt_program, start
 from .iteration import BlockingIterator
-from .waits import BellOwner, wait
-from .wire import Bell, limited
+from .waits import WakeupOwner, wait
+from .wire import Wakeup, limited
 
 E = TypeVar("E")
 
 
-class ThreadCore(BellOwner, Protocol):
+class ThreadCore(WakeupOwner, Protocol):
     """The core of an endpoint on threads."""
 
     @property
     def lock(self) -> threading.RLock: ...
 
-    def bell(self) -> Bell: ...
+    def wakeup(self) -> Wakeup: ...
 
 
 class Events(BlockingIterator[E | EventsMissed]):
@@ -39,9 +42,9 @@ class Events(BlockingIterator[E | EventsMissed]):
         self._core = core
         self._feed = feed
         self._timeout = timeout
-        self._bell = core.bell()
+        self._wakeup = core.wakeup()
         with core.lock:
-            self._queue = feed.listen(self._bell)
+            self._queue = feed.listen(self._wakeup)
 
     def _take(self, timeout: float | None) -> E | EventsMissed | None:
         end = math.inf if timeout is None else time.monotonic() + timeout
@@ -50,7 +53,7 @@ class Events(BlockingIterator[E | EventsMissed]):
                 left = end - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"after {timeout:g} s nothing has happened: go on")
-                if not wait(self._core, self._bell, limited(left)):
+                if not wait(self._core, self._wakeup, limited(left)):
                     break
         return event
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from .._streams.publishing import OutboundCore, OutboundStream, Publication
 from .waits import Work, working
-from .wire import Bell
+from .wire import Wakeup
 
 
 class ThreadOutboundCore(OutboundCore, Protocol):
@@ -25,7 +25,7 @@ class ThreadOutboundCore(OutboundCore, Protocol):
     @property
     def lock(self) -> threading.RLock: ...
 
-    def bell(self) -> Bell: ...
+    def wakeup(self) -> Wakeup: ...
 
 
 class ThreadOutboundStream(OutboundStream):
@@ -34,15 +34,15 @@ class ThreadOutboundStream(OutboundStream):
     def __init__(
         self, core: ThreadOutboundCore, key: tuple[int, int], name: str, publication: Publication, grant: int
     ) -> None:
-        self._waited = core.bell()
+        self._waited = core.wakeup()
         super().__init__(core, key, name, publication, grant)
         self._core = core
         self._gathered: list[Any] = []
         self._flushing = False
         self._work = Work()
 
-    def ring(self) -> None:
-        self._waited.ring()
+    def set(self) -> None:
+        self._waited.set()
 
     def cancelled(self) -> None:
         super().cancelled()
@@ -110,7 +110,7 @@ class ThreadOutboundStream(OutboundStream):
         """Waits until something may be pulled, and says how much. 0: the stream is over."""
         with self._core.lock:
             self.look()
-            self._core.turn()
+            self._core.run_actions()
             while not self.over:
                 if wanted := self.look():
                     return wanted

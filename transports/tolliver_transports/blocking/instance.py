@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 from tolliver_proto import DeadLetter, Receipt, Reply, RetainedValue, TolliverError
@@ -23,22 +23,26 @@ from .._driver.threads import start
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item, To, checked
+from .._messages.instance import BaseInstanceCore, Item, RequestTerms, To, checked
 from .._messages.responding import Responder, Responding, checked_responder
-from .._messages.side_by_side import OrderedBy, SideBySide, chosen
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen, chosen_with
+from .._messages.typed import Opening
 from .._options.instance import InstanceOptions, Registering, Remote
 from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
 from ..codecs._codec import AnyCodec
+from ..codecs._requests import Asking, TypedReply, TypedResponding
+from ..codecs._retained import TypedRetainedValue, opened_values
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
-from .queues import Work, WorkQueue
+from .queues import TypedWorkQueue, Work, WorkQueue
 from .responding import CONCURRENCY, ThreadResponder
 from .side_by_side import Registrations
-from .typed import TypedMessages, TypedRuns
+from .typed import TypedMessages, TypedRuns, TypedWork
 
 T = TypeVar("T")
+R = TypeVar("R")
 GOES_ON = "it is not withdrawn, and may still be stored"
 
 
@@ -82,8 +86,16 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             return Registration(self, channel, key, checked(handler), how.pending)
         return Registrations(self, channel, key, checked(handler), how)
 
-    def respond(self, channel: str, key: str, handler: Responding, concurrency: int) -> Responder:
-        return ThreadResponder(self, channel, key, *checked_responder(handler, concurrency))
+    def respond(
+        self,
+        channel: str,
+        key: str,
+        handler: Responding,
+        codec: AnyCodec[Any] | None,
+        reply_codec: AnyCodec[Any] | None,
+        concurrency: int,
+    ) -> Responder:
+        return ThreadResponder(self, channel, key, *checked_responder(handler, codec, reply_codec, concurrency))
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_thread(self, self.feed, function)
@@ -97,7 +109,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             with self._lock:
                 if self._open:  # nobody waits for it: a large database takes its time
                     done(result, error)
-                    self.turn()
+                    self.run_actions()
 
         start(thread_of("beside", work, self._fail))
 
@@ -144,7 +156,15 @@ class Instance(BaseInstance[InstanceCore]):
 
     @overload
     def subscribe(
-        self, channel: str, key: str = "", handler: Handler | None = None, *, timeout: float | None = None
+        self,
+        channel: str,
+        key: str = "",
+        handler: Handler | None = None,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+        timeout: float | None = None,
     ) -> None: ...
 
     @overload
@@ -155,6 +175,9 @@ class Instance(BaseInstance[InstanceCore]):
         *,
         handler: TypedHandler[T],
         codec: AnyCodec[T],
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
         timeout: float | None = None,
     ) -> None: ...
 
@@ -165,17 +188,21 @@ class Instance(BaseInstance[InstanceCore]):
         handler: Any = None,
         *,
         codec: AnyCodec[T] | None = None,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
         timeout: float | None = None,
     ) -> None:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
 
-        `handler` and its `codec` are registered first, as by `register_callback`. Raises ReservedChannel,
+        `handler`, its `codec` and its choices are registered first, as by `register_callback`. Raises ReservedChannel,
         OwnLimitExceeded, StoreError, TypeError.
         """
         if codec is not None:
             handler = decoding(codec, handler)
+        how = chosen_with(handler, concurrency, ordered_by, pending)
         if handler is not None:
-            self.register_callback(channel, key, handler)
+            self._core.handle(channel, key, handler, how)
         self._core.subscribe_and_wait(channel, key, timeout)
 
     def unsubscribe(self, channel: str, key: str = "", *, timeout: float | None = None) -> None:
@@ -287,26 +314,60 @@ class Instance(BaseInstance[InstanceCore]):
         late = f"the message is not on disk yet: {GOES_ON}"
         return self._core.ask(lambda: self._core.send_many(items, require_recipients, to, expire_after), timeout, late)
 
-    def retain(self, channel: str, key: str, body: bytes | None, *, timeout: float | None = None) -> Receipt:
+    @overload
+    def retain(self, channel: str, key: str, body: bytes | None, *, timeout: float | None = None) -> Receipt: ...
+
+    @overload
+    def retain(
+        self, channel: str, key: str, body: T | None, *, codec: AnyCodec[T], timeout: float | None = None
+    ) -> Receipt: ...
+
+    def retain(
+        self, channel: str, key: str, body: Any, *, codec: AnyCodec[T] | None = None, timeout: float | None = None
+    ) -> Receipt:
         """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
 
-        A peer gets it once for each subscription that it had not, before whatever is sent later under that name
-        (P-30). None clears the name and sends nothing. Returns when all is stored, with the receipt of the send.
-        Raises as `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be
-        passed.
+        A peer gets it once for each subscription that it had not, before whatever is sent later under that name (P-30).
+        None clears the name and sends nothing. With a `codec`, `body` is a value that it encodes, and None clears the
+        name all the same. Returns when all is stored, with the receipt of the send. Raises as `send` does, and
+        OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be passed.
         """
+        if codec is not None and body is not None:
+            body = encoded(codec, channel, key, body)
         late = f"the value is not on disk yet: {GOES_ON}"
         return self._core.ask(lambda: self._core.retain(channel, key, body), timeout, late)
 
+    @overload
     def retained(
         self, after: tuple[str, str] | None = None, count: int = 1000, *, timeout: float | None = None
-    ) -> list[RetainedValue]:
+    ) -> list[RetainedValue]: ...
+
+    @overload
+    def retained(
+        self,
+        after: tuple[str, str] | None = None,
+        count: int = 1000,
+        *,
+        codec: AnyCodec[T],
+        timeout: float | None = None,
+    ) -> list[TypedRetainedValue[T]]: ...
+
+    def retained(
+        self,
+        after: tuple[str, str] | None = None,
+        count: int = 1000,
+        *,
+        codec: AnyCodec[T] | None = None,
+        timeout: float | None = None,
+    ) -> list[RetainedValue] | list[TypedRetainedValue[T]]:
         """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
 
-        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. Raises StoreError.
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. With a `codec` each has a `value`, too,
+        which raises BodyNotDecoded where it has none (P-48). Raises StoreError.
         """
         late = "the database has not answered: ask again"
-        return self._core.ask(lambda: self._core.retained(after, count), timeout, late)
+        values = self._core.ask(lambda: self._core.retained(after, count), timeout, late)
+        return values if codec is None else opened_values(codec, self.instance_id, values)
 
     @overload
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int: ...
@@ -408,7 +469,7 @@ class Instance(BaseInstance[InstanceCore]):
         out.
         """
         if codec is not None:
-            return TypedMessages(self._core, channel, key, subscribe, timeout, codec)
+            return TypedMessages(Opening(self._core, codec), Messages(self._core, channel, key, subscribe, timeout))
         return Messages(self._core, channel, key, subscribe, timeout)
 
     @overload
@@ -438,27 +499,64 @@ class Instance(BaseInstance[InstanceCore]):
     ) -> Runs | TypedRuns[T]:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
         if codec is not None:
-            return TypedRuns(self._core, channel, key, subscribe, timeout, codec)
+            return TypedRuns(Opening(self._core, codec), Runs(self._core, channel, key, subscribe, timeout))
         return Runs(self._core, channel, key, subscribe, timeout)
 
-    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue:
+    @overload
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue: ...
+
+    @overload
+    def work_queue(self, channel: str, *, codec: AnyCodec[T], lease: float = 10.0) -> TypedWorkQueue[T]: ...
+
+    def work_queue(
+        self, channel: str, *, codec: AnyCodec[T] | None = None, lease: float = 10.0
+    ) -> WorkQueue | TypedWorkQueue[T]:
         """Make this channel a work queue: each job that is put there goes to one of the workers, and to another one
         where it is cut off for `lease` seconds. Jobs of earlier lives go on.
 
-        Raises ReservedChannel, ValueError, LocalProtocolError.
+        With a `codec` values are put, which it encodes. Raises ReservedChannel, ValueError, TypeError,
+        LocalProtocolError.
         """
+        queue = WorkQueue(self._core, channel) if codec is None else TypedWorkQueue(self._core, channel, codec)
         with self._core.lock:
             self._core.work_queue(channel, lease)
-        return WorkQueue(self._core, channel)
+        return queue
 
-    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0, timeout: float | None = None) -> Work:
+    @overload
+    def work(
+        self, channel: str, *, concurrency: int = 1, lease: float = 10.0, timeout: float | None = None
+    ) -> Work: ...
+
+    @overload
+    def work(
+        self,
+        channel: str,
+        *,
+        codec: AnyCodec[T],
+        concurrency: int = 1,
+        lease: float = 10.0,
+        timeout: float | None = None,
+    ) -> TypedWork[T]: ...
+
+    def work(
+        self,
+        channel: str,
+        *,
+        codec: AnyCodec[T] | None = None,
+        concurrency: int = 1,
+        lease: float = 10.0,
+        timeout: float | None = None,
+    ) -> Work | TypedWork[T]:
         """`with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done.
 
-        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When
-        a producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is
-        let go. The loop ends when no job has come for `timeout` seconds. Raises ReservedChannel, ValueError,
-        OwnLimitExceeded, LocalProtocolError where it works there already.
+        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When a
+        producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is let
+        go. With a `codec` jobs have a `value`; one that does not decode is failed, told, and left out (P-42). The loop
+        ends when no job has come for `timeout` seconds. Raises ReservedChannel, ValueError, OwnLimitExceeded,
+        LocalProtocolError where it works there already.
         """
+        if codec is not None:
+            return TypedWork(Opening(self._core, codec), Work(self._core, channel, concurrency, lease, timeout))
         return Work(self._core, channel, concurrency, lease, timeout)
 
     def wait_subscribed(self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None) -> int:
@@ -497,17 +595,39 @@ class Instance(BaseInstance[InstanceCore]):
         """
         self._core.ask(lambda: self._core.wait_acked(receipt), timeout)
 
+    @overload
+    def request(self, channel: str, body: bytes, key: str = "", **terms: Unpack[RequestTerms]) -> Reply: ...
+
+    @overload
+    def request(
+        self, channel: str, body: T, key: str = "", *, codec: AnyCodec[T], **terms: Unpack[RequestTerms]
+    ) -> TypedReply[T]: ...
+
+    @overload
     def request(
         self,
         channel: str,
-        body: bytes,
+        body: T,
         key: str = "",
         *,
+        codec: AnyCodec[T],
+        reply_codec: AnyCodec[R],
+        **terms: Unpack[RequestTerms],
+    ) -> TypedReply[R]: ...
+
+    def request(
+        self,
+        channel: str,
+        body: Any,
+        key: str = "",
+        *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
         timeout: float = 5.0,
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
-    ) -> Reply:
+    ) -> Reply | TypedReply[Any]:
         """Ask the peers that `respond` to these names and return the first answer: `reply.body`, `reply.peer_id`.
 
         `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by `send`, and so is
@@ -515,34 +635,108 @@ class Instance(BaseInstance[InstanceCore]):
         NoResponders at once where nobody is there, RequestFailed with the words of a handler that raised,
         ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Raises OutboxFull,
         StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
+
+        With a `codec`, `body` is a value that it encodes, and the reply has a `value`, of the `reply_codec` where that
+        is another one. A reply that does not decode is RequestFailed (P-46). Raises BodyNotEncoded, TypeError.
         """
-        return self._core.ask(lambda: self._core.request(channel, key, body, timeout, to, durable, request_id), None)
+        asking = None if codec is None and reply_codec is None else Asking(codec, reply_codec, channel, key)
+        if asking is not None:
+            body = asking.body(body)
+        reply = self._core.ask(lambda: self._core.request(channel, key, body, timeout, to, durable, request_id), None)
+        return reply if asking is None else asking.first(reply)
+
+    @overload
+    def gather(self, channel: str, body: bytes, key: str = "", **terms: Unpack[RequestTerms]) -> list[Reply]: ...
+
+    @overload
+    def gather(
+        self, channel: str, body: T, key: str = "", *, codec: AnyCodec[T], **terms: Unpack[RequestTerms]
+    ) -> list[TypedReply[T]]: ...
+
+    @overload
+    def gather(
+        self,
+        channel: str,
+        body: T,
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        reply_codec: AnyCodec[R],
+        **terms: Unpack[RequestTerms],
+    ) -> list[TypedReply[R]]: ...
 
     def gather(
         self,
         channel: str,
-        body: bytes,
+        body: Any,
         key: str = "",
         *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
         timeout: float = 5.0,
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
-    ) -> list[Reply]:
+    ) -> list[Reply] | list[TypedReply[Any]]:
         """As `request`, of everybody: the replies of all that were asked, or those that came within `timeout` seconds.
 
-        A handler that failed is a reply with an `error`. Raises as `request` does, but no TimeoutError.
+        A handler that failed is a reply with an `error`, and so is, with a `codec`, a reply that does not decode: its
+        `value` raises that. Raises as `request` does, but no TimeoutError.
         """
-        return self._core.ask(lambda: self._core.gather(channel, key, body, timeout, to, durable, request_id), None)
+        asking = None if codec is None and reply_codec is None else Asking(codec, reply_codec, channel, key)
+        if asking is not None:
+            body = asking.body(body)
+        replies = self._core.ask(lambda: self._core.gather(channel, key, body, timeout, to, durable, request_id), None)
+        return replies if asking is None else asking.each(replies)
 
-    def respond(self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
+    @overload
+    def respond(
+        self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY
+    ) -> Responder: ...
+
+    @overload
+    def respond(
+        self,
+        channel: str,
+        handler: TypedResponding[T, T],
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        concurrency: int = CONCURRENCY,
+    ) -> Responder: ...
+
+    @overload
+    def respond(
+        self,
+        channel: str,
+        handler: TypedResponding[T, R],
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        reply_codec: AnyCodec[R],
+        concurrency: int = CONCURRENCY,
+    ) -> Responder: ...
+
+    def respond(
+        self,
+        channel: str,
+        handler: Any,
+        key: str = "",
+        *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
+        concurrency: int = CONCURRENCY,
+    ) -> Responder:
         """Answer requests with what `handler(request)` returns: the reply's body, bytes.
 
         Subscribes to them; "" is any key. An exception of it reaches the requester as RequestFailed. It is called
         on threads of its own, at most `concurrency` of them, which come as they are needed. `close()` ends it. Raises
         ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutOfThreads, TypeError for an async handler, ValueError.
+
+        With a `codec` the request has a `value`, and what the handler returns is one, of the `reply_codec` where that
+        is another one. A request that does not decode is RequestFailed for its requester (P-46).
         """
-        return self._core.respond(channel, key, handler, concurrency)
+        return self._core.respond(channel, key, handler, codec, reply_codec, concurrency)
 
     def forget_peer(self, peer: UUID, *, timeout: float | None = None) -> None:
         """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
@@ -593,7 +787,8 @@ class Instance(BaseInstance[InstanceCore]):
         self._core.ask(lambda: self._core.backup(path), timeout, f"{path} is not written yet: it goes on")
 
     def reload_tls(self, *, timeout: float | None = None) -> None:
-        """Read the certificate files again, for connections that are made from now on; those that live stay.
+        """Read the certificate files again, for connections that are made from now on. Those that live stay, but for
+        peers whose certificate the list of revoked ones (`TLS(crl=...)`) has by now.
 
         Raises CertificateError where a file is missing or peers would refuse it, and IdentityConflict where the
         certificate is not this instance's: then the old ones stay in use.

@@ -1,4 +1,4 @@
-"""Iteration on threads: the next item, within a time limit, until the end."""
+"""Iteration on threads, with a time limit for each item."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Receiving messages in threads: blocking iterators, handlers on threads of their own.
 
-A mailbox's bell is a condition on the machine's lock, so waiting for a delivery lets the machine go on, and several
+A mailbox's wakeup is a condition on the machine's lock, so waiting for a delivery lets the machine go on, and several
 threads may take from one iterator. Deliveries are settled under that lock, from whatever thread.
 """
 
@@ -23,7 +23,7 @@ from .._messages.iterators import BaseIterator, Receiver, name_of
 from .iteration import BlockingIterator
 from .loop import PAUSE
 from .waits import wait
-from .wire import Bell, BorrowerBell, limited
+from .wire import BorrowerWakeup, Wakeup, limited
 
 Item = TypeVar("Item", Delivery, Run)
 
@@ -31,9 +31,9 @@ Item = TypeVar("Item", Delivery, Run)
 class ThreadCore(Core, Protocol):
     """The core of an instance on threads."""
 
-    def bell(self) -> Bell: ...
+    def wakeup(self) -> Wakeup: ...
 
-    def borrower_bell(self) -> BorrowerBell: ...
+    def borrower_wakeup(self) -> BorrowerWakeup: ...
 
     def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
 
@@ -48,8 +48,8 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
     def __init__(self, core: ThreadCore, channel: str, key: str, subscribe: bool, timeout: float | None) -> None:
         self._timeout = timeout
         self._current: Run | None = None
-        self._bell = core.bell()
-        super().__init__(core, channel, key, self._bell)
+        self._wakeup = core.wakeup()
+        super().__init__(core, channel, key, self._wakeup)
         if subscribe:
             core.subscribe_and_wait(channel, key)
 
@@ -83,7 +83,7 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
         if left <= 0:
             names = f"{box.channel!r:.100} {box.key!r:.100}"
             raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
-        return wait(self._core, self._bell, limited(left))
+        return wait(self._core, self._wakeup, limited(left))
 
     def close(self) -> None:
         """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
@@ -122,8 +122,8 @@ class Registration(Receiver):
         self._handler = checked_plain(handler)
         self._run: Run | None = None
         self._at: Delivery | None = None  # the handler is
-        self._bell = core.borrower_bell()
-        self._mailbox = Mailbox(core, channel, key, self._bell, name_of(handler), pending)
+        self._wakeup = core.borrower_wakeup()
+        self._mailbox = Mailbox(core, channel, key, self._wakeup, name_of(handler), pending)
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
             start(threading.Thread(target=self._work, name=name, daemon=True))
@@ -136,19 +136,22 @@ class Registration(Receiver):
         super().close()
 
     def _work(self) -> None:
-        while (delivery := self._next()) is not None:
+        took = 0.0
+        while (delivery := self._next(took)) is not None:
             began = time.monotonic()
             self._call(delivery)
-            self._bell.lends = time.monotonic() < began + PAUSE
+            took = time.monotonic() - began
+            self._wakeup.lends = took < PAUSE
 
-    def _next(self) -> Delivery | None:
-        """The next one, once the last one is settled: the call may take its time."""
+    def _next(self, took: float) -> Delivery | None:
+        """The next one, once the last one is settled: that call has lasted for so long."""
         box = self._mailbox
         with self._core.lock:
             if self._run is not None:
+                box.took(took, 1)
                 self._end()
                 self._verdicts.end()
-                self._bell.look()
+                self._wakeup.look()
             while not box.closed:
                 if self._run is not None and (delivery := self._run.next_begun()) is not None:
                     self._at = delivery
@@ -157,7 +160,7 @@ class Registration(Receiver):
                     self._run, self._verdicts = run, Verdicts(self._core, hand_out(run))
                 else:
                     self._run = None
-                    self._bell.wait_for_it(lambda: box.waiting or box.closed)
+                    self._wakeup.wait_for_it(lambda: box.waiting or box.closed)
         return None
 
     def _end(self) -> None:

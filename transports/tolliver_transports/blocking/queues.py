@@ -1,20 +1,25 @@
-"""Work queue on threads: a producer's end, whose calls block, and a worker's iterator."""
+"""Work queue on threads.
+
+A producer's calls block, and a worker has an iterator.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Delivery, Job, Receipt
 
-from .._driver.adapter import Bell
+from .._driver.adapter import Wakeup
 from .._driver.pending import PendingCall
 from .._messages.inbox import Core, Mailbox
-from .._messages.queues import BaseQueue, JobBox, Named, NewJob, ProducerCore
+from .._messages.queues import BaseQueue, JobBox, Named, NewJob, ProducerCore, encoded_jobs
+from ..codecs._codec import AnyCodec, coding_of
 from .iterators import Messages, ThreadCore
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class QueueCore(ProducerCore, Protocol):
@@ -23,29 +28,12 @@ class QueueCore(ProducerCore, Protocol):
     def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None) -> T: ...
 
 
-class WorkQueue(BaseQueue):
-    """A work queue: each job that is put is for one of the workers. Every call may come from any thread.
-
-    `timeout` is in seconds; when it is over, TimeoutError is raised, and what was asked for goes on. Every call raises
-    ConnectionClosing where the instance is not open, and StoreError.
-    """
+class _ProducersEnd(BaseQueue):
+    """Calls of a producer, whatever its bodies are."""
 
     def __init__(self, core: QueueCore, channel: str) -> None:
         super().__init__(core, channel)
         self._core = core
-
-    def put(self, body: bytes, key: str = "", *, timeout: float | None = None) -> Receipt:
-        """Store a job, with fsync, and return its receipt: `wait_acked(receipt)` returns when it is done.
-
-        It waits on disk for as long as there is no worker. Raises OwnLimitExceeded, LocalProtocolError, and OutboxFull
-        where too many jobs wait that nobody has.
-        """
-        return self._core.ask(lambda: self._core.put_jobs(self._channel, [(key, body)]), timeout)
-
-    def put_many(self, jobs: Iterable[NewJob], *, timeout: float | None = None) -> Receipt:
-        """Store jobs, each a body or (key, body), in one commit, all or none; raises as `put`."""
-        jobs = list(jobs)  # a generator may take its time
-        return self._core.ask(lambda: self._core.put_jobs(self._channel, jobs), timeout)
 
     def pending(self, count: int = 1000, *, timeout: float | None = None) -> list[Job]:
         """The first `count` jobs that are not done, in order, each with the UUID of its worker, None for nobody."""
@@ -67,6 +55,46 @@ class WorkQueue(BaseQueue):
         return self._core.ask(lambda: self._core.cancel_jobs(self._channel, jobs), timeout)
 
 
+class WorkQueue(_ProducersEnd):
+    """A work queue: each job that is put is for one of the workers. Every call may come from any thread.
+
+    `timeout` is in seconds; when it is over, TimeoutError is raised, and what was asked for goes on. Every call raises
+    ConnectionClosing where the instance is not open, and StoreError.
+    """
+
+    def put(self, body: bytes, key: str = "", *, timeout: float | None = None) -> Receipt:
+        """Store a job, with fsync, and return its receipt: `wait_acked(receipt)` returns when it is done.
+
+        It waits on disk for as long as there is no worker. Raises OwnLimitExceeded, LocalProtocolError, and OutboxFull
+        where too many jobs wait that nobody has.
+        """
+        return self._core.ask(lambda: self._core.put_jobs(self._channel, [(key, body)]), timeout)
+
+    def put_many(self, jobs: Iterable[NewJob], *, timeout: float | None = None) -> Receipt:
+        """Store jobs, each a body or (key, body), in one commit, all or none; raises as `put`."""
+        jobs = list(jobs)  # a generator may take its time
+        return self._core.ask(lambda: self._core.put_jobs(self._channel, jobs), timeout)
+
+
+class TypedWorkQueue(_ProducersEnd, Generic[V]):
+    """As WorkQueue, with values, which its codec encodes."""
+
+    def __init__(self, core: QueueCore, channel: str, codec: AnyCodec[V]) -> None:
+        coding_of(codec)  # which may refuse it
+        super().__init__(core, channel)
+        self._codec = codec
+
+    def put(self, value: V, key: str = "", *, timeout: float | None = None) -> Receipt:
+        """Store a job, as `WorkQueue.put`; raises BodyNotEncoded, too."""
+        return self.put_many([(key, value)], timeout=timeout)
+
+    def put_many(self, jobs: Iterable[tuple[str, V]], *, timeout: float | None = None) -> Receipt:
+        """Store jobs, each (key, value), in one commit, all or none; raises as `put`, and TypeError for what is no
+        pair."""
+        bodies = encoded_jobs(self._codec, self._channel, jobs)
+        return self._core.ask(lambda: self._core.put_jobs(self._channel, bodies), timeout)
+
+
 class Work(Messages):
     """Jobs of a work queue, as many at a time as `concurrency` says: `job.ack()` when it is done.
 
@@ -77,8 +105,8 @@ class Work(Messages):
         self._concurrency, self._lease = concurrency, lease
         super().__init__(core, channel, "", subscribe=False, timeout=timeout)
 
-    def _open(self, core: Core, channel: str, key: str, bell: Bell) -> Mailbox:
-        self._box = JobBox(core, channel, bell, self._concurrency, self._lease)
+    def _open(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
+        self._box = JobBox(core, channel, wakeup, self._concurrency, self._lease)
         return self._box
 
     def _take_item(self) -> Delivery | None:

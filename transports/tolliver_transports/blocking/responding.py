@@ -1,7 +1,7 @@
-"""Responders on threads: a pool for each, as large as there are requests at work at once.
+"""Responders on threads.
 
-A thread that waits reads the sockets, as a handler's does. One that takes a request wakes or starts another where more
-wait, up to the responder's `concurrency`.
+Each has a pool as large as there are requests at work at once. A thread that waits reads the sockets, as a handler's
+does. One that takes a request wakes or starts another where more wait, up to the responder's `concurrency`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .._driver.ends import is_interrupt
 from .._driver.threads import interrupt_program, start
 from .._messages.inbox import Run
 from .._messages.iterators import name_of
-from .._messages.responding import RequestBox, RequestCalls, Responder, Responding, answer, refuse
+from .._messages.responding import Encode, RequestBox, RequestCalls, Responder, Responding, answer, refuse
 from .iterators import ThreadCore
 from .loop import PAUSE
-from .wire import BorrowerBell
+from .wire import BorrowerWakeup
 
 CONCURRENCY = 8
 _Result = tuple[object, BaseException | None]
@@ -29,15 +29,17 @@ _Result = tuple[object, BaseException | None]
 class _ThreadCalls(RequestCalls):
     """Calls of one responder's handler, and its threads."""
 
-    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
+    def __init__(
+        self, core: ThreadCore, channel: str, key: str, handler: Responding, encode: Encode, concurrency: int
+    ) -> None:
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
             raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
-        super().__init__(handler, concurrency)
+        super().__init__(handler, encode, concurrency)
         self._core = core
         self._concurrency = concurrency
         self._name = f"tolliver answers {getattr(handler, '__name__', handler)!s:.100}"
-        self._idle: list[BorrowerBell] = []
-        self._bells: list[BorrowerBell] = []
+        self._idle: list[BorrowerWakeup] = []
+        self._wakeups: list[BorrowerWakeup] = []
         self.mailbox = RequestBox(core, channel, key, self, name_of(handler))
         try:
             self._start()
@@ -45,38 +47,38 @@ class _ThreadCalls(RequestCalls):
             self.mailbox.leave()
             raise
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Something has come, or nothing will any more. Under the lock."""
         if self.mailbox.closed:
-            for bell in self._bells:
-                bell.ring()
+            for wakeup in self._wakeups:
+                wakeup.set()
         else:
             self._call_another()
 
     def _call_another(self) -> None:
         if self._idle:
-            self._idle.pop().ring()
-        elif len(self._bells) < self._concurrency:
+            self._idle.pop().set()
+        elif len(self._wakeups) < self._concurrency:
             with suppress(OutOfThreads):  # then those that are there do it
                 self._start()
 
     def _start(self) -> None:
-        bell = self._core.borrower_bell()
-        start(threading.Thread(target=self._work, args=(bell,), name=self._name, daemon=True))
-        self._bells.append(bell)
+        wakeup = self._core.borrower_wakeup()
+        start(threading.Thread(target=self._work, args=(wakeup,), name=self._name, daemon=True))
+        self._wakeups.append(wakeup)
 
-    def _work(self, bell: BorrowerBell) -> None:
-        taken = self._next(bell)
+    def _work(self, wakeup: BorrowerWakeup) -> None:
+        taken = self._next(wakeup)
         while taken is not None:
             began = time.monotonic()
             result = self._call(taken[1])
-            bell.lends = time.monotonic() < began + PAUSE
+            wakeup.lends = time.monotonic() < began + PAUSE
             with self._core.lock:
                 self._settle(*taken, *result)
-                bell.look()
-            taken = self._next(bell)
+                wakeup.look()
+            taken = self._next(wakeup)
 
-    def _next(self, bell: BorrowerBell) -> tuple[Run, Delivery] | None:
+    def _next(self, wakeup: BorrowerWakeup) -> tuple[Run, Delivery] | None:
         """The next request; None when the responder is closed."""
         with self._core.lock:
             while not self.mailbox.closed:
@@ -86,10 +88,10 @@ class _ThreadCalls(RequestCalls):
                     if self.has_more:
                         self._call_another()
                     return taken
-                self._idle.append(bell)
-                bell.wait_for_it(lambda: self.mailbox.waiting or self.mailbox.closed)
-                if bell in self._idle:
-                    self._idle.remove(bell)
+                self._idle.append(wakeup)
+                wakeup.wait_for_it(lambda: self.mailbox.waiting or self.mailbox.closed)
+                if wakeup in self._idle:
+                    self._idle.remove(wakeup)
         return None
 
     def _call(self, delivery: Delivery) -> _Result:
@@ -99,6 +101,8 @@ class _ThreadCalls(RequestCalls):
                 if inspect.iscoroutine(result):
                     result.close()
                 raise TypeError("an awaitable, which nobody awaits here: give a plain function")
+            if self._encode is not None:
+                result = self._encode(delivery, result)
         except BaseException as error:
             if is_interrupt(error):
                 self.mailbox.leave()
@@ -120,5 +124,7 @@ class _ThreadCalls(RequestCalls):
 class ThreadResponder(Responder):
     """A responder on threads of its own."""
 
-    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
-        self._mailbox = _ThreadCalls(core, channel, key, handler, concurrency).mailbox
+    def __init__(
+        self, core: ThreadCore, channel: str, key: str, handler: Responding, encode: Encode, concurrency: int
+    ) -> None:
+        self._mailbox = _ThreadCalls(core, channel, key, handler, encode, concurrency).mailbox

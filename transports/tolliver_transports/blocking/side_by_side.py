@@ -1,4 +1,7 @@
-"""Handlers side by side in threads: a thread for each call that one handler may have at once."""
+"""Handlers side by side in threads.
+
+There is a thread for each call that one handler may have at once.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ class Registrations(Receiver):
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
         self._core = core
         self._handler = checked_plain(handler)
-        self._bell = core.bell()
-        self._mailbox = LaneMailbox(core, channel, key, self._bell, name_of(handler), how)
+        self._wakeup = core.wakeup()
+        self._mailbox = LaneMailbox(core, channel, key, self._wakeup, name_of(handler), how)
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
             for number in range(how.concurrency):
@@ -46,7 +49,7 @@ class Registrations(Receiver):
             while not box.closed:
                 if (delivery := box.begin_next()) is not None:
                     return delivery
-                self._bell.wait()
+                self._wakeup.wait()
         return None
 
     def _call(self, delivery: Delivery) -> None:

@@ -120,9 +120,9 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
     ) -> Subscription[T]:
         coding = coding_of(codec)
         with self.lock:
-            bell = self.bell()
-            stream = self.subscribe(name, demand, prefetch, coding._replace(decode=None), peer, bell)
-        return Subscription(self, stream, bell, coding, timeout)
+            wakeup = self.wakeup()
+            stream = self.subscribe(name, demand, prefetch, coding._replace(decode=None), peer, wakeup)
+        return Subscription(self, stream, wakeup, coding, timeout)
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> ThreadOutboundStream:
         if self._sources >= self.max_feeds:
@@ -270,6 +270,18 @@ class Streams(BaseStreams[Peer]):
         Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
         """
         self._core.close()
+
+    def reload_tls(self) -> None:
+        """Read the certificate files again: new connections show that certificate. Those that live stay, and are ended
+        where the list of revoked certificates (`TLS(crl=...)`) has their peer's by now.
+
+        A file that does not fit changes nothing. Raises CertificateError, and ConnectionClosing.
+        """
+        self._core.check_open()
+        pumps = self._core.read_tls()
+        with self._core.lock:
+            self._core.check_open()
+            self._core.use_tls(pumps)
 
     def events(self, *, timeout: float | None = None) -> Events[StreamsEvent[Peer]]:
         """`for event in streams.events()`: what happens from now on, until the streams are closed.

@@ -1,6 +1,6 @@
 """Subscriptions on threads: iterators that wait.
 
-As with messages, an inbound stream's bell is a condition on the machine's lock: waiting for
+As with messages, an inbound stream's wakeup is a condition on the machine's lock: waiting for
 an element lets the machine go on, and several threads may take from one subscription. Elements leave the lock as bytes;
 the codec, which is the application's, works outside it.
 """
@@ -19,7 +19,7 @@ from .._streams.sources import converted
 from .._streams.subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
 from ..codecs._codec import Coding
 from .waits import wait
-from .wire import Bell, limited
+from .wire import Wakeup, limited
 
 T = TypeVar("T")
 
@@ -33,10 +33,10 @@ class Subscription(BaseSubscription, Generic[T]):
     """
 
     def __init__(
-        self, core: SubscriptionCore, stream: InboundStream, bell: Bell, coding: Coding, timeout: float | None
+        self, core: SubscriptionCore, stream: InboundStream, wakeup: Wakeup, coding: Coding, timeout: float | None
     ) -> None:
         super().__init__(core, stream)
-        self._bell = bell
+        self._wakeup = wakeup
         self._decode = coding.decode
         self._timeout = timeout
         self._current: deque[bytes] = deque()
@@ -129,7 +129,7 @@ class Subscription(BaseSubscription, Generic[T]):
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"after {timeout:g} s no element of {stream.name!r:.100} has come: go on")
-            if not wait(self._core, self._bell, limited(left)):
+            if not wait(self._core, self._wakeup, limited(left)):
                 raise StopIteration
 
     def _decoded(self, elements: Sequence[bytes]) -> list[T]:

@@ -1,4 +1,7 @@
-"""Iterators over typed deliveries, for threads. A codec works outside the machine's lock, as a handler does."""
+"""Iterators over typed deliveries, for threads.
+
+A codec works outside the machine's lock, as a handler does.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ from typing import Generic, TypeVar
 
 from .._messages.typed import Opening, TypedReceiver, TypedRun
 from ..codecs._bodies import TypedDelivery
-from ..codecs._codec import AnyCodec
 from .iteration import BlockingIterator
-from .iterators import Messages, Runs, ThreadCore
+from .iterators import Messages, Runs
 
 T = TypeVar("T")
 
@@ -18,13 +20,10 @@ class TypedMessages(TypedReceiver, BlockingIterator[TypedDelivery[T]], Generic[T
 
     _closed_text = Messages._closed_text
 
-    def __init__(
-        self, core: ThreadCore, channel: str, key: str, subscribe: bool, timeout: float | None, codec: AnyCodec[T]
-    ) -> None:
-        self._opening = Opening(core, codec)  # which may refuse the codec
-        source = Messages(core, channel, key, subscribe, timeout)
+    def __init__(self, opening: Opening[T], source: Messages) -> None:
         super().__init__(source)
-        self._timeout = timeout
+        self._opening = opening
+        self._timeout = source._timeout
         self._take_one = source._take
 
     def _take(self, timeout: float | None) -> TypedDelivery[T] | None:
@@ -34,18 +33,19 @@ class TypedMessages(TypedReceiver, BlockingIterator[TypedDelivery[T]], Generic[T
         return None
 
 
+class TypedWork(TypedMessages[T]):
+    """As Work, with the `value` of each job. One that does not decode is failed, told, and left out."""
+
+
 class TypedRuns(TypedReceiver, BlockingIterator[TypedRun[T]], Generic[T]):
     """As Runs, with the `value` of each delivery."""
 
     _closed_text = Runs._closed_text
 
-    def __init__(
-        self, core: ThreadCore, channel: str, key: str, subscribe: bool, timeout: float | None, codec: AnyCodec[T]
-    ) -> None:
-        self._opening = Opening(core, codec)
-        source = Runs(core, channel, key, subscribe, timeout)
+    def __init__(self, opening: Opening[T], source: Runs) -> None:
         super().__init__(source)
-        self._timeout = timeout
+        self._opening = opening
+        self._timeout = source._timeout
         self._take_run = source._take
 
     def _take(self, timeout: float | None) -> TypedRun[T] | None:

@@ -1,7 +1,8 @@
-"""Waits of threads for a bell. A thread that reads a stream's source waits no longer than that stream runs.
+"""Waits of threads for a wakeup.
 
-The source is the application's, and so is the thread's stack: a generator over a subscription, say. The wait
-itself ends, as no other thread can interrupt it; it knows for which stream its thread works.
+A thread that reads a stream's source waits no longer than that stream runs. The source is the application's, and so is
+the thread's stack: a generator over a subscription, say. The wait itself ends, as no other thread can interrupt it; it
+knows for which stream its thread works.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from functools import partial
 from typing import Protocol
 
 from .._driver.endpoint import Closable, Closing
-from .wire import Bell
+from .wire import Wakeup
 
 
-class BellOwner(Protocol):
-    """Core whose lock the bell is a condition of."""
+class WakeupOwner(Protocol):
+    """Core whose lock the wakeup is a condition of."""
 
     def abandon(self, dropped: Closable) -> None: ...
 
@@ -30,15 +31,15 @@ class Work:
         self._wake: Callable[[], None] | None = None
 
     def end(self) -> None:
-        """From any thread, whatever locks it holds: the bell is rung in a turn of its owner's."""
+        """From any thread, whatever locks it holds: the wakeup is set in a turn of its owner's."""
         self.over = True
         wake = self._wake
         if wake is not None:
             wake()
 
     @contextmanager
-    def waiting(self, owner: BellOwner, bell: Bell) -> Iterator[None]:
-        self._wake = partial(owner.abandon, Closing(bell.ring))  # before `over` is looked at
+    def waiting(self, owner: WakeupOwner, wakeup: Wakeup) -> Iterator[None]:
+        self._wake = partial(owner.abandon, Closing(wakeup.set))  # before `over` is looked at
         try:
             yield
         finally:
@@ -71,13 +72,13 @@ def still_wanted() -> bool:
     return work is None or not work.over
 
 
-def wait(owner: BellOwner, bell: Bell, timeout: float | None) -> bool:
-    """Until the bell is rung, or for `timeout` seconds, under its lock. False: what this thread works for is over."""
+def wait(owner: WakeupOwner, wakeup: Wakeup, timeout: float | None) -> bool:
+    """Until the wakeup is set, or for `timeout` seconds, under its lock. False: what this thread works for is over."""
     work = _here.work
     if work is None:
-        bell.wait(timeout)
+        wakeup.wait(timeout)
         return True
-    with work.waiting(owner, bell):
+    with work.waiting(owner, wakeup):
         if not work.over:
-            bell.wait(timeout)
+            wakeup.wait(timeout)
     return not work.over

@@ -22,18 +22,19 @@ from .._driver.socket_session import SocketSession
 from .._driver.sockets import Address, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
-from .loop import LOOK, PAUSE, READ, WRITE, Dialling, Loop, resolve
+from .dialing import Dialling, resolve
+from .loop import LOOK, PAUSE, READ, WRITE, Loop
 
 
-class Bell(threading.Condition):
-    """Tells the threads that wait for one thing to look again. It is rung under the lock."""
+class Wakeup(threading.Condition):
+    """Tells the threads that wait for one thing to look again. It is set under the lock."""
 
-    def ring(self) -> None:
+    def set(self) -> None:
         self.notify_all()
 
 
-class BorrowerBell(Bell):
-    """The bell of one thread, which reads the sockets while it waits."""
+class BorrowerWakeup(Wakeup):
+    """The wakeup of one thread, which reads the sockets while it waits."""
 
     def __init__(self, lock: threading.RLock, loop: Loop) -> None:
         super().__init__(lock)
@@ -44,7 +45,7 @@ class BorrowerBell(Bell):
         self.lends = True
         """Its thread gets the sockets when it is woken: as long as it comes back soon."""
 
-    def ring(self) -> None:
+    def set(self) -> None:
         if self._borrowing:
             self._loop.nudge()
         elif self._waiting:  # else it looks before it waits
@@ -53,7 +54,7 @@ class BorrowerBell(Bell):
                 self._loop.lend()
 
     def wait_for_it(self, is_there: Callable[[], object]) -> None:
-        """Until that is true, or it was rung. Under the lock, held once."""
+        """Until that is true, or it was set. Under the lock, held once."""
         if (self.lends and self._borrow(is_there)) or is_there():
             return
         self._waiting = True

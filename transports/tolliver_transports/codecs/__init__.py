@@ -1,4 +1,4 @@
-"""Codecs: typed values as the bodies of messages and the elements of streams.
+"""Codecs: typed values as bodies of messages and elements of streams.
 
 Give one as `codec=`: a value goes in where bytes did, and `.value` of a delivery is one. Any object with
 `encode(value) -> bytes` and `decode(bytes) -> value` is a codec, too; docs/patterns.md shows them at work. The
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ._json import Json
     from ._msgspec import Msgspec
     from ._protobuf import Protobuf, ProtobufTypes
+    from ._requests import TypedReply, TypedRequest
+    from ._retained import TypedRetainedValue
 else:
     __getattr__, __dir__ = door(
         __name__,
@@ -29,6 +31,8 @@ else:
             "._json": "Json",
             "._msgspec": "Msgspec",
             "._protobuf": "Protobuf, ProtobufTypes",
+            "._requests": "TypedReply, TypedRequest",
+            "._retained": "TypedRetainedValue",
         },
     )
 
@@ -44,5 +48,8 @@ __all__ = [
     "ProtobufTypes",
     "TypedDelivery",
     "TypedHandler",
+    "TypedReply",
+    "TypedRequest",
+    "TypedRetainedValue",
     "decoding",
 ]

@@ -1,7 +1,8 @@
-"""Bodies of messages by a codec, in both directions: the one place for every call that takes `codec=`.
+"""Bodies of messages by a codec, in both directions.
 
-A value becomes a body before anything is stored, and a body a value before the program gets its delivery. A codec is
-foreign code and so are the bytes that it reads: whatever it raises is one clear error, which names the message.
+This is the one place for every call that takes `codec=`. A value becomes a body before anything is stored, and a body a
+value before the program gets its delivery. A codec is foreign code and so are the bytes that it reads: whatever it
+raises is one clear error, which names the message.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
+from uuid import UUID
 
 from tolliver_proto import BodyNotDecoded, BodyNotEncoded, Delivery
 
@@ -72,7 +74,7 @@ def _encoded(encode: Any, codec: object, channel: str, key: str, value: object) 
 
 
 class Opener(Generic[T]):
-    """Typed deliveries by one codec. Raises TypeError where that is none."""
+    """Values of bodies by one codec. Raises TypeError where that is none."""
 
     def __init__(self, codec: AnyCodec[T]) -> None:
         self._codec = codec
@@ -83,12 +85,15 @@ class Opener(Generic[T]):
 
     def __call__(self, delivery: Delivery) -> TypedDelivery[T]:
         """Raises BodyNotDecoded."""
+        return TypedDelivery(delivery, self.value(delivery.channel, delivery.key, delivery.peer_id, delivery.body))
+
+    def value(self, channel: str, key: str, peer: UUID, body: bytes) -> T:
+        """Raises BodyNotDecoded, which names them."""
         try:
-            value = self._decode(delivery.body)
+            return cast(T, self._decode(body))
         except Exception as error:
             why = f"{_shown(self._codec)} raised {_told(error)}"
-            raise BodyNotDecoded(delivery.channel, delivery.key, delivery.peer_id, why) from error
-        return TypedDelivery(delivery, value)
+            raise BodyNotDecoded(channel, key, peer, why) from error
 
 
 def decoding(codec: AnyCodec[T], handler: TypedHandler[T]) -> Callable[[Delivery], object]:
@@ -99,26 +104,31 @@ def decoding(codec: AnyCodec[T], handler: TypedHandler[T]) -> Callable[[Delivery
     opened = Opener(codec)
     if not callable(handler):
         raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
+    return opening(opened, handler)
+
+
+def opening(opened: Callable[[Any], Any], handler: Callable[[Any], object]) -> Callable[[Any], object]:
+    """The handler, plain or async as it is itself, of what is opened for it."""
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
-        wait_for = cast("Callable[[TypedDelivery[T]], Awaitable[object]]", handler)
+        wait_for = cast("Callable[[Any], Awaitable[object]]", handler)
 
         @_named(handler)
-        async def handle_async(delivery: Delivery) -> object:
-            return await wait_for(opened(delivery))
+        async def handle_async(given: Any) -> object:
+            return await wait_for(opened(given))
 
         return handle_async
 
     @_named(handler)
-    def handle(delivery: Delivery) -> object:
-        return handler(opened(delivery))
+    def handle(given: Any) -> object:
+        return handler(opened(given))
 
     return handle
 
 
-def _named(handler: object) -> Callable[[Callable[[Delivery], T]], Callable[[Delivery], T]]:
+def _named(handler: object) -> Callable[[Callable[[Any], T]], Callable[[Any], T]]:
     """Texts name the program's own handler."""
 
-    def named(function: Callable[[Delivery], T]) -> Callable[[Delivery], T]:
+    def named(function: Callable[[Any], T]) -> Callable[[Any], T]:
         kind = type(handler)
         function.__name__ = getattr(handler, "__name__", kind.__name__)
         function.__qualname__ = getattr(handler, "__qualname__", kind.__qualname__)

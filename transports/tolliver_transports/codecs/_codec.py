@@ -16,9 +16,11 @@ T_co = TypeVar("T_co", covariant=True)
 class Codec(Protocol[T]):
     """Bytes out of a value, and a value out of bytes. Both raise any Exception for what they do not take."""
 
-    def encode(self, value: T, /) -> bytes: ...
+    def encode(self, value: T, /) -> bytes:
+        """The body of a message, or an element of a stream."""
 
-    def decode(self, body: bytes, /) -> T: ...
+    def decode(self, body: bytes, /) -> T:
+        """The value that such bytes are of."""
 
 
 class MessageClass(Protocol[T_co]):

@@ -1,4 +1,7 @@
-"""JSON and MessagePack bodies of typed values, by msgspec, which checks and builds what it decodes."""
+"""JSON and MessagePack bodies of typed values, by msgspec.
+
+It checks and builds what it decodes.
+"""
 
 from __future__ import annotations
 

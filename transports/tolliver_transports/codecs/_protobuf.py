@@ -1,4 +1,7 @@
-"""Protobuf bodies: messages of a class that protoc made, or of a type that a descriptor set describes."""
+"""Protobuf bodies.
+
+They are messages of a class that protoc made, or of a type that a descriptor set describes.
+"""
 
 from __future__ import annotations
 

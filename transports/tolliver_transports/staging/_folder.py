@@ -26,6 +26,7 @@ from tolliver_proto import StoreError
 from tolliver_proto.layouts import Fields
 from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage, Index
 
+from .._private import open_private
 from ._errors import StageInUse, StageLost, UnknownStage
 
 LAYOUT = 2
@@ -97,7 +98,7 @@ def sync_directory(path: Path) -> None:
 def write_whole(path: Path, data: bytes) -> None:
     """A new file, or one in the place of the old: whole and on the disk, or not there. Only its owner may read it."""
     draft = path.with_name(path.name + DRAFT_SUFFIX)
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    fd = open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         rest = memoryview(data)
         while rest:
@@ -136,7 +137,7 @@ class Lock:
     def __init__(self, directory: Path, patience: float) -> None:
         """Waits so many seconds for an earlier receiver to end. Raises StageInUse, OSError."""
         path = directory / LOCK
-        self._file = FileIO(path, "a+", opener=lambda name, flags: os.open(name, flags, 0o600))
+        self._file = FileIO(path, "a+", opener=open_private)
         deadline = time.monotonic() + patience
         try:
             while not self._taken():
@@ -197,6 +198,9 @@ class StageFolder:
         if marked is None:
             raise UnknownStage(f"{self.directory} is no stage: check the path, or have `tolliver stage` make one there")
         self.stage = marked.stage
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.directory}, stage {self.stage}>"
 
     @classmethod
     def make(cls, directory: Path, patience: float = 0.0) -> tuple[Self, Lock]:

@@ -28,7 +28,7 @@ LOOK = 0.2
 """Seconds between two looks at whether to end, or at what readers have deleted."""
 
 _ENDING = 10.0  # seconds for the last sync
-_log = logging.getLogger("tolliver")
+_log = logging.getLogger("tolliver.staging")
 
 Item = TypeVar("Item")
 
@@ -64,6 +64,10 @@ class StageLoop(ABC, Generic[Item]):
         """These are on the disk; there may be none, after a moment in which nothing came."""
 
     # From start to close.
+
+    def __repr__(self) -> str:
+        state = "not started" if self._writer is None else "ended" if self._stopping.is_set() else "at work"
+        return f"<{type(self).__name__} into {self._folder_options.directory}, {state}>"
 
     def start(self) -> None:
         """Open the stage and the source, once. The others need not be there yet.
@@ -172,7 +176,8 @@ class StageLoop(ABC, Generic[Item]):
 
     def _hold(self, why: str) -> None:
         if why != self._held:
-            _log.warning("the stage %s: %s. The peers keep what comes", self._folder_options.directory, why)
+            path = str(self._folder_options.directory)
+            _log.warning("the stage %s: %s. The peers keep what comes", path, why, extra={"path": path})
         self._held = why
 
     def _fail(self, error: Exception) -> None:

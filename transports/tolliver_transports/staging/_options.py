@@ -94,7 +94,7 @@ class StageOptions(FolderOptions):
     """A stage, and the instance that receives into it. Give `tls`, or for a trial on one machine `plaintext=True`.
 
     - `listen`, `remotes`, `tls`, `plaintext`, `revision`, `limits`, `acl`, `unreliable_id`, `strict_uuid7`,
-      `accept_either`, `dialects`: as of InstanceOptions; its database is in the stage, and an earlier run's
+      `accept_either`, `dialects`, `record`: as of InstanceOptions; its database is in the stage, and an earlier run's
       subscriptions that are not asked for now are given up.
     - `subscriptions`: (channel, key) pairs. "" is any; a key with a `*` at its end is any that begins so, for which all
       keys of the channel are subscribed to, and the others acknowledged and dropped.
@@ -112,6 +112,7 @@ class StageOptions(FolderOptions):
     strict_uuid7: bool = False
     accept_either: bool = False
     dialects: Mapping[UUID, Dialect] = field(factory=dict, hash=False)
+    record: Path | None = None
     subscriptions: tuple[tuple[str, str], ...] = field(default=(("", ""),), converter=_subscriptions)
     unreliable: str = field(default="keep")
     instance: InstanceOptions = field(init=False)
@@ -137,6 +138,7 @@ class StageOptions(FolderOptions):
             strict_uuid7=self.strict_uuid7,
             accept_either=self.accept_either,
             dialects=self.dialects,
+            record=self.record,
             stuck_after=None,  # where the disk takes nothing, reading pauses and all is kept
             handling_timeout=None,
         )

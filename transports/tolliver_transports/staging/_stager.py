@@ -13,7 +13,8 @@ from itertools import groupby
 from operator import attrgetter
 from uuid import UUID
 
-from tolliver_proto import Acl, Delivery, NoticeKind
+from tolliver_proto import Acl, Delivery, LocalProtocolError, Message, NoticeKind, OwnLimitExceeded, Revision
+from tolliver_proto.layouts import LAYOUTS
 
 from ..blocking import Instance, Run, Runs, create_instance
 from ._loop import StageLoop
@@ -22,8 +23,28 @@ from ._writer import StageWriter
 
 _NAMES = 4096
 _QUIET = 60.0  # seconds between two words about ids that were used again
-_source = attrgetter("peer_id", "cid")
-_log = logging.getLogger("tolliver")
+source = attrgetter("peer_id", "cid")
+_log = logging.getLogger("tolliver.staging")
+
+
+def _layout_of(message: Message, usual: Revision) -> Revision:
+    """The usual layout, or the first in which its id is one."""
+    message_id = message.message_id
+    if message_id is None:
+        return usual
+    chosen = (one for one in (usual, *Revision) if LAYOUTS[one].unreliable_id != message_id <= LAYOUTS[one].greatest_id)
+    return next(chosen, usual)
+
+
+def add(writer: StageWriter, peer: UUID, cid: int, revision: Revision, messages: Sequence[Message]) -> None:
+    """Have messages of one connection written, each in the usual layout if it has a place there."""
+    try:
+        writer.add(peer, cid, revision, messages)
+    except OwnLimitExceeded:
+        raise
+    except LocalProtocolError:  # an id of a peer that speaks another layout (C6), which has no place in this one
+        for message in messages:
+            writer.add(peer, cid, _layout_of(message, revision), [message])
 
 
 class Stager(StageLoop[Run]):
@@ -65,10 +86,10 @@ class Stager(StageLoop[Run]):
             run = self._runs.next(timeout)
         except TimeoutError:
             return None
-        for (peer, cid), deliveries in groupby(run, _source):
+        for (peer, cid), deliveries in groupby(run, source):
             messages = [one.message for one in self._chosen(list(deliveries))]
             if messages:
-                writer.add(peer, cid, self.options.revision, messages)
+                add(writer, peer, cid, self.options.revision, messages)
         return run
 
     def _tell_of_ids(self, writer: StageWriter) -> None:
@@ -86,6 +107,7 @@ class Stager(StageLoop[Run]):
             count,
             sender,
             message_id,
+            extra={"kind": str(NoticeKind.ID_REUSED), "peer": str(sender)},
         )
 
     def _on_synced(self, items: Sequence[Run]) -> None:

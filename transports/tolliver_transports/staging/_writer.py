@@ -31,6 +31,7 @@ from tolliver_proto.recording import (
     read_blocks,
 )
 
+from .._private import open_private
 from ._errors import StageFull, StageLost
 from ._folder import (
     DRAFT_SUFFIX,
@@ -117,6 +118,9 @@ class StageWriter:
             self.close()
             raise
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.folder.directory}, {self.waiting_bytes} bytes not synced>"
+
     def close(self) -> None:
         """Let the stage go, and with it messages that were not synced and acknowledged. A second call does nothing."""
         if self._open is not None:
@@ -157,7 +161,7 @@ class StageWriter:
                 self._source = source
             self._frames.append(frame)
             self._gathered += len(frame)
-            if message_id is not None:
+            if message_id is not None and message_id <= _MOST_IN_FILES:
                 self._keys.append((message_id, checksum))
             self.waiting_bytes += len(frame)
         return len(fresh)
@@ -295,7 +299,7 @@ class StageWriter:
         """Never synced: it only ever says less than what is. If it cannot be written, readers see less for a while."""
         with suppress(OSError):
             if self._head is None:
-                self._head = os.open(self.folder.directory / HEAD, os.O_WRONLY | os.O_CREAT, 0o600)
+                self._head = open_private(self.folder.directory / HEAD, os.O_WRONLY | os.O_CREAT)
             os.pwrite(self._head, encode_head(self.end), 0)
 
     # Segments from before.
@@ -363,6 +367,10 @@ def _read_ids(closed: Segment, segment: Segment | None) -> Ids | None:
     return ids
 
 
+_MOST_IN_FILES = 2**32 - 1
+"""The largest id that a segment's file of ids has. Copies of what has a larger one are known until the stager ends."""
+
+
 def _chunks(file: FileIO) -> Iterator[bytes]:
     while data := file.read(_CHUNK):
         yield data
@@ -377,7 +385,7 @@ def _keys_of(block: Block) -> list[Key] | None:
     keys = [(one.message_id, checksum_of(one)) for one in messages if isinstance(one, Message)]
     if len(keys) != block.header.frames or len(messages) != len(keys) or block.header.peer is None:
         return None
-    return [(number, checksum) for number, checksum in keys if number is not None]
+    return [(number, checksum) for number, checksum in keys if number is not None and number <= _MOST_IN_FILES]
 
 
 class _Segment:
@@ -388,7 +396,7 @@ class _Segment:
         self.at = at
         self.indexer = Indexer()
         self.ids = Ids()
-        self._fd = os.open(at.path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._fd = open_private(at.path, os.O_RDWR | os.O_CREAT)
         try:
             sync_directory(at.path.parent)
         except BaseException:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .._messages.iterators import Messages, Registration, Runs
     from .._messages.queues import Work
     from .._messages.responding import Responder
-    from .._messages.typed import TypedMessages, TypedRun, TypedRuns
+    from .._messages.typed import TypedMessages, TypedRun, TypedRuns, TypedWork
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
     from .._options.streams import StreamsOptions
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from .._streams.publishing import Publication
     from ..codecs._bodies import TypedDelivery
     from ..codecs._codec import Codec
+    from ..codecs._requests import TypedReply, TypedRequest
+    from ..codecs._retained import TypedRetainedValue
     from .instance import Instance, create_instance
-    from .queues import WorkQueue
+    from .queues import TypedWorkQueue, WorkQueue
     from .service import StreamsService, TolliverService
     from .streams import EndOfStream, Peer, Streams, Subscription, create_streams
 
@@ -45,7 +47,7 @@ else:
             ".._messages.iterators": "Messages, Registration, Runs",
             ".._messages.queues": "Work",
             ".._messages.responding": "Responder",
-            ".._messages.typed": "TypedMessages, TypedRun, TypedRuns",
+            ".._messages.typed": "TypedMessages, TypedRun, TypedRuns, TypedWork",
             ".._options.acl_file": "load_acl",
             ".._options.instance": "TLS, InstanceOptions, Remote",
             ".._options.streams": "StreamsOptions",
@@ -53,8 +55,10 @@ else:
             ".._streams.publishing": "Publication",
             "..codecs._bodies": "TypedDelivery",
             "..codecs._codec": "Codec",
+            "..codecs._requests": "TypedReply, TypedRequest",
+            "..codecs._retained": "TypedRetainedValue",
             ".instance": "Instance, create_instance",
-            ".queues": "WorkQueue",
+            ".queues": "TypedWorkQueue, WorkQueue",
             ".service": "StreamsService, TolliverService",
             ".streams": "EndOfStream, Peer, Streams, Subscription, create_streams",
         },
@@ -88,8 +92,13 @@ __all__ = [
     "TolliverService",
     "TypedDelivery",
     "TypedMessages",
+    "TypedReply",
+    "TypedRequest",
+    "TypedRetainedValue",
     "TypedRun",
     "TypedRuns",
+    "TypedWork",
+    "TypedWorkQueue",
     "Work",
     "WorkQueue",
     "bridge",

@@ -25,7 +25,7 @@ from .._driver.pending import PendingCall
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import connect, in_pool, listen
-from .wire import Bell, Transport, Wires, follow, wait_for
+from .wire import Transport, Wakeup, Wires, follow, wait_for
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Endpoint(LoopEndpoint):
         for wire in list(self.wires.values()):
             wire.abort()
         await self._stop_listening()
-        await self.breathe()  # an abort ends in the next turn
+        await self.yield_to_loop()  # an abort ends in the next turn
         self._released = True
         if self._alarm is not None and self._alarm.active():
             self._alarm.cancel()
@@ -149,8 +149,8 @@ class Endpoint(LoopEndpoint):
 
     # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
-    def bell(self) -> Bell:
-        return Bell(self._reactor)
+    def wakeup(self) -> Wakeup:
+        return Wakeup(self._reactor)
 
     def wake(self) -> None:
         if not self._woken and not self._released:
@@ -171,9 +171,12 @@ class Endpoint(LoopEndpoint):
         if self._machine.idle and not self._idle.done:
             self._idle.resolve(None)
 
+    def call_soon(self, job: Callable[[], object]) -> None:
+        self._reactor.callFromThread(job)
+
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
         async def begin() -> None:
-            await self.breathe()  # not in the middle of what asks for it
+            await self.yield_to_loop()  # not in the middle of what asks for it
             await work()
 
         task = Deferred.fromCoroutine(begin())
@@ -192,7 +195,7 @@ class Endpoint(LoopEndpoint):
         """Cancelling is an Exception here; a coroutine that GeneratorExit is thrown into is closed, whoever did it."""
         return is_interrupt(error) or isinstance(error, GeneratorExit)
 
-    def breathe(self) -> Deferred[None]:
+    def yield_to_loop(self) -> Deferred[None]:
         return deferLater(self._reactor, 0)
 
     def dial(self, cid: int, remote: Remote) -> None:

@@ -1,4 +1,7 @@
-"""Events on Twisted: an iterator for coroutines, whose next event comes as a Deferred, too."""
+"""Events on Twisted, by an iterator for coroutines.
+
+Its next event comes as a Deferred, too.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 from twisted.internet.defer import Deferred, DeferredList, DeferredLock, fail
@@ -23,20 +23,23 @@ from .._driver.pending import PendingCall
 from .._messages.events import Event
 from .._messages.facade import BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item, To, checked
+from .._messages.instance import BaseInstanceCore, Item, RequestTerms, To, checked
 from .._messages.iterators import Messages, Registration, Runs
 from .._messages.queues import Work
 from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
-from .._messages.side_by_side import OrderedBy, SideBySide, chosen
-from .._messages.typed import TypedMessages, TypedRuns
+from .._messages.side_by_side import OrderedBy, SideBySide, chosen, chosen_with
+from .._messages.typed import Opening, TypedMessages, TypedRuns, TypedWork
 from .._options.instance import InstanceOptions, Registering, Remote
 from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
 from ..codecs._codec import AnyCodec
+from ..codecs._requests import Asking, TypedReply, TypedResponding
+from ..codecs._retained import TypedRetainedValue, opened_values
 from .endpoint import Endpoint
 from .events import Events
-from .queues import WorkQueue
+from .queues import TypedWorkQueue, WorkQueue
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
@@ -54,8 +57,16 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
         return Registration(self, channel, key, checked(handler), how)
 
-    def respond(self, channel: str, key: str, handler: Responding, concurrency: int) -> Responder:
-        return LoopResponder(self, channel, key, *checked_responder(handler, concurrency))
+    def respond(
+        self,
+        channel: str,
+        key: str,
+        handler: Responding,
+        codec: AnyCodec[Any] | None,
+        reply_codec: AnyCodec[Any] | None,
+        concurrency: int,
+    ) -> Responder:
+        return LoopResponder(self, channel, key, *checked_responder(handler, codec, reply_codec, concurrency))
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)
@@ -77,7 +88,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     def _tell(self, running: Deferred[Any], done: Done) -> Deferred[None]:
         def ended(result: Any, error: Any = None) -> None:
             done(result, error)
-            self.turn()
+            self.run_actions()
 
         def failed(failure: Failure) -> None:
             failure.trap(TolliverError)
@@ -125,27 +136,52 @@ class Instance(BaseInstance[InstanceCore]):
         return self._core.answer(lambda: self._core.new_connection(remote, keep_trying), timeout)
 
     @overload
-    def subscribe(self, channel: str, key: str = "", handler: Handler | None = None) -> Deferred[None]: ...
+    def subscribe(
+        self,
+        channel: str,
+        key: str = "",
+        handler: Handler | None = None,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Deferred[None]: ...
 
     @overload
     def subscribe(
-        self, channel: str, key: str = "", *, handler: TypedHandler[T], codec: AnyCodec[T]
+        self,
+        channel: str,
+        key: str = "",
+        *,
+        handler: TypedHandler[T],
+        codec: AnyCodec[T],
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
     ) -> Deferred[None]: ...
 
     def subscribe(
-        self, channel: str, key: str = "", handler: Any = None, *, codec: AnyCodec[T] | None = None
+        self,
+        channel: str,
+        key: str = "",
+        handler: Any = None,
+        *,
+        codec: AnyCodec[T] | None = None,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
     ) -> Deferred[None]:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Fires when it is stored.
 
-        `handler` and its `codec` are registered first, as by `register_callback`. Fails with ReservedChannel,
-        OwnLimitExceeded, StoreError, TypeError.
+        `handler`, its `codec` and its choices are registered first, as by `register_callback`. Fails with
+        ReservedChannel, OwnLimitExceeded, StoreError, TypeError.
         """
 
         def call() -> PendingCall[None]:
-            if codec is not None:
-                self.register_callback(channel, key, handler, codec=codec)
-            elif handler is not None:
-                self.register_callback(channel, key, handler)
+            registered = handler if codec is None else decoding(codec, handler)
+            how = chosen_with(registered, concurrency, ordered_by, pending)
+            if registered is not None:
+                self._core.handle(channel, key, registered, how)
             return self._core.subscribe(channel, key)
 
         return self._core.answer(call)
@@ -240,22 +276,43 @@ class Instance(BaseInstance[InstanceCore]):
             return self._core.answer(lambda: self._core.send_many(encode(), require_recipients, to, expire_after))
         return self._core.answer(lambda: self._core.send_many(items, require_recipients, to, expire_after))
 
-    def retain(self, channel: str, key: str, body: bytes | None) -> Deferred[Receipt]:
+    @overload
+    def retain(self, channel: str, key: str, body: bytes | None) -> Deferred[Receipt]: ...
+
+    @overload
+    def retain(self, channel: str, key: str, body: T | None, *, codec: AnyCodec[T]) -> Deferred[Receipt]: ...
+
+    def retain(self, channel: str, key: str, body: Any, *, codec: AnyCodec[T] | None = None) -> Deferred[Receipt]:
         """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
 
-        A peer gets it once for each subscription that it had not, before whatever is sent later under that name
-        (P-30). None clears the name and sends nothing. Fires when all is stored, with the receipt of the send.
-        Fails as `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be
-        passed.
+        A peer gets it once for each subscription that it had not, before whatever is sent later under that name (P-30).
+        None clears the name and sends nothing. With a `codec`, `body` is a value that it encodes, and None clears the
+        name all the same. Fires when all is stored, with the receipt of the send. Fails as `send` does, and
+        OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be passed.
         """
+        if codec is not None and body is not None:
+            encode = partial(encoded, codec, channel, key, body)
+            return self._core.answer(lambda: self._core.retain(channel, key, encode()))
         return self._core.answer(lambda: self._core.retain(channel, key, body))
 
-    def retained(self, after: tuple[str, str] | None = None, count: int = 1000) -> Deferred[list[RetainedValue]]:
+    @overload
+    def retained(self, after: tuple[str, str] | None = None, count: int = 1000) -> Deferred[list[RetainedValue]]: ...
+
+    @overload
+    def retained(
+        self, after: tuple[str, str] | None = None, count: int = 1000, *, codec: AnyCodec[T]
+    ) -> Deferred[list[TypedRetainedValue[T]]]: ...
+
+    def retained(
+        self, after: tuple[str, str] | None = None, count: int = 1000, *, codec: AnyCodec[T] | None = None
+    ) -> Deferred[list[RetainedValue]] | Deferred[list[TypedRetainedValue[T]]]:
         """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
 
-        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. Fails with StoreError.
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. With a `codec` each has a `value`, too,
+        which raises BodyNotDecoded where it has none (P-48). Fails with StoreError.
         """
-        return self._core.answer(lambda: self._core.retained(after, count))
+        values = self._core.answer(lambda: self._core.retained(after, count))
+        return values if codec is None else values.addCallback(partial(opened_values, codec, self.instance_id))
 
     @overload
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int: ...
@@ -341,7 +398,7 @@ class Instance(BaseInstance[InstanceCore]):
         have a `value`; one whose body does not decode is failed, told by a notice, and not handed out.
         """
         if codec is not None:
-            return TypedMessages(self._core, channel, key, subscribe, codec)
+            return TypedMessages(Opening(self._core, codec), Messages(self._core, channel, key, subscribe))
         return Messages(self._core, channel, key, subscribe)
 
     @overload
@@ -357,25 +414,46 @@ class Instance(BaseInstance[InstanceCore]):
     ) -> Runs | TypedRuns[T]:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
         if codec is not None:
-            return TypedRuns(self._core, channel, key, subscribe, codec)
+            return TypedRuns(Opening(self._core, codec), Runs(self._core, channel, key, subscribe))
         return Runs(self._core, channel, key, subscribe)
 
-    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue:
+    @overload
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue: ...
+
+    @overload
+    def work_queue(self, channel: str, *, codec: AnyCodec[T], lease: float = 10.0) -> TypedWorkQueue[T]: ...
+
+    def work_queue(
+        self, channel: str, *, codec: AnyCodec[T] | None = None, lease: float = 10.0
+    ) -> WorkQueue | TypedWorkQueue[T]:
         """Make this channel a work queue: each job that is put there goes to one of the workers, and to another one
         where it is cut off for `lease` seconds. Jobs of earlier lives go on.
 
-        Raises ReservedChannel, ValueError, LocalProtocolError.
+        With a `codec` values are put, which it encodes. Raises ReservedChannel, ValueError, TypeError,
+        LocalProtocolError.
         """
+        queue = WorkQueue(self._core, channel) if codec is None else TypedWorkQueue(self._core, channel, codec)
         self._core.work_queue(channel, lease)
-        return WorkQueue(self._core, channel)
+        return queue
 
-    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0) -> Work:
+    @overload
+    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0) -> Work: ...
+
+    @overload
+    def work(self, channel: str, *, codec: AnyCodec[T], concurrency: int = 1, lease: float = 10.0) -> TypedWork[T]: ...
+
+    def work(
+        self, channel: str, *, codec: AnyCodec[T] | None = None, concurrency: int = 1, lease: float = 10.0
+    ) -> Work | TypedWork[T]:
         """`async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done.
 
-        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When
-        a producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is
-        let go. Raises ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
+        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When a
+        producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is let
+        go. With a `codec` jobs have a `value`; one that does not decode is failed, told, and left out (P-42). Raises
+        ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
         """
+        if codec is not None:
+            return TypedWork(Opening(self._core, codec), Work(self._core, channel, concurrency, lease))
         return Work(self._core, channel, concurrency, lease)
 
     def wait_subscribed(
@@ -415,52 +493,156 @@ class Instance(BaseInstance[InstanceCore]):
         """
         return self._core.answer(lambda: self._core.wait_acked(receipt), timeout)
 
+    @overload
+    def request(self, channel: str, body: bytes, key: str = "", **terms: Unpack[RequestTerms]) -> Deferred[Reply]: ...
+
+    @overload
+    def request(
+        self, channel: str, body: T, key: str = "", *, codec: AnyCodec[T], **terms: Unpack[RequestTerms]
+    ) -> Deferred[TypedReply[T]]: ...
+
+    @overload
     def request(
         self,
         channel: str,
-        body: bytes,
+        body: T,
         key: str = "",
         *,
+        codec: AnyCodec[T],
+        reply_codec: AnyCodec[R],
+        **terms: Unpack[RequestTerms],
+    ) -> Deferred[TypedReply[R]]: ...
+
+    def request(
+        self,
+        channel: str,
+        body: Any,
+        key: str = "",
+        *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
         timeout: float = 5.0,
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
-    ) -> Deferred[Reply]:
+    ) -> Deferred[Reply] | Deferred[TypedReply[Any]]:
         """Ask the peers that `respond` to these names and fire with the first answer: `reply.body`, `reply.peer_id`.
 
         `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by `send`, and so is
-        its reply; with a `request_id` of its own a program asks the same again after a restart (P-16). Fails
-        with NoResponders at once where nobody is there, RequestFailed with the words of a handler that raised,
+        its reply; with a `request_id` of its own a program asks the same again after a restart (P-16). Fails with
+        NoResponders at once where nobody is there, RequestFailed with the words of a handler that raised,
         ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Fails with
         OutboxFull, StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
+
+        With a `codec`, `body` is a value that it encodes, and the reply has a `value`, of the `reply_codec` where that
+        is another one. A reply that does not decode is RequestFailed (P-46). Fails with BodyNotEncoded, TypeError.
         """
-        return self._core.answer(lambda: self._core.request(channel, key, body, timeout, to, durable, request_id))
+        if codec is None and reply_codec is None:
+            return self._core.answer(lambda: self._core.request(channel, key, body, timeout, to, durable, request_id))
+        asking = Asking(codec, reply_codec, channel, key)
+
+        def call() -> PendingCall[Reply]:
+            return self._core.request(channel, key, asking.body(body), timeout, to, durable, request_id)
+
+        return self._core.answer(call).addCallback(asking.first)
+
+    @overload
+    def gather(
+        self, channel: str, body: bytes, key: str = "", **terms: Unpack[RequestTerms]
+    ) -> Deferred[list[Reply]]: ...
+
+    @overload
+    def gather(
+        self, channel: str, body: T, key: str = "", *, codec: AnyCodec[T], **terms: Unpack[RequestTerms]
+    ) -> Deferred[list[TypedReply[T]]]: ...
+
+    @overload
+    def gather(
+        self,
+        channel: str,
+        body: T,
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        reply_codec: AnyCodec[R],
+        **terms: Unpack[RequestTerms],
+    ) -> Deferred[list[TypedReply[R]]]: ...
 
     def gather(
         self,
         channel: str,
-        body: bytes,
+        body: Any,
         key: str = "",
         *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
         timeout: float = 5.0,
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
-    ) -> Deferred[list[Reply]]:
+    ) -> Deferred[list[Reply]] | Deferred[list[TypedReply[Any]]]:
         """As `request`, of everybody: the replies of all that were asked, or those that came within `timeout` seconds.
 
-        A handler that failed is a reply with an `error`. Fails as `request` does, but with no TimeoutError.
+        A handler that failed is a reply with an `error`, and so is, with a `codec`, a reply that does not decode: its
+        `value` raises that. Fails as `request` does, but with no TimeoutError.
         """
-        return self._core.answer(lambda: self._core.gather(channel, key, body, timeout, to, durable, request_id))
+        if codec is None and reply_codec is None:
+            return self._core.answer(lambda: self._core.gather(channel, key, body, timeout, to, durable, request_id))
+        asking = Asking(codec, reply_codec, channel, key)
 
-    def respond(self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
+        def call() -> PendingCall[list[Reply]]:
+            return self._core.gather(channel, key, asking.body(body), timeout, to, durable, request_id)
+
+        return self._core.answer(call).addCallback(asking.each)
+
+    @overload
+    def respond(
+        self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY
+    ) -> Responder: ...
+
+    @overload
+    def respond(
+        self,
+        channel: str,
+        handler: TypedResponding[T, T],
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        concurrency: int = CONCURRENCY,
+    ) -> Responder: ...
+
+    @overload
+    def respond(
+        self,
+        channel: str,
+        handler: TypedResponding[T, R],
+        key: str = "",
+        *,
+        codec: AnyCodec[T],
+        reply_codec: AnyCodec[R],
+        concurrency: int = CONCURRENCY,
+    ) -> Responder: ...
+
+    def respond(
+        self,
+        channel: str,
+        handler: Any,
+        key: str = "",
+        *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
+        concurrency: int = CONCURRENCY,
+    ) -> Responder:
         """Answer requests with what `handler(request)` returns, or its Deferred or coroutine: the reply's body, bytes.
 
         Subscribes to them; "" is any key. An exception of it reaches the requester as RequestFailed. At most
         `concurrency` requests are awaited at once. `close()` ends it. Raises ReservedChannel, OwnLimitExceeded,
         LocalProtocolError, TypeError, ValueError.
+
+        With a `codec` the request has a `value`, and what the handler returns is one, of the `reply_codec` where that
+        is another one. A request that does not decode is RequestFailed for its requester (P-46).
         """
-        return self._core.respond(channel, key, handler, concurrency)
+        return self._core.respond(channel, key, handler, codec, reply_codec, concurrency)
 
     def forget_peer(self, peer: UUID) -> Deferred[None]:
         """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
@@ -510,7 +692,8 @@ class Instance(BaseInstance[InstanceCore]):
         return self._core.answer(lambda: self._core.backup(path))
 
     def reload_tls(self) -> Deferred[None]:
-        """Read the certificate files again, for connections that are made from now on; those that live stay.
+        """Read the certificate files again, for connections that are made from now on. Those that live stay, but for
+        peers whose certificate the list of revoked ones (`TLS(crl=...)`) has by now.
 
         Fails with CertificateError where a file is missing or peers would refuse it, and IdentityConflict where the
         certificate is not this instance's: then the old ones stay in use.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
 from twisted.internet.defer import Deferred
@@ -11,9 +12,11 @@ from twisted.internet.defer import Deferred
 from tolliver_proto import Job, Receipt
 
 from .._driver.pending import PendingCall
-from .._messages.queues import BaseQueue, Named, NewJob, ProducerCore
+from .._messages.queues import BaseQueue, Named, NewJob, ProducerCore, encoded_jobs
+from ..codecs._codec import AnyCodec, coding_of
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class QueueCore(ProducerCore, Protocol):
@@ -22,27 +25,12 @@ class QueueCore(ProducerCore, Protocol):
     def answer(self, call: Callable[[], PendingCall[T]]) -> Deferred[T]: ...
 
 
-class WorkQueue(BaseQueue):
-    """A work queue: each job that is put is for one of the workers.
-
-    Every call fails with ConnectionClosing where the instance is not open, and with StoreError.
-    """
+class _ProducersEnd(BaseQueue):
+    """Calls of a producer, whatever its bodies are."""
 
     def __init__(self, core: QueueCore, channel: str) -> None:
         super().__init__(core, channel)
         self._core = core
-
-    def put(self, body: bytes, key: str = "") -> Deferred[Receipt]:
-        """Store a job, with fsync, and fire with its receipt: `wait_acked(receipt)` fires when it is done.
-
-        It waits on disk for as long as there is no worker. Fails with OwnLimitExceeded, LocalProtocolError, and
-        OutboxFull where too many jobs wait that nobody has.
-        """
-        return self._core.answer(lambda: self._core.put_jobs(self._channel, [(key, body)]))
-
-    def put_many(self, jobs: Iterable[NewJob]) -> Deferred[Receipt]:
-        """Store jobs, each a body or (key, body), in one commit, all or none; fails as `put`."""
-        return self._core.answer(lambda: self._core.put_jobs(self._channel, jobs))
 
     def pending(self, count: int = 1000) -> Deferred[list[Job]]:
         """Fire with the first `count` jobs that are not done, in order, each with the UUID of its worker, None for
@@ -62,3 +50,41 @@ class WorkQueue(BaseQueue):
         `wait_acked` fails with Undelivered for them, with the reason `cancelled`. A worker that is at one goes on.
         """
         return self._core.answer(lambda: self._core.cancel_jobs(self._channel, jobs))
+
+
+class WorkQueue(_ProducersEnd):
+    """A work queue: each job that is put is for one of the workers.
+
+    Every call fails with ConnectionClosing where the instance is not open, and with StoreError.
+    """
+
+    def put(self, body: bytes, key: str = "") -> Deferred[Receipt]:
+        """Store a job, with fsync, and fire with its receipt: `wait_acked(receipt)` fires when it is done.
+
+        It waits on disk for as long as there is no worker. Fails with OwnLimitExceeded, LocalProtocolError, and
+        OutboxFull where too many jobs wait that nobody has.
+        """
+        return self._core.answer(lambda: self._core.put_jobs(self._channel, [(key, body)]))
+
+    def put_many(self, jobs: Iterable[NewJob]) -> Deferred[Receipt]:
+        """Store jobs, each a body or (key, body), in one commit, all or none; fails as `put`."""
+        return self._core.answer(lambda: self._core.put_jobs(self._channel, jobs))
+
+
+class TypedWorkQueue(_ProducersEnd, Generic[V]):
+    """As WorkQueue, with values, which its codec encodes."""
+
+    def __init__(self, core: QueueCore, channel: str, codec: AnyCodec[V]) -> None:
+        coding_of(codec)  # which may refuse it
+        super().__init__(core, channel)
+        self._codec = codec
+
+    def put(self, value: V, key: str = "") -> Deferred[Receipt]:
+        """Store a job, as `WorkQueue.put`; fails with BodyNotEncoded, too."""
+        return self.put_many([(key, value)])
+
+    def put_many(self, jobs: Iterable[tuple[str, V]]) -> Deferred[Receipt]:
+        """Store jobs, each (key, value), in one commit, all or none; fails as `put`, and with TypeError for what is
+        no pair."""
+        encode = partial(encoded_jobs, self._codec, self._channel, jobs)
+        return self._core.answer(lambda: self._core.put_jobs(self._channel, encode()))

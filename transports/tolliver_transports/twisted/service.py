@@ -42,11 +42,15 @@ class EndpointService(Service, Generic[E]):
         self._opening: Deferred[None] = succeed(None)
         self._endpoint: E | None = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._endpoint or 'not open'}>"
+
     def when_open(self) -> Deferred[E]:
         """It, as soon as it is open. Fails with what opening it failed with, which is logged, too."""
         return wait_for(self._opened_call, self._reactor)
 
     def startService(self) -> None:
+        """Begin to open it; `when_open` says when it is."""
         super().startService()
         self._opening = self._create().addCallbacks(self._opened, self._failed)
 

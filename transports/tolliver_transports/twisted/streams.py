@@ -13,7 +13,7 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 
 from tolliver_proto import PeerIdentity
 
-from .._driver.adapter import AwaitableBell
+from .._driver.adapter import AwaitableWakeup
 from .._driver.events import OnEvent, call_on_loop
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
@@ -58,9 +58,9 @@ class Subscription(AsyncSubscription[T]):
     that cancels the stream at once.
     """
 
-    def __init__(self, core: StreamsCore, stream: InboundStream, bell: AwaitableBell) -> None:
-        super().__init__(core, stream, bell)
-        self._breathe = core.breathe
+    def __init__(self, core: StreamsCore, stream: InboundStream, wakeup: AwaitableWakeup) -> None:
+        super().__init__(core, stream, wakeup)
+        self._yield_to_loop = core.yield_to_loop
         self._turns = DeferredLock()
 
     def next(self) -> Deferred[T]:
@@ -72,7 +72,7 @@ class Subscription(AsyncSubscription[T]):
         return self._turns.run(self._element)
 
     async def _element(self) -> T:
-        await self._breathe()  # or who asks for another one in a callback would do so deeper and deeper
+        await self._yield_to_loop()  # or who asks for another one in a callback would do so deeper and deeper
         async for element in self:
             return element
         raise EndOfStream(f"{self._stream.name!r:.200} has no more elements: the stream is over")
@@ -103,8 +103,14 @@ class StreamsCore(Endpoint, LoopStreamsCore["Peer"]):
     def subscription(
         self, name: str, demand: int | None, prefetch: int | None, codec: object, peer: Peer | None
     ) -> Subscription[T]:
-        bell = self.bell()
-        return Subscription(self, self.subscribe(name, demand, prefetch, coding_of(codec), peer, bell), bell)
+        wakeup = self.wakeup()
+        return Subscription(self, self.subscribe(name, demand, prefetch, coding_of(codec), peer, wakeup), wakeup)
+
+    async def reload_tls(self) -> None:
+        self.check_open()
+        pumps = await self._off_loop(self.read_tls)
+        self.check_open()
+        self.use_tls(pumps)
 
 
 class Peer(BasePeer):
@@ -176,6 +182,14 @@ class Streams(BaseStreams[Peer]):
         except BaseException:
             self._core.give_up(cid)
             raise
+
+    def reload_tls(self) -> Deferred[None]:
+        """Read the certificate files again: new connections show that certificate. Those that live stay, and are ended
+        where the list of revoked certificates (`TLS(crl=...)`) has their peer's by now.
+
+        A file that does not fit changes nothing. Fails with CertificateError, and ConnectionClosing.
+        """
+        return Deferred.fromCoroutine(self._core.reload_tls())
 
     def events(self) -> Events[StreamsEvent[Peer]]:
         """`async for event in streams.events()`: what happens from now on, until the streams are closed.

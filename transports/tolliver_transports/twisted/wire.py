@@ -71,26 +71,26 @@ def follow(call: PendingCall[T], result: Deferred[T]) -> PendingCall[T]:
     return call
 
 
-class Bell:
-    """An event that can be rung again and again. Each ring wakes all that listen, in a turn of the reactor's own, or
+class Wakeup:
+    """An event that can be set again and again. Each time wakes all that wait, in a turn of the reactor's own, or
     else the next one that does."""
 
-    __slots__ = ("_clock", "_listeners", "_rung")
+    __slots__ = ("_clock", "_is_set", "_listeners")
 
     def __init__(self, clock: Any) -> None:
         self._clock = clock
         self._listeners: list[Deferred[None]] = []
-        self._rung = False
+        self._is_set = False
 
-    def ring(self) -> None:
-        if not self._rung:
-            self._rung = True
+    def set(self) -> None:
+        if not self._is_set:
+            self._is_set = True
             if self._listeners:
                 self._clock.callLater(0, self._tell)
 
-    def heard(self) -> Deferred[None]:
-        if self._rung and not self._listeners:
-            self._rung = False
+    def wait(self) -> Deferred[None]:
+        if self._is_set and not self._listeners:
+            self._is_set = False
             return succeed(None)
         self._listeners.append(Deferred(self._leave))
         return self._listeners[-1]
@@ -98,7 +98,7 @@ class Bell:
     def _tell(self) -> None:
         if not self._listeners:  # the listener was cancelled: the next one hears it
             return
-        listeners, self._listeners, self._rung = self._listeners, [], False
+        listeners, self._listeners, self._is_set = self._listeners, [], False
         for listener in listeners:
             if not listener.called:  # cancelled by one that was woken before
                 listener.callback(None)
@@ -176,7 +176,7 @@ class Transport(Session, Protocol):
         self.transport.registerProducer(self, True)
         sock = self.transport.getHandle()
         try:
-            if self._role is Role.CLIENT and not self._pump.heard:
+            if self._role is Role.CLIENT and not self._pump.wait:
                 self._second = sock.dup()
             self.start(sock)
         except OSError as failure:  # it is gone already
@@ -190,7 +190,7 @@ class Transport(Session, Protocol):
             self._chunk = self.transport.bufferSize = next_chunk(self._chunk, late)
         if self.over:
             self.write_soon()  # which closes it
-        if self._second is not None and self._pump.heard:
+        if self._second is not None and self._pump.wait:
             self._drop_second()
 
     def readConnectionLost(self) -> None:

@@ -1,0 +1,60 @@
+"""Loggers, one for each area, and the fields of their records.
+
+A field is an attribute of the record (`extra=`), for those who search logs by program; its text says the same to
+people. docs/troubles.md lists areas and fields. None of them holds a body, the key of a message or a secret.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from tolliver_proto import NoticeKind
+
+dial = logging.getLogger("tolliver.dial")
+events = logging.getLogger("tolliver.events")
+messages = logging.getLogger("tolliver.messages")
+store = logging.getLogger("tolliver.store")
+status = logging.getLogger("tolliver.status")
+streams = logging.getLogger("tolliver.streams")
+tls = logging.getLogger("tolliver.tls")
+
+_AREAS = {
+    dial: (
+        NoticeKind.DIAL_FAILED,
+        NoticeKind.DIAL_GAVE_UP,
+        NoticeKind.DUPLICATE_CLOSED,
+        NoticeKind.DUPLICATE_IDENTITY,
+        NoticeKind.HANDSHAKE_TIMEOUT,
+        NoticeKind.PROBE_UNANSWERED,
+        NoticeKind.PROTOCOL_ERROR,
+        NoticeKind.SELF_CONNECTION,
+        NoticeKind.TOO_MANY_HANDSHAKES,
+    ),
+    store: (
+        NoticeKind.COMMITS_MISSING,
+        NoticeKind.CORRUPT_MESSAGE,
+        NoticeKind.DISK_LOW,
+        NoticeKind.NOT_RECORDED,
+        NoticeKind.RESERVE_RESTORED,
+        NoticeKind.RESERVE_USED,
+        NoticeKind.STORE_ERROR,
+    ),
+    tls: (
+        NoticeKind.ACCESS_DENIED,
+        NoticeKind.CERTIFICATE_ENDS,
+        NoticeKind.CERTIFICATE_REFUSED,
+        NoticeKind.IDENTITY_MISMATCH,
+    ),
+}
+_BY_KIND = {kind: area for area, kinds in _AREAS.items() for kind in kinds}
+
+
+def of(kind: NoticeKind) -> logging.Logger:
+    """Logger of a notice; of messages, where it is of no other area."""
+    return _BY_KIND.get(kind, messages)
+
+
+def fields(**values: object) -> dict[str, object]:
+    """Those that are not None, as `extra=` takes them: numbers, and text."""
+    known = {name: value for name, value in values.items() if value is not None}
+    return {name: value if type(value) in (int, float) else str(value) for name, value in known.items()}

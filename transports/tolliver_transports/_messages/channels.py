@@ -1,0 +1,60 @@
+"""Counters of handlers and iterators, by channel."""
+
+from __future__ import annotations
+
+from tolliver_proto import Histogram, Verdict
+
+from .._status.snapshot import HistogramStatus
+
+_KEPT = 1000
+"""Channels. Where there are more, one that nothing handles any more is forgotten for each new one."""
+
+
+class ChannelCounts:
+    """Handlers and iterators of one channel: how many, and what became of what they were given.
+
+    It is changed on the loop, or under the lock; for runs, but where a handler has one call for each message.
+    """
+
+    __slots__ = ("failed", "handled", "handlers", "queued", "seconds")
+
+    def __init__(self) -> None:
+        self.handlers = self.queued = self.handled = self.failed = 0
+        self.seconds = Histogram()
+
+    def settled(self, count: int, verdict: Verdict) -> None:
+        """So many were. Those that nobody has begun and that are let go are neither handled nor failed."""
+        self.queued -= count
+        if verdict is True:
+            self.handled += count
+        elif verdict is not None:
+            self.failed += count
+
+
+class ChannelTable:
+    """Counters by channel, those of channels that have no handler now among them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, ChannelCounts] = {}
+
+    def begin(self, channel: str) -> ChannelCounts:
+        """The counters of one handler more."""
+        counts = self._known.get(channel)
+        if counts is None:
+            if len(self._known) >= _KEPT:
+                idle = next((name for name, one in self._known.items() if not one.handlers), None)
+                if idle is not None:
+                    del self._known[idle]
+            counts = self._known[channel] = ChannelCounts()
+        counts.handlers += 1
+        return counts
+
+    def seconds(self) -> HistogramStatus:
+        """Of all handlers together."""
+        known = [one.seconds for one in self._known.values()]
+        counts = tuple(map(sum, zip(*(one.counts for one in known), strict=True))) or tuple(Histogram().counts)
+        return HistogramStatus(Histogram.SECONDS, counts, sum(one.sum for one in known))
+
+    def items(self) -> list[tuple[str, ChannelCounts]]:
+        """By channel."""
+        return sorted(self._known.items())

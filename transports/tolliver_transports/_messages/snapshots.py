@@ -1,0 +1,48 @@
+"""Snapshots of an instance, for exporters on threads of their own."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from tolliver_proto import ConnectionClosing
+
+from .._status.snapshot import InstanceStatus
+from .facade import BaseInstance
+from .instance import BaseInstanceCore
+
+ANSWERED_IN = 2.0  # seconds
+
+
+class Snapshots:
+    """Statuses of one instance, from any thread. It does not keep the instance.
+
+    It is made on the thread of the instance's loop, where it asks at once; another thread waits for the loop.
+    """
+
+    def __init__(self, instance: BaseInstance[Any]) -> None:
+        self._core: weakref.ref[BaseInstanceCore] = weakref.ref(instance._core)
+        self._thread = threading.get_ident()
+
+    def take(self) -> InstanceStatus | None:
+        """The status now; None where the instance is not open, or its loop does not answer within two seconds."""
+        core = self._core()
+        if core is None:
+            return None
+        try:
+            with core.lock:
+                core.check_open()
+                if threading.get_ident() == self._thread:
+                    return core.status()
+        except ConnectionClosing:
+            return None
+        answered = threading.Event()
+        told: list[InstanceStatus] = []
+
+        def answer(status: InstanceStatus) -> None:
+            told.append(status)
+            answered.set()
+
+        core._tell_status(answer)
+        return told[0] if answered.wait(ANSWERED_IN) else None

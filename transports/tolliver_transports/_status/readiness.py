@@ -1,0 +1,80 @@
+"""Readiness of an instance.
+
+Each reason against it is a sentence with its remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .._options.instance import InstanceOptions
+from .._store.health import StoreHealth
+from .snapshot import PeerStatus, QueueStatus
+
+_SAID = 3  # peers in one text
+
+
+def not_ready(
+    options: InstanceOptions,
+    is_open: bool,
+    listening: Sequence[str],
+    health: StoreHealth,
+    certificate_left: float | None,
+    crl_left: float | None,
+    peers: Sequence[PeerStatus],
+    queues: Sequence[QueueStatus],
+) -> Iterator[str]:
+    """Reasons in the order in which they are to be mended. Seconds are left of our certificate, and of our list."""
+    if not is_open:
+        yield "it is closed, or being closed: start it again"
+    elif options.listen is not None and not listening:
+        yield "it does not listen: start it again"
+    yield from health.faults
+    if certificate_left is not None and certificate_left <= 0:
+        yield (
+            "our own certificate has ended, and peers refuse it: make a new one with the same UUID, and call "
+            "reload_tls()"
+        )
+    if crl_left is not None and crl_left <= 0:
+        yield (
+            "our list of revoked certificates (crl) has ended, and lets nobody in: put a newer one in its place, and "
+            "call reload_tls()"
+        )
+    yield from _at_quota(
+        [
+            *(f"peer {one.uuid} ({_where(one)})" for one in peers if one.full),
+            *(f"work queue {one.queue!r:.100} ({one.waiting} wait)" for one in queues if one.full),
+        ]
+    )
+    yield from _behind(options.ready_behind, peers)
+
+
+def _where(one: PeerStatus) -> str:
+    return f"{'connected' if one.connected else 'away'}, {one.pending} wait"
+
+
+def _some(named: list[str]) -> str:
+    others = [f"{len(named) - _SAID} others"] if len(named) > _SAID else []
+    return ", ".join([*named[:_SAID], *others])
+
+
+def _at_quota(full: list[str]) -> Iterator[str]:
+    if full:
+        yield (
+            f"the quota is used up, and the last send was refused, for {_some(full)}: bring them back, look at their "
+            "handlers, forget the peer (forget_peer), or raise Limits.outbox_messages or outbox_bytes"
+        )
+
+
+def _behind(bound: float | None, peers: Sequence[PeerStatus]) -> Iterator[str]:
+    """Peers of which something has waited for longer than that."""
+    if bound is None:
+        return
+    late = [(one.oldest_unacknowledged, one) for one in peers if (one.oldest_unacknowledged or 0.0) > bound]
+    late.sort(key=lambda pair: -(pair[0] or 0.0))
+    if late:
+        said = _some([f"{one.uuid} for {age or 0.0:.0f} s ({_where(one)})" for age, one in late])
+        yield (
+            f"peers have not acknowledged messages for longer than ready_behind={bound:g} s: {said}. Bring "
+            "them back, look at their handlers, or give up what waits for them (forget_peer)"
+        )

@@ -1,0 +1,166 @@
+"""Snapshot of an instance: identity, readiness, numbers, peers, remotes, handlers, queues, notices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+from uuid import UUID
+
+from tolliver_proto import DialCause, Histogram, NoticeKind, RemoteState, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramStatus:
+    """Distribution of a number. `counts[i]` of it were above `bounds[i - 1]` and at most `bounds[i]`; the last were
+    above all bounds."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> HistogramStatus:
+        """A copy, which does not grow."""
+        return cls(histogram.bounds, tuple(histogram.counts), histogram.sum)
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return sum(self.counts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON types alone."""
+        return {"bounds": [*self.bounds], "counts": [*self.counts], "count": self.count, "sum": self.sum}
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """A peer, connected or not. Seconds and bytes; `name` is its certificate's, "" where it has none.
+
+    `in_flight` messages were sent and are not acknowledged, `backoff` of them are overdue. `oldest_unacknowledged` is
+    the age of the oldest message that waits for it, None where none does. `round_trip` is how long its last
+    acknowledgement took, None before the first. `quota_used` is the share of its quota that waits for it, and `full`
+    says that the last send for it was refused there.
+    """
+
+    uuid: UUID
+    name: str
+    connected: bool
+    address: str
+    subscriptions: tuple[Subscription, ...]
+    held: tuple[Subscription, ...]
+    pending: int
+    pending_bytes: int
+    parked: int
+    parked_bytes: int
+    in_flight: int
+    backoff: int
+    oldest_unacknowledged: float | None
+    round_trip: float | None
+    quota_used: float
+    full: bool
+    certificate_expires: float | None
+    counters: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteStatus:
+    """A remote that is dialled, or was given up: `attempt` dials since it was connected, the next one `next_in` s."""
+
+    remote: str
+    state: RemoteState
+    peer: UUID | None
+    attempt: int
+    next_in: float | None
+    cause: DialCause | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatus:
+    """Handlers and iterators of one channel, "" for those of every channel.
+
+    `queued` messages were given to them and are not settled; `seconds` is how long a handler took for one.
+    """
+
+    channel: str
+    handlers: int
+    queued: int
+    handled: int
+    failed: int
+    seconds: HistogramStatus
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """A work queue of this instance: jobs that wait, jobs that workers have, workers that are connected; its quota is
+    as that of a peer."""
+
+    queue: str
+    waiting: int
+    running: int
+    workers: int
+    quota_used: float
+    full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeStatus:
+    """A notice, and when it was told, in seconds since 1970."""
+
+    time: float
+    kind: NoticeKind
+    peer: UUID | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceStatus:
+    """Everything that an operator may ask of an instance, at one moment. docs/watching.md explains each name.
+
+    `time` and the ends of certificates are seconds since 1970; `uptime` and all ages are seconds. `not_ready` says in a
+    sentence each why the instance is not ready, with the remedy.
+    """
+
+    uuid: UUID
+    name: str
+    version: str
+    time: float
+    uptime: float
+    listening: tuple[str, ...]
+    database: str
+    not_ready: tuple[str, ...]
+    counters: Mapping[str, int]
+    gauges: Mapping[str, float]
+    histograms: Mapping[str, HistogramStatus]
+    peers: tuple[PeerStatus, ...]
+    remotes: tuple[RemoteStatus, ...]
+    channels: tuple[ChannelStatus, ...]
+    queues: tuple[QueueStatus, ...]
+    notices: tuple[NoticeStatus, ...]
+    ready: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ready", not self.not_ready)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same in types of JSON, as /status.json has it. Half a surrogate pair, as the name of a file may have,
+        is a question mark there: not every reader of JSON takes it."""
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, HistogramStatus):
+        return value.as_dict()
+    if isinstance(value, PeerStatus | RemoteStatus | ChannelStatus | QueueStatus | NoticeStatus):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, str):
+        return str.__str__(value) if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(one) for one in value]
+    return value

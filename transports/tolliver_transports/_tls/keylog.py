@@ -1,0 +1,38 @@
+"""Key log of TLS secrets, for Wireshark (D-17)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from pathlib import Path
+
+from tolliver_proto import CertificateError
+
+from .._private import make_private, open_private
+
+log = logging.getLogger("tolliver.tls")
+_warned: set[Path] = set()
+
+
+def log_keys(context: ssl.SSLContext, path: Path) -> None:
+    """Adds the secrets of the context's connections to the file, which is ours alone. Raises CertificateError."""
+    try:
+        # OpenSSL would make it with the mode that the process happens to have.
+        descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            make_private(descriptor)
+        finally:
+            os.close(descriptor)
+        context.keylog_filename = str(path)
+    except OSError as error:
+        raise CertificateError(
+            f"{path} cannot be written as a key log ({error.strerror}): correct TLS(keylog=...), or leave it out"
+        ) from error
+
+
+def warn(path: Path) -> None:
+    """Once for each file of a process."""
+    if path not in _warned:
+        _warned.add(path)
+        log.warning("TLS secrets go into %s: who can read it can read every connection (keylog, D-17)", path)

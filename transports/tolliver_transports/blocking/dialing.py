@@ -1,0 +1,147 @@
+"""Listening, names and TCP connects on the selector loop.
+
+Nothing here waits but the look-up of a name, which has a thread of its own for as long.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from .._driver.sockets import (
+    ACCEPT_PAUSE,
+    NEXT_ADDRESS,
+    NOT_YET,
+    Address,
+    begin_connecting,
+    check_connected,
+    find_addresses,
+    open_listeners,
+)
+from .loop import READ, WRITE, Loop
+
+log = logging.getLogger("tolliver.dial")
+
+
+class Listeners:
+    """Listening sockets, one for each address of the host, on one port; none for None. Raises CannotListen."""
+
+    def __init__(self, where: tuple[str, int] | None) -> None:
+        self._sockets = [] if where is None else open_listeners(*where)
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return [sock.getsockname()[:2] for sock in self._sockets]
+
+    def serve(self, loop: Loop, accepted: Callable[[socket.socket], None]) -> None:
+        """Call `accepted` on the loop with each connection that comes in."""
+        for sock in self._sockets:
+            self._serve(loop, sock, accepted)
+
+    def _serve(self, loop: Loop, listener: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
+        def accept(_events: int) -> None:
+            try:
+                sock, _ = listener.accept()
+            except (*NOT_YET, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.warning("cannot accept a connection, trying again: %s", error)
+                loop.ignore(listener)
+                loop.later(ACCEPT_PAUSE, wait)
+                return
+            sock.setblocking(False)
+            accepted(sock)
+
+        def wait() -> None:
+            if listener in self._sockets:
+                loop.watch(listener, READ, accept)
+
+        wait()
+
+    def close(self, close_socket: Callable[[socket.socket], None] = socket.socket.close) -> None:
+        """Those that a loop watches are closed by that. The second time does nothing."""
+        while self._sockets:
+            close_socket(self._sockets.pop())
+
+
+def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> None:
+    """Call `done(addresses, error)` on the loop. A name may take long to look up: it gets a thread for that."""
+
+    def look_up(flags: int = 0) -> None:
+        try:
+            found, error = find_addresses(host, port, flags), None
+        except OSError as failure:
+            found, error = [], failure
+        loop.soon(lambda: done(found, error))
+
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        try:
+            threading.Thread(target=look_up, name=f"tolliver looks up {host:.100}", daemon=True).start()
+        except RuntimeError as error:  # no threads left, or the interpreter is ending
+            failure = OSError(errno.EAGAIN, str(error))
+            loop.soon(lambda: done([], failure))
+    else:
+        look_up(socket.AI_NUMERICHOST)
+
+
+class Dialling:
+    """TCP connects to some addresses: the next is tried when one fails or takes its time, the first one there wins."""
+
+    def __init__(
+        self, loop: Loop, addresses: list[Address], done: Callable[[socket.socket | None, OSError | None], None]
+    ) -> None:
+        self._loop = loop
+        self._left = deque(addresses)
+        self._trying: set[socket.socket] = set()
+        self._done = done
+        self._error = OSError(errno.EHOSTUNREACH, "its name has no address")
+        self._try_next()
+
+    def close(self) -> None:
+        """Stop trying."""
+        self._left.clear()
+        for sock in self._trying:
+            self._loop.close_socket(sock)
+        self._trying.clear()
+
+    def _try_next(self) -> None:
+        while self._left:
+            if self._try(self._left.popleft()):
+                self._loop.later(NEXT_ADDRESS, self._go_on)
+                return
+        if not self._trying:
+            self._done(None, self._error)
+
+    def _go_on(self) -> None:
+        if self._left:
+            self._try_next()
+
+    def _try(self, address: Address) -> bool:
+        try:
+            sock = begin_connecting(address)
+        except OSError as error:
+            self._error = error.with_traceback(None)  # its frames hold this object
+            return False
+        self._trying.add(sock)
+        self._loop.watch(sock, WRITE, lambda _events: self._ready(sock))
+        return True
+
+    def _ready(self, sock: socket.socket) -> None:
+        if sock not in self._trying:  # another one has won in the same round
+            return
+        self._trying.remove(sock)
+        self._loop.ignore(sock)
+        try:
+            check_connected(sock)
+        except OSError as error:
+            self._error = error.with_traceback(None)
+            self._try_next()
+        else:
+            self.close()
+            self._done(sock, None)

@@ -1,0 +1,45 @@
+"""Retained values by a codec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar, cast
+from uuid import UUID
+
+from tolliver_proto import BodyNotDecoded, RetainedValue
+
+from ._bodies import Opener
+from ._codec import AnyCodec
+
+T = TypeVar("T")
+
+
+class TypedRetainedValue(RetainedValue, Generic[T]):
+    """A value that is kept, with the `value` that its codec made of its body."""
+
+    __slots__ = ("_error", "_value")
+
+    def __init__(self, kept: RetainedValue, value: T | None, error: BodyNotDecoded | None = None) -> None:
+        super().__init__(kept.channel, kept.key, kept.body, kept.stored_at)
+        self._value = value
+        self._error = error
+
+    @property
+    def value(self) -> T:
+        """Raises BodyNotDecoded where there is none: names of another channel may have another codec (P-48)."""
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+
+def opened_values(codec: AnyCodec[T], own: UUID, values: Iterable[RetainedValue]) -> list[TypedRetainedValue[T]]:
+    """The same of an instance with this UUID, opened. Raises TypeError where this is no codec."""
+    opener = Opener(codec)
+    return [_opened(opener, own, one) for one in values]
+
+
+def _opened(opener: Opener[T], own: UUID, kept: RetainedValue) -> TypedRetainedValue[T]:
+    try:
+        return TypedRetainedValue(kept, opener.value(kept.channel, kept.key, own, kept.body))
+    except BodyNotDecoded as error:
+        return TypedRetainedValue(kept, None, error)
